@@ -1,0 +1,134 @@
+"""The vocabulary every agent and node shares.
+
+Glossary of shapes: B batch, T time, A actions, K unroll, N bootstrap, L history, Z support.
+Suffixes: `_tm1` the step an action was chosen in, `_t` the step it led to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+Nest = Any  # a pytree of arrays
+
+
+class Steps(NamedTuple):
+    """Raw steps as the writer stores them; after the dataset every leaf is [T, B, ...], time-major.
+
+    Row t holds the time step the environment showed and what the policy did in it: the reward and discount of row t
+    belong to the action of row t-1. Shifting, masking and stacking happen once, in `agents.sequences`.
+
+    Attributes:
+      observation: nest [T, B, ...].
+      step_type: int32 [T, B].
+      reward: float32 [T, B], raw; 0 on FIRST.
+      discount: float32 [T, B]; on LAST, 0 is termination and above 0 truncation.
+      action: [T, B, ...]; on LAST it is ignored by the environment.
+      extras: nest [T, B, ...], whatever the policy wants remembered (behaviour logits, search statistics, core state).
+      version: int32 [T, B], version of the params that acted.
+    """
+
+    observation: Nest
+    step_type: Any
+    reward: Any
+    discount: Any
+    action: Any
+    extras: Nest
+    version: Any
+
+
+class Batch(NamedTuple):
+    """What the dataset hands to the update.
+
+    Attributes:
+      steps: `Steps`, leaves [T, B, ...].
+      probability: float32 [B], with which the table drew each sequence; 1 from a queue.
+    """
+
+    steps: Steps
+    probability: Any
+
+
+class Policy(NamedTuple):
+    """How an agent acts: pure, always batched, always with state (frame stack, LSTM core, or ()).
+
+    Attributes:
+      initial_state: `(batch_size) -> state`, leaves [B, ...].
+      step: `(params, key, timestep [B], state) -> (action [B], extras [B], state)`. Resets its own state where
+        `timestep.step_type` is FIRST.
+    """
+
+    initial_state: Callable[[int], Nest]
+    step: Callable[[Nest, Any, Any, Nest], tuple[Any, Nest, Nest]]
+
+
+class Update(NamedTuple):
+    """How an agent learns: pure functions that the learner jits over its mesh.
+
+    Attributes:
+      init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.
+      step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name.
+      params: `(state) -> the params the policy acts with`.
+    """
+
+    init: Callable[[Any], Nest]
+    step: Callable[[Nest, Batch], tuple[Nest, Any, dict[str, Any]]]
+    params: Callable[[Nest], Nest]
+
+
+Sampler = Literal["fifo", "uniform", "proportional", "rank"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The contract between writer, replay and dataset: what one sequence is and how it is kept and drawn.
+
+    Attributes:
+      name: of the table in the replay server.
+      kind: "queue" hands every sequence to the learner once, in order; "replay" keeps and samples them.
+      sequence_length: raw steps in a sequence, the context for stacking and the bootstrap step included.
+      period: raw steps between the starts of two sequences.
+      batch_size: sequences of this table in one update, over all learner devices.
+      size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
+      sampler: how a replay table draws; a queue is always "fifo".
+      samples_per_insert: how often a sequence is drawn on average; None leaves it free. A queue's is 1.
+      min_size: sequences a replay table holds before it serves any.
+    """
+
+    name: str
+    kind: Literal["queue", "replay"]
+    sequence_length: int
+    period: int
+    batch_size: int
+    size: int
+    sampler: Sampler = "fifo"
+    samples_per_insert: float | None = 1.0
+    min_size: int = 1
+
+    def __post_init__(self) -> None:
+        for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"table {self.name!r}: {field} is {getattr(self, field)}; it must be at least 1")
+        if self.kind not in ("queue", "replay"):
+            raise ValueError(f"table {self.name!r}: kind is {self.kind!r}; allowed: 'queue', 'replay'")
+        if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):
+            raise ValueError(f"table {self.name!r}: a queue is drawn in order ('fifo') and once (samples_per_insert 1)")
+        if self.kind == "replay" and self.sampler == "fifo":
+            raise ValueError(f"table {self.name!r}: a replay table draws 'uniform', 'proportional' or 'rank'")
+
+
+class Agent(NamedTuple):
+    """All that nodes need to know of an agent.
+
+    Attributes:
+      policy: explores, for actors.
+      eval_policy: plays its best, for evaluators.
+      update: learns.
+      tables: where sequences go and come from; one update takes `batch_size` sequences of each.
+    """
+
+    policy: Policy
+    eval_policy: Policy
+    update: Update
+    tables: tuple[Table, ...]

@@ -1,0 +1,1 @@
+"""Batched environments: one contract (`base`), one conformance suite (`conformance`), one module per world."""
