@@ -1,0 +1,294 @@
+"""What every node is: `step()` until told to stop, with a heartbeat that says what it is doing."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import psutil
+
+T = TypeVar("T")
+
+HEARTBEAT_S = 1.0
+MONITOR_DEADLINE_S = 60.0
+
+
+class Stopped(Exception):
+    """The node was told to stop while it waited."""
+
+
+class Stopwatch:
+    """What each thread of a node is doing, and the seconds spent on each activity so far."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = collections.defaultdict(float)
+        self._now: dict[int, tuple[str, float]] = {}
+        self.failed_in = ""
+
+    @contextlib.contextmanager
+    def __call__(self, activity: str) -> Iterator[None]:
+        thread, start = threading.get_ident(), time.monotonic()
+        self._now[thread] = (activity, start)
+        try:
+            yield
+        except Stopped:
+            raise
+        except BaseException:
+            self.failed_in = activity
+            raise
+        finally:
+            self._now.pop(thread, None)
+            with self._lock:
+                self._seconds[activity] += time.monotonic() - start
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by activity, the running ones included, summed over threads."""
+        now = time.monotonic()
+        with self._lock:
+            total = dict(self._seconds)
+        for activity, start in list(self._now.values()):
+            total[activity] = total.get(activity, 0.0) + now - start
+        return total
+
+    def longest(self) -> tuple[str, float]:
+        """The activity that has been running longest, and for how many seconds."""
+        if not self._now:
+            return "between steps", 0.0
+        activity, start = min(self._now.values(), key=lambda item: item[1])
+        return activity, time.monotonic() - start
+
+
+class Node:
+    """Base of all nodes.
+
+    A subclass builds its parts in `start()` and works in `step()`, or in several `tasks` that `run` calls in a thread
+    each. It counts with `count`, measures
+    with `stopwatch`, and blocks only in `wait_for`, so that every wait has a name and a deadline.
+
+    Args:
+      name: unique in the program, such as "actor/0".
+      monitor: the monitor's handle; None runs the node alone.
+    """
+
+    def __init__(self, name: str, monitor: Any = None):
+        self.name = name
+        self.stopwatch = Stopwatch()
+        self.monitor = monitor
+        self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
+        self._lock = threading.Lock()
+        self._counts: dict[str, float] = collections.defaultdict(float)
+        self._samples: dict[str, list[float]] = collections.defaultdict(list)
+        self._metrics: dict[str, float] = {}
+        self._stop = threading.Event()
+        self._error: BaseException | None = None
+        self._parent = os.getppid()
+        self._process = psutil.Process()
+
+    # What a subclass says.
+
+    @property
+    def tasks(self) -> Sequence[Callable[[], None]]:
+        """What to call over and over, each in a thread of its own; asked after `start`."""
+        return (self.step,)
+
+    def start(self) -> None:
+        """Builds what the node needs, in its own process; what fails here is reported like a failing step."""
+
+    def step(self) -> None:
+        """One unit of work."""
+        raise AssertionError(f"{type(self).__name__} has no step()")
+
+    def ready(self) -> bool:
+        """Whether `step` could go ahead without waiting for another node; asked only by the serial schedule."""
+        return True
+
+    def settle(self) -> None:
+        """Waits for what a step left running in the background; called only by the serial schedule."""
+
+    def close(self) -> None:
+        """Saves and frees; called once, also after a failure."""
+
+    # What a subclass uses.
+
+    def count(self, **increments: float) -> None:
+        """Adds to this node's counters; the monitor sums them over nodes."""
+        with self._lock:
+            for name, increment in increments.items():
+                self._counts[name] += increment
+
+    def sample(self, name: str, value: float) -> None:
+        """Adds one value, such as an episode's return, to what the monitor averages over the last hundred."""
+        with self._lock:
+            self._samples[name].append(value)
+
+    def measure(self, metrics: dict[str, float]) -> None:
+        """Sets this node's latest metrics."""
+        with self._lock:
+            self._metrics.update(metrics)
+
+    @property
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Waits out `seconds`, or until told to stop."""
+        self._stop.wait(seconds)
+
+    def wait_for(self, what: str, poll: Callable[[float], T | None], deadline_s: float = 300.0) -> T:
+        """Waits until `poll` gives something.
+
+        Args:
+          what: is waited for; the monitor shows it.
+          poll: `(timeout in seconds) -> result, or None if it isn't there yet`.
+          deadline_s: seconds after which waiting longer can't help.
+
+        Raises:
+          Stopped: the node was told to stop.
+          TimeoutError: the deadline passed.
+        """
+        with self.stopwatch(f"waiting for {what}"):
+            end = time.monotonic() + deadline_s
+            while not self.stopping:
+                result = poll(0.5)
+                if result is not None:
+                    return result
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{self.name} waited {deadline_s:.0f} s for {what}")
+        raise Stopped
+
+    # How it runs.
+
+    def run(self) -> None:
+        """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
+        pulse = threading.Thread(target=self._pulse, args=(_launchpad_stop_event(),), daemon=True)
+        pulse.start()
+        try:
+            self._work(self.start, once=True)
+            first, *others = self.tasks
+            workers = [threading.Thread(target=self._work, args=(task,), daemon=True) for task in others]
+            for thread in workers:
+                thread.start()
+            self._work(first)
+            for thread in workers:
+                thread.join(timeout=10)
+            self._work(self.close, once=True)
+        finally:
+            self._stop.set()
+            pulse.join(timeout=2 * HEARTBEAT_S)
+        self._say_goodbye()
+        if self._error is not None:
+            raise self._error
+
+    def _work(self, task: Callable[[], None], once: bool = False) -> None:
+        try:
+            while once or not self.stopping:
+                task()
+                if once:
+                    return
+        except Stopped:
+            pass
+        except BaseException as error:
+            self._error = self._error or error
+            self._stop.set()
+
+    def _pulse(self, launchpad_stop: threading.Event) -> None:
+        answered = time.monotonic()
+        while not self.stopping:
+            try:
+                self.heartbeat()
+                answered = time.monotonic()
+            except Exception as error:  # any transport error; judged by how long it lasts
+                if time.monotonic() - answered > MONITOR_DEADLINE_S:
+                    self._error = TimeoutError(f"{self.name}: no answer from the monitor: {error}")
+                    self._stop.set()
+            if launchpad_stop.wait(HEARTBEAT_S) or os.getppid() != self._parent:
+                self._stop.set()
+
+    def heartbeat(self) -> None:
+        """Tells the monitor how it goes, and stops if the monitor says so."""
+        if self.monitor is None:
+            return
+        report = self.report()
+        reply = self.monitor.beat(report)
+        with self._lock:
+            for name, values in report["samples"].items():
+                del self._samples[name][: len(values)]
+        self.program_counts = dict(reply["counts"])
+        if reply["stop"]:
+            self._stop.set()
+
+    def report(self) -> dict[str, Any]:
+        """What a heartbeat carries: plain numbers, strings, lists and dicts, all that courier passes."""
+        activity, since = self.stopwatch.longest()
+        with self._lock:
+            return {
+                "name": self.name,
+                "pid": os.getpid(),
+                "activity": activity,
+                "activity_s": since,
+                "counts": dict(self._counts),
+                "samples": {name: list(values) for name, values in self._samples.items() if values},
+                "metrics": dict(self._metrics),
+                "seconds": self.stopwatch.seconds(),
+                "rss_mb": self._process.memory_info().rss / 1e6,
+            }
+
+    def _say_goodbye(self) -> None:
+        if self.monitor is None:
+            return
+        failure = ""
+        if self._error is not None:
+            cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
+            failure = f"{self.name} failed while {self.stopwatch.failed_in or 'starting'}: {cause}"
+        try:
+            self.heartbeat()
+            self.monitor.goodbye(self.name, failure)
+        except Exception as error:  # the monitor may be gone already; the exit code still tells
+            print(f"{self.name}: could not say goodbye to the monitor: {error}", file=sys.stderr)
+
+
+class Periodic(Node):
+    """A node that rests between rounds of work: `round()` every `every_s` seconds."""
+
+    def __init__(self, name: str, monitor: Any = None, *, every_s: float):
+        super().__init__(name, monitor)
+        self._every_s = every_s
+        self._due = time.monotonic() + every_s
+
+    def round(self) -> None:
+        """One round of work."""
+
+    def step(self) -> None:
+        with self.stopwatch("resting"):
+            self.sleep(max(0.0, self._due - time.monotonic()))
+        self._due = time.monotonic() + self._every_s
+        if not self.stopping:
+            self.round()
+
+    def ready(self) -> bool:
+        return time.monotonic() >= self._due
+
+
+def _launchpad_stop_event() -> threading.Event:
+    """Launchpad's stop event for this thread; one that never fires where no Launchpad program runs."""
+    worker_manager = sys.modules.get("launchpad.launch.worker_manager")
+    if worker_manager is not None:
+        with contextlib.suppress(RuntimeError):  # raised outside a program's node thread
+            event = worker_manager.stop_event()
+            # Ctrl-C reaches the whole process group; the launcher alone answers it and asks everybody to end.
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return event
+    return threading.Event()

@@ -1,0 +1,79 @@
+"""The dataset: sequences from a table, batched, time-major, and on the learner's devices ahead of use."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+import jax
+import numpy as np
+import reverb
+import tensorflow as tf
+
+from agents.base import Batch, Steps, Table
+
+CONNECT_DEADLINE_S = 120
+
+
+class Dataset:
+    """Draws batches in a background thread and places them on the mesh.
+
+    Args:
+      client: of the replay server.
+      table: to draw from.
+      sharding: a `Batch` of shardings for the leaves.
+      ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
+    """
+
+    def __init__(self, client: reverb.Client, table: Table, sharding: Batch, ahead: int = 1):
+        self._client = client
+        self._table = table
+        self._sharding = sharding
+        self._drawn = 0
+        self._error: BaseException | None = None
+        self._batches: queue.Queue[Batch] = queue.Queue(maxsize=ahead)
+        self._thread = threading.Thread(target=self._fill, daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_s: float) -> Batch | None:
+        """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`."""
+        if self._error is not None:
+            raise RuntimeError(f"reading table {self._table.name!r} failed") from self._error
+        try:
+            batch = self._batches.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        self._drawn += self._table.batch_size
+        return batch
+
+    def ready(self) -> bool:
+        """Whether the table has been given enough for the next batch."""
+        info = self._client.server_info()[self._table.name]
+        return info.rate_limiter_info.insert_stats.completed >= self._drawn + self._table.batch_size
+
+    def _fill(self) -> None:
+        try:
+            for sample in self._samples():
+                self._batches.put(self._place(sample))
+            raise EOFError("the replay server ended the stream")
+        except BaseException as error:  # handed to whoever asks for the next batch
+            self._error = error
+
+    def _samples(self) -> Any:
+        dataset = reverb.TrajectoryDataset.from_table_signature(
+            server_address=self._client.server_address,
+            table=self._table.name,
+            max_in_flight_samples_per_worker=self._table.batch_size,
+            num_workers_per_iterator=1 if self._table.kind == "queue" else -1,
+            get_signature_timeout_secs=CONNECT_DEADLINE_S,
+        ).batch(self._table.batch_size, drop_remainder=True)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 1
+        return dataset.with_options(options).as_numpy_iterator()
+
+    def _place(self, sample: Any) -> Batch:
+        data = Steps(*sample.data) if len(sample.data) == len(Steps._fields) else sample.data
+        steps = jax.tree.map(lambda leaf: np.ascontiguousarray(np.swapaxes(leaf, 0, 1)), data)  # [B, T] -> [T, B]
+        probability = np.asarray(sample.info.probability, np.float32)
+        return jax.device_put(Batch(steps, probability), self._sharding)

@@ -1,0 +1,81 @@
+"""The evaluator: plays the newest params in an environment of its own and writes no learning data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from agents.base import Agent
+from envs.base import Env
+from nodes.base import Periodic, Stopped
+from nodes.play import Play, acting_params, jit_policy
+from nodes.variables import VariableClient
+
+
+class Evaluator(Periodic):
+    """Every `every_s` seconds plays `episodes` episodes of one version with `agent.eval_policy`, and reports the mean.
+
+    Each episode has a slot of its own, so that long ones count as much as short ones.
+
+    Args:
+      name: of this node.
+      agent: whose `eval_policy` plays.
+      env: makes the environments.
+      variables: handle of the variable server.
+      monitor: handle.
+      episodes: per evaluation.
+      every_s: seconds from the start of one evaluation to the next.
+      seed: of the environments and the policy.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        env: Env,
+        variables: Any,
+        monitor: Any = None,
+        *,
+        episodes: int = 4,
+        every_s: float = 60.0,
+        seed: int = 0,
+    ):
+        super().__init__(name, monitor, every_s=every_s)
+        if episodes < 1:
+            raise ValueError(f"{name}: episodes is {episodes}; it must be at least 1")
+        self._agent = agent
+        self._env = env
+        self._variables = variables
+        self._episodes = episodes
+        self._seed = seed
+
+    def start(self) -> None:
+        self._act = jit_policy(self._agent.eval_policy)
+        self._params = VariableClient(self._variables, acting_params(self._agent))
+        self._evaluations = 0
+
+    def round(self) -> None:
+        self.wait_for("params", self._params.poll)
+        version, params = self._params.snapshot()
+        returns = self._evaluate(params)
+        self._evaluations += 1
+        self.count(eval_episodes=len(returns))
+        self.measure(
+            {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns), "eval_version": float(version)}
+        )
+
+    def _evaluate(self, params: Any) -> list[float]:
+        """The return of each slot's first episode."""
+        seed = self._seed + self._evaluations
+        env = self._env(self._episodes, seed)
+        play = Play(env, self._agent.eval_policy, self._act, seed, self.stopwatch)
+        returns: dict[int, float] = {}
+        while len(returns) < self._episodes:
+            if self.stopping:
+                raise Stopped
+            play.step(params)
+            for episode in env.episodes():
+                returns.setdefault(episode.slot, episode.episode_return)
+        env.close()
+        return list(returns.values())

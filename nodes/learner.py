@@ -1,0 +1,148 @@
+"""The learner: takes batches, steps the update over its mesh, publishes params, saves checkpoints."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from concurrent import futures
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from agents.base import Agent, Batch, Steps
+from nodes.base import Node
+from nodes.checkpoint import Checkpointer
+from nodes.dataset import Dataset
+from nodes.variables import pack
+
+
+class Learner(Node):
+    """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
+
+    XLA inserts the all-reduce of the gradients, since the loss is a mean over a batch that is sharded.
+
+    Args:
+      name: of this node.
+      agent: the update and its tables.
+      replay: handle of the replay server.
+      variables: handle of the variable server.
+      monitor: handle.
+      folder: for checkpoints; the newest one found there is resumed.
+      seed: of the params and of the update's randomness.
+      devices: how many of this process's devices to learn on; None takes all.
+      save_every_s: seconds between checkpoints.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        replay: Any,
+        variables: Any,
+        monitor: Any = None,
+        *,
+        folder: str,
+        seed: int = 0,
+        devices: int | None = None,
+        save_every_s: float = 300.0,
+    ):
+        super().__init__(name, monitor)
+        self._agent = agent
+        self._replay = replay
+        self._variables = variables
+        self._folder = pathlib.Path(folder)
+        self._seed = seed
+        self._devices = devices
+        self._save_every_s = save_every_s
+
+    def start(self) -> None:
+        (table,) = self._agent.tables
+        mesh = make_mesh(self._devices, table.batch_size)
+        replicated = NamedSharding(mesh, PartitionSpec())
+        over_batch = Batch(Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * 7), _batch_first(mesh))
+        with self.stopwatch("initialising"):
+            init = jax.jit(self._agent.update.init, out_shardings=replicated)
+            self._state = init(jax.random.PRNGKey(self._seed))
+        with self.stopwatch("restoring the checkpoint"):
+            self._checkpointer = Checkpointer(self._folder)
+            self._updates = self._restore()
+        self._step = jax.jit(
+            self._update, in_shardings=(replicated, over_batch, None), out_shardings=replicated, donate_argnums=0
+        )
+        self._publisher = futures.ThreadPoolExecutor(1, "publisher")
+        self._published = self._publisher.submit(
+            self._publish, self._updates, self._agent.update.params(self._state), {}
+        )
+        self.settle()
+        self._dataset = Dataset(self._replay, table, over_batch)
+        self._saved_at = time.monotonic()
+
+    def step(self) -> None:
+        batch = self.wait_for(self._agent.tables[0].name, self._dataset.next)
+        with self.stopwatch("updating"):
+            self._state, params, metrics = self._step(self._state, batch, self._updates)
+            self._updates += 1
+            self.settle()  # the update before this one; at most two are under way
+            self._published = self._publisher.submit(self._publish, self._updates, params, metrics)
+        self.count(updates=1)
+        if time.monotonic() - self._saved_at > self._save_every_s:
+            self._save()
+
+    def ready(self) -> bool:
+        return self._dataset.ready()
+
+    def settle(self) -> None:
+        self._published.result()
+
+    def close(self) -> None:
+        if hasattr(self, "_published"):
+            self.settle()
+            self._save()
+
+    def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Any, dict[str, Any]]:
+        state, _, metrics = self._agent.update.step(state, batch)
+        lag = updates - batch.steps.version.astype(jnp.float32)
+        metrics = {**metrics, "policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
+        return state, self._agent.update.params(state), metrics
+
+    def _publish(self, version: int, params: Any, metrics: dict[str, Any]) -> None:
+        """Runs beside the next update: waits for the device, then sends."""
+        self._variables.put(version, pack(jax.device_get(params)))
+        self.measure({name: float(value) for name, value in jax.device_get(metrics).items()})
+
+    def _restore(self) -> int:
+        if self._checkpointer.latest() is None:
+            return 0
+        self._state, counts = self._checkpointer.restore(self._state)
+        if self.monitor is not None:
+            self.monitor.resume(counts)
+        return int(counts["updates"])
+
+    def _save(self) -> None:
+        with self.stopwatch("saving a checkpoint"):
+            counts = {**self.program_counts, "updates": float(self._updates)}
+            counts.pop("eval_return", None)
+            self._checkpointer.save(self._updates, self._state, counts)
+        self._saved_at = time.monotonic()
+
+
+def make_mesh(devices: int | None, batch_size: int) -> Mesh:
+    """A one-axis mesh, "batch", over the process's first devices.
+
+    Raises:
+      ValueError: there are fewer devices, or the batch doesn't divide over them.
+    """
+    present = jax.devices()
+    count = len(present) if devices is None else devices
+    if not 1 <= count <= len(present):
+        raise ValueError(f"learner devices is {count}; this process has {len(present)} {present[0].platform} devices")
+    if batch_size % count:
+        raise ValueError(f"batch_size is {batch_size}; it must divide over {count} learner devices")
+    return Mesh(np.array(present[:count]), ("batch",))
+
+
+def _batch_first(mesh: Mesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec("batch"))

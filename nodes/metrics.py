@@ -1,0 +1,40 @@
+"""Where metrics go: JSON lines for programs, TensorBoard events for people."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+
+import tensorboardX
+
+
+class MetricsWriter:
+    """Appends rows of scalars to `metrics.jsonl` and to TensorBoard events in the run's folder.
+
+    Args:
+      folder: the run's; made if missing.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lines = open(folder / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115  # closed in close()
+        self._events = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
+
+    def write(self, row: dict[str, float], env_steps: int) -> None:
+        """Writes one row; what isn't finite is left out of TensorBoard and null in JSON."""
+        clean = {name: value if math.isfinite(value) else None for name, value in row.items()}
+        self._lines.write(json.dumps(clean) + "\n")
+        for name, value in clean.items():
+            if value is not None:
+                self._events.add_scalar(name, value, env_steps)
+
+    def close(self) -> None:
+        self._lines.close()
+        self._events.close()
+
+
+def read(folder: pathlib.Path) -> list[dict[str, float]]:
+    """The rows of a run, oldest first."""
+    with open(folder / "metrics.jsonl") as lines:
+        return [json.loads(line) for line in lines if line.strip()]

@@ -1,0 +1,221 @@
+"""The monitor: hears every heartbeat, adds up counters, writes metrics, knows who waits for whom, ends the program."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import threading
+import time
+from typing import Any
+
+from nodes import metrics
+from nodes.base import Periodic
+
+RECENT = 100  # samples, such as episode returns, that a mean is taken over
+
+
+@dataclasses.dataclass(frozen=True)
+class StopRule:
+    """When a program has done its work: at the first limit reached. None is no limit.
+
+    Attributes:
+      env_steps: steps of all actors' environments.
+      updates: learner updates.
+      seconds: wall time, earlier parts of a resumed run included.
+      eval_return: mean return of the last evaluation.
+    """
+
+    env_steps: int | None = None
+    updates: int | None = None
+    seconds: float | None = None
+    eval_return: float | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("env_steps", "updates", "seconds"):
+            value = getattr(self, field)
+            if value is not None and value <= 0:
+                raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
+
+    def reached(self, totals: dict[str, float]) -> str:
+        """The rule that these totals fulfil, in words; empty if none does."""
+        for field in dataclasses.fields(self):
+            limit = getattr(self, field.name)
+            if limit is not None and totals.get(field.name, float("-inf")) >= limit:
+                return f"{field.name} reached {totals[field.name]:,.6g} (limit {limit:,.6g})"
+        return ""
+
+
+@dataclasses.dataclass
+class _Peer:
+    """What the monitor knows of one node."""
+
+    report: dict[str, Any]
+    heard: float
+    gone: bool = False
+
+
+class Monitor(Periodic):
+    """The program's bookkeeper. Nodes call `beat` every second; the launcher calls `status` and `stop_program`.
+
+    Args:
+      name: of this node.
+      folder: the run's, for metrics.
+      stop: when the program has done its work.
+      log_every_s: seconds between rows of metrics.
+      silent_s: seconds without a heartbeat after which a node counts as lost and the program fails.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: str,
+        stop: StopRule,
+        log_every_s: float = 10.0,
+        silent_s: float = 60.0,
+    ):
+        super().__init__(name, every_s=0.5)
+        self._folder = pathlib.Path(folder)
+        self._rule = stop
+        self._base: dict[str, float] = {}
+        self._log_every_s = log_every_s
+        self._silent_s = silent_s
+        self._state = threading.RLock()
+        self._peers: dict[str, _Peer] = {}
+        self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
+        self._started = time.monotonic()
+        self._reason = ""
+        self._failure = ""
+        self._stop_asked: float | None = None
+
+    def start(self) -> None:
+        self._writer = metrics.MetricsWriter(self._folder)
+        self._mark = (time.monotonic(), self.totals(), self._seconds_by_node())
+        self._row: dict[str, float] = {}
+
+    # What nodes and the launcher call.
+
+    def beat(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Takes a node's report; answers with the program's counters and, if it is to end, why."""
+        with self._state:
+            self._peers[report["name"]] = _Peer(report, time.monotonic())
+            for name, values in report["samples"].items():
+                self._recent[name].extend(values)
+            return {"stop": self._reason, "counts": self.totals()}
+
+    def resume(self, counts: dict[str, float]) -> None:
+        """Goes on counting from a checkpoint's counters."""
+        with self._state:
+            self._base = dict(counts)
+
+    def goodbye(self, name: str, failure: str) -> None:
+        """A node has ended; `failure` names what it was doing and the cause, or is empty."""
+        with self._state:
+            if name in self._peers:
+                self._peers[name].gone = True
+            if failure:
+                self._fail(failure)
+            elif not self._reason:
+                self._fail(f"{name} ended before the program did")
+
+    def stop_program(self, reason: str) -> None:
+        """Asks every node to end."""
+        with self._state:
+            if not self._reason:
+                self._reason, self._stop_asked = reason, time.monotonic()
+
+    def status(self) -> dict[str, Any]:
+        """All that a view shows: totals, rates, metrics, nodes, how it ends."""
+        with self._state:
+            now = time.monotonic()
+            nodes = {
+                name: {
+                    "activity": peer.report["activity"],
+                    "activity_s": peer.report["activity_s"] + now - peer.heard,
+                    "heard_s": now - peer.heard,
+                    "rss_mb": peer.report["rss_mb"],
+                    "pid": peer.report["pid"],
+                    "gone": peer.gone,
+                }
+                for name, peer in self._peers.items()
+            }
+            return {
+                "totals": self.totals(),
+                "row": dict(self._row),
+                "nodes": nodes,
+                "reason": self._reason,
+                "failure": self._failure,
+            }
+
+    # How it works.
+
+    def totals(self) -> dict[str, float]:
+        """The program's counters, and means of recent samples such as `return`."""
+        with self._state:
+            totals: dict[str, float] = collections.defaultdict(float, self._base)
+            for peer in self._peers.values():
+                for name, value in peer.report["counts"].items():
+                    totals[name] += value
+            totals["seconds"] = self._base.get("seconds", 0.0) + time.monotonic() - self._started
+            for peer in self._peers.values():
+                if "eval_return" in peer.report["metrics"]:
+                    totals["eval_return"] = peer.report["metrics"]["eval_return"]
+            return dict(totals)
+
+    def round(self) -> None:
+        with self._state:
+            reached = self._rule.reached(self.totals())
+            if reached:
+                self.stop_program(reached)
+            for name, peer in self._peers.items():
+                silent = time.monotonic() - peer.heard
+                if not peer.gone and silent > self._silent_s:
+                    peer.gone = True
+                    self._fail(f"{name} has sent no heartbeat for {silent:.0f} s; it was {peer.report['activity']}")
+            if time.monotonic() - self._mark[0] >= self._log_every_s:
+                self._write_row()
+            ended = all(peer.gone for peer in self._peers.values())
+            if self._stop_asked is not None and (ended or time.monotonic() - self._stop_asked > self._silent_s):
+                self.stop()
+
+    def close(self) -> None:
+        self._write_row()
+        self._writer.close()
+
+    def stop(self) -> None:
+        """Told to stop from outside, it first asks the nodes, and stays until they have said goodbye."""
+        with self._state:
+            if self._stop_asked is None and self._peers:
+                self.stop_program("stopped by a signal")
+            else:
+                super().stop()
+
+    def _fail(self, failure: str) -> None:
+        self._failure = self._failure or failure
+        self.stop_program(self._failure)
+
+    def _write_row(self) -> None:
+        now, totals, seconds = time.monotonic(), self.totals(), self._seconds_by_node()
+        then, old_totals, old_seconds = self._mark
+        self._mark = (now, totals, seconds)
+        row = dict(totals)
+        for name in ("env_steps", "frames", "updates"):
+            row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
+        for name, values in self._recent.items():
+            if values:
+                row[name] = sum(values) / len(values)
+        for name, peer in self._peers.items():
+            row.update(peer.report["metrics"])
+            row[f"rss_mb/{name}"] = peer.report["rss_mb"]
+        for key, value in seconds.items():
+            row[f"share/{key}"] = (value - old_seconds.get(key, 0.0)) / max(now - then, 1e-9)
+        self._row = row
+        self._writer.write(row, int(totals.get("env_steps", 0)))
+
+    def _seconds_by_node(self) -> dict[str, float]:
+        """Thread-seconds by "group/activity", summed over the nodes of a group."""
+        total: dict[str, float] = collections.defaultdict(float)
+        for name, peer in self._peers.items():
+            for activity, seconds in peer.report["seconds"].items():
+                total[f"{name.split('/')[0]}/{activity.replace(' ', '_')}"] += seconds
+        return dict(total)

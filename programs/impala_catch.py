@@ -1,0 +1,51 @@
+"""IMPALA on Catch: the smallest whole cluster, and a test that the house stands."""
+
+from __future__ import annotations
+
+from agents import impala
+from envs.catch import Catch
+from nodes.actor import Actor
+from nodes.evaluator import Evaluator
+from nodes.learner import Learner
+from nodes.monitor import Monitor
+from nodes.replay import ReplayNode
+from nodes.services import Program, ServiceNode, WorkerNode
+from nodes.variables import VariableServer
+from programs.launch import RunFlags, main
+
+CONFIG = impala.Config(network="mlp", frame_stack=1)
+
+
+def impala_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: impala.Config = CONFIG) -> Program:
+    """Actors fill a queue, the learner empties it, and its params go back through the variable server.
+
+    Args:
+      run: where and how long.
+      actors: actor processes.
+      num_envs: environments of each actor.
+      config: the agent's hyper-parameters.
+    """
+    env = Catch()
+    agent = impala.make(config, env.spec)
+    program = Program("impala_catch")
+    with program.group("monitor"):
+        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop))
+    with program.group("variables"):
+        variables = program.add_node(ServiceNode(VariableServer, "variables", monitor))
+    with program.group("replay"):
+        replay = program.add_node(ReplayNode("replay", agent, env.spec, run.path("replay"), monitor))
+    with program.group("learner"):
+        learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
+        program.add_node(WorkerNode(Learner, "learner", agent, replay, variables, monitor, **learner))
+    with program.group("actor"):
+        for i in range(actors):
+            settings = {"num_envs": num_envs, "seed": run.seed + i}
+            program.add_node(WorkerNode(Actor, f"actor/{i}", agent, env, variables, replay, monitor, **settings))
+    with program.group("evaluator"):
+        evaluator = {"episodes": 50, "every_s": 5.0, "seed": run.seed}
+        program.add_node(WorkerNode(Evaluator, "evaluator", agent, env, variables, monitor, **evaluator))
+    return program
+
+
+if __name__ == "__main__":
+    main(impala_catch)

@@ -1,0 +1,89 @@
+"""What a person sees of a running program: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from rich import live, table
+
+LINE_EVERY_S = 10.0
+
+
+class View:
+    """Shows the monitor's `status`."""
+
+    def __init__(self) -> None:
+        self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
+        self._next_line = 0.0
+        if self._live:
+            self._live.start()
+
+    def show(self, status: dict[str, Any]) -> None:
+        """Refreshes the table, or prints a line if one is due."""
+        if self._live:
+            self._live.update(_table(status), refresh=True)
+        elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
+            self._next_line = time.monotonic() + LINE_EVERY_S
+            print(line(status), flush=True)
+
+    def close(self, status: dict[str, Any] | None) -> None:
+        """Shows the last state and leaves the terminal as it was."""
+        if self._live:
+            if status:
+                self._live.update(_table(status), refresh=True)
+            self._live.stop()
+        elif status and status["row"]:
+            print(line(status), flush=True)
+
+
+def line(status: dict[str, Any]) -> str:
+    """The program's state in one line."""
+    return "  ".join(f"{name} {value}" for name, value in _summary(status))
+
+
+def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
+    row, totals = status["row"], status["totals"]
+
+    def number(name: str, form: str = ",.0f", source: dict[str, float] = row) -> str:
+        return format(source[name], form) if name in source else "-"
+
+    memory = sum(node["rss_mb"] for node in status["nodes"].values()) / 1000
+    return [
+        ("return", number("return", ".2f")),
+        ("eval", number("eval_return", ".2f")),
+        ("env steps", f"{number('env_steps', source=totals)} ({number('env_steps_per_s')}/s)"),
+        ("updates", f"{number('updates', source=totals)} ({number('updates_per_s', '.2f')}/s)"),
+        ("lag", number("policy_lag", ".1f")),
+        ("memory", f"{memory:.2f} GB"),
+        ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
+        ("waits", waits(row) or "-"),
+    ]
+
+
+def waits(row: dict[str, float]) -> str:
+    """Who waits for whom: shares of a thread's time, the larger first."""
+    shares = {
+        name.removeprefix("share/").replace("/waiting_for_", " for ").replace("_", " "): value
+        for name, value in row.items()
+        if "/waiting_for_" in name and value >= 0.05
+    }
+    return ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
+
+
+def _table(status: dict[str, Any]) -> table.Table:
+    grid = table.Table.grid(padding=(0, 2))
+    for name, value in _summary(status):
+        grid.add_row(f"[bold]{name}", value)
+    nodes = table.Table("node", "doing", "for", "memory", box=None, padding=(0, 2))
+    for name, node in status["nodes"].items():
+        doing = "ended" if node["gone"] else node["activity"]
+        silent = "  [red]silent" if node["heard_s"] > 5 and not node["gone"] else ""
+        nodes.add_row(name, doing + silent, f"{node['activity_s']:.0f} s", f"{node['rss_mb']:.0f} MB")
+    whole = table.Table.grid()
+    whole.add_row(grid)
+    whole.add_row(nodes)
+    if status["reason"]:
+        whole.add_row(f"[bold]ending: {status['reason']}")
+    return whole
