@@ -77,7 +77,12 @@ class Node:
     Args:
       name: unique in the program, such as "actor/0".
       monitor: the monitor's handle; None runs the node alone.
+
+    Attributes:
+      serves: others call this node, so it ends only after them.
     """
+
+    serves = False
 
     def __init__(self, name: str, monitor: Any = None):
         self.name = name
@@ -236,6 +241,7 @@ class Node:
             return {
                 "name": self.name,
                 "pid": os.getpid(),
+                "serves": self.serves,
                 "activity": activity,
                 "activity_s": since,
                 "counts": dict(self._counts),

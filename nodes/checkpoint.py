@@ -22,7 +22,9 @@ class Checkpointer:
     def __init__(self, folder: pathlib.Path, keep: int = 3):
         self._folder = folder.absolute()
         self._manager = ocp.CheckpointManager(
-            self._folder, options=ocp.CheckpointManagerOptions(max_to_keep=keep, create=True)
+            self._folder,
+            item_handlers={"state": ocp.StandardCheckpointHandler(), "counts": ocp.JsonCheckpointHandler()},
+            options=ocp.CheckpointManagerOptions(max_to_keep=keep, create=True),
         )
 
     def latest(self) -> int | None:

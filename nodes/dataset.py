@@ -32,7 +32,8 @@ class Dataset:
         self._sharding = sharding
         self._drawn = 0
         self._error: BaseException | None = None
-        self._batches: queue.Queue[Batch] = queue.Queue(maxsize=ahead)
+        self._batches: queue.Queue[Batch] = queue.Queue()
+        self._space = threading.Semaphore(ahead)  # taken before drawing, so that no further batch ages in hand
         self._thread = threading.Thread(target=self._fill, daemon=True)
         self._thread.start()
 
@@ -44,6 +45,7 @@ class Dataset:
             batch = self._batches.get(timeout=timeout_s)
         except queue.Empty:
             return None
+        self._space.release()
         self._drawn += self._table.batch_size
         return batch
 
@@ -54,9 +56,12 @@ class Dataset:
 
     def _fill(self) -> None:
         try:
-            for sample in self._samples():
-                self._batches.put(self._place(sample))
-            raise EOFError("the replay server ended the stream")
+            samples = self._samples()
+            while True:
+                self._space.acquire()
+                self._batches.put(self._place(next(samples)))
+        except StopIteration:
+            self._error = EOFError("the replay server ended the stream")
         except BaseException as error:  # handed to whoever asks for the next batch
             self._error = error
 
@@ -64,7 +69,7 @@ class Dataset:
         dataset = reverb.TrajectoryDataset.from_table_signature(
             server_address=self._client.server_address,
             table=self._table.name,
-            max_in_flight_samples_per_worker=self._table.batch_size,
+            max_in_flight_samples_per_worker=max(1, self._table.batch_size // 4),
             num_workers_per_iterator=1 if self._table.kind == "queue" else -1,
             get_signature_timeout_secs=CONNECT_DEADLINE_S,
         ).batch(self._table.batch_size, drop_remainder=True)
@@ -73,7 +78,7 @@ class Dataset:
         return dataset.with_options(options).as_numpy_iterator()
 
     def _place(self, sample: Any) -> Batch:
-        data = Steps(*sample.data) if len(sample.data) == len(Steps._fields) else sample.data
-        steps = jax.tree.map(lambda leaf: np.ascontiguousarray(np.swapaxes(leaf, 0, 1)), data)  # [B, T] -> [T, B]
+        # [B, T, ...] -> [T, B, ...]
+        steps = jax.tree.map(lambda leaf: np.ascontiguousarray(np.swapaxes(leaf, 0, 1)), Steps(*sample.data))
         probability = np.asarray(sample.info.probability, np.float32)
         return jax.device_put(Batch(steps, probability), self._sharding)

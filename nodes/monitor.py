@@ -12,6 +12,7 @@ from typing import Any
 from nodes import metrics
 from nodes.base import Periodic
 
+DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
 RECENT = 100  # samples, such as episode returns, that a mean is taken over
 
 
@@ -101,7 +102,8 @@ class Monitor(Periodic):
             self._peers[report["name"]] = _Peer(report, time.monotonic())
             for name, values in report["samples"].items():
                 self._recent[name].extend(values)
-            return {"stop": self._reason, "counts": self.totals()}
+            served = report["serves"] and not self._drained()
+            return {"stop": "" if served else self._reason, "counts": self.totals()}
 
     def resume(self, counts: dict[str, float]) -> None:
         """Goes on counting from a checkpoint's counters."""
@@ -177,6 +179,11 @@ class Monitor(Periodic):
             ended = all(peer.gone for peer in self._peers.values())
             if self._stop_asked is not None and (ended or time.monotonic() - self._stop_asked > self._silent_s):
                 self.stop()
+
+    def _drained(self) -> bool:
+        """Whether services may end: nobody is left who could call them, or has been given long enough."""
+        late = self._stop_asked is not None and time.monotonic() - self._stop_asked > DRAIN_S
+        return late or all(peer.gone or peer.report["serves"] for peer in self._peers.values())
 
     def close(self) -> None:
         self._write_row()

@@ -51,6 +51,8 @@ class Replay(Periodic):
       monitor: handle.
     """
 
+    serves = True
+
     def __init__(self, name: str, address: Any, agent: Agent, spec: EnvSpec, folder: str, monitor: Any = None):
         super().__init__(name, monitor, every_s=1.0)
         self._address = address

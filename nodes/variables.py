@@ -48,6 +48,8 @@ def _name(path: Any) -> str:
 class VariableServer(Periodic):
     """Holds the newest params; the learner puts them, actors get them if theirs are older."""
 
+    serves = True
+
     def __init__(self, name: str, monitor: Any = None):
         super().__init__(name, monitor, every_s=1.0)
         self._version = -1

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from nodes.base import Node, Periodic, Stopped
+
+
+class FakeMonitor:
+    def __init__(self, stop_after: int = 10**9):
+        self.reports: list[dict] = []
+        self.failures: dict[str, str] = {}
+        self._stop_after = stop_after
+
+    def beat(self, report: dict) -> dict:
+        self.reports.append(report)
+        return {"stop": "enough" if len(self.reports) >= self._stop_after else "", "counts": {"updates": 7.0}}
+
+    def goodbye(self, name: str, failure: str) -> None:
+        self.failures[name] = failure
+
+
+class Counter(Node):
+    def step(self) -> None:
+        with self.stopwatch("counting"):
+            self.count(steps=1)
+            self.sample("value", 3.0)
+            self.sleep(0.01)
+
+
+def test_runs_until_the_monitor_says_stop_and_reports_everything():
+    monitor = FakeMonitor(stop_after=2)
+    node = Counter("counter", monitor)
+    node.run()
+    last = monitor.reports[-1]
+    assert last["counts"]["steps"] > 10
+    assert last["seconds"]["counting"] > 0.1
+    assert sum(len(report["samples"].get("value", [])) for report in monitor.reports) == last["counts"]["steps"]
+    assert node.program_counts == {"updates": 7.0}
+    assert monitor.failures == {"counter": ""}
+
+
+class Failing(Node):
+    def step(self) -> None:
+        with self.stopwatch("dividing"):
+            print(1 / 0)
+
+
+def test_a_failing_step_ends_the_node_and_names_node_activity_and_cause():
+    monitor = FakeMonitor()
+    with pytest.raises(ZeroDivisionError):
+        Failing("actor/3", monitor).run()
+    assert monitor.failures["actor/3"] == "actor/3 failed while dividing: ZeroDivisionError: division by zero"
+
+
+class FailingStart(Node):
+    def start(self) -> None:
+        raise ValueError("no such thing")
+
+    def step(self) -> None:
+        raise AssertionError("must not be reached")
+
+
+def test_a_failing_start_is_reported_and_never_steps():
+    monitor = FakeMonitor()
+    with pytest.raises(ValueError, match="no such thing"):
+        FailingStart("learner", monitor).run()
+    assert "learner failed while starting: ValueError: no such thing" in monitor.failures["learner"]
+
+
+class TwoTasks(Node):
+    def start(self) -> None:
+        self.threads: set[int] = set()
+
+    @property
+    def tasks(self):
+        return [self.good, self.bad]
+
+    def good(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.sleep(0.01)
+
+    def bad(self) -> None:
+        self.threads.add(threading.get_ident())
+        self.sleep(0.2)
+        raise RuntimeError("thread two")
+
+
+def test_a_failure_in_any_thread_ends_the_node():
+    node = TwoTasks("actor/0", FakeMonitor())
+    with pytest.raises(RuntimeError, match="thread two"):
+        node.run()
+    assert len(node.threads) == 2
+
+
+def test_a_wait_has_a_name_and_a_deadline():
+    node = Node("actor/0")
+    seen = []
+
+    def poll(timeout):
+        seen.append(node.stopwatch.longest()[0])
+        time.sleep(0.02)
+
+    with pytest.raises(TimeoutError, match=r"actor/0 waited 0 s for the bus"):
+        node.wait_for("the bus", poll, deadline_s=0.05)
+    assert set(seen) == {"waiting for the bus"}
+
+
+def test_a_wait_ends_when_the_node_is_told_to_stop():
+    node = Node("actor/0")
+    threading.Timer(0.1, node.stop).start()
+    with pytest.raises(Stopped):
+        node.wait_for("nothing", lambda timeout: time.sleep(0.02))
+
+
+def test_a_lost_monitor_ends_the_node(monkeypatch):
+    monkeypatch.setattr("nodes.base.MONITOR_DEADLINE_S", 0.5)
+
+    class Gone(FakeMonitor):
+        def beat(self, report):
+            raise ConnectionError("nobody there")
+
+    with pytest.raises(TimeoutError, match="no answer from the monitor"):
+        Counter("counter", Gone()).run()
+
+
+def test_a_periodic_node_is_ready_only_when_due():
+    node = Periodic("replay", every_s=0.2)
+    assert not node.ready()
+    started = time.monotonic()
+    node.step()
+    assert time.monotonic() - started > 0.1
+    assert not node.ready()

@@ -1,0 +1,109 @@
+"""The learner on its own: fed by a list instead of Reverb."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from agents.base import Batch, Steps
+from envs.catch import Catch
+from nodes.learner import Learner, make_mesh
+from nodes.variables import VariableServer, unpack
+from tests import tiny
+
+
+def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
+    rng = np.random.default_rng(seed)
+    integer = lambda high: rng.integers(0, high, (length, size)).astype(np.int32)  # noqa: E731
+    real = rng.normal(size=(length, size)).astype(np.float32)
+    observation = rng.normal(size=(length, size, 10, 5)).astype(np.float32)
+    return Batch(
+        Steps(observation, integer(3), real, np.ones_like(real), integer(3), {}, np.zeros_like(integer(2))),
+        np.ones(size, np.float32),
+    )
+
+
+class Batches:
+    """Stands in for the dataset."""
+
+    def __init__(self, table, sharding):
+        import jax
+
+        self._batches = iter([jax.device_put(batch(seed, table.batch_size), sharding) for seed in range(20)])
+
+    def next(self, timeout_s: float):
+        return next(self._batches)
+
+
+def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
+    """The weights after so many updates, as the variable server got them."""
+    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    agent = tiny.make(Catch().spec)
+    variables = VariableServer("variables")
+    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices)
+    learner.start()
+    for _ in range(updates):
+        learner.step()
+    learner.close()
+    version, packed = variables.get(-1)
+    assert version == learner._updates
+    return unpack(packed, learner._agent.update.params(learner._state))["linear"]["w"]
+
+
+def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):
+    first = learn(tmp_path, monkeypatch, 3)
+    resumed = learn(tmp_path, monkeypatch, 0)
+    np.testing.assert_array_equal(first, resumed)
+    assert np.any(first != 0)
+
+
+def test_policy_lag_counts_versions(tmp_path, monkeypatch):
+    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner.start()
+    for _ in range(4):
+        learner.step()
+    learner.settle()
+    assert learner.report()["metrics"]["policy_lag"] == 3.0  # the fourth update learns from version 0
+    assert learner.report()["counts"]["updates"] == 4
+
+
+def test_the_update_is_compiled_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner.start()
+    for _ in range(5):
+        learner.step()
+    assert learner._step._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    ("devices", "size", "said"),
+    [(99, 8, r"learner devices is 99; this process has \d+"), (0, 8, "learner devices is 0")],
+)
+def test_impossible_meshes_are_refused(devices, size, said):
+    with pytest.raises(ValueError, match=said):
+        make_mesh(devices, size)
+
+
+def test_one_device_and_eight_learn_the_same():
+    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    code = textwrap.dedent(
+        """
+        import pathlib, tempfile, numpy as np, pytest
+        from nodes.learner import make_mesh
+        from tests.nodes.test_learner import learn
+        patch = pytest.MonkeyPatch()
+        one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
+        np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
+        with pytest.raises(ValueError, match="batch_size is 9; it must divide over 8 learner devices"):
+            make_mesh(8, 9)
+        """
+    )
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import pytest
+
+from nodes import metrics
+from nodes.monitor import Monitor, StopRule
+
+
+def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:
+    return {
+        "name": name,
+        "pid": 1,
+        "serves": serves,
+        "activity": "waiting for trajectories",
+        "activity_s": 1.0,
+        "counts": counts or {},
+        "samples": samples or {},
+        "metrics": metrics,
+        "seconds": {"updating": 2.0},
+        "rss_mb": 100.0,
+    }
+
+
+@pytest.fixture
+def monitor(tmp_path):
+    node = Monitor("monitor", str(tmp_path), StopRule(env_steps=100), log_every_s=0.0)
+    node.start()
+    return node
+
+
+def test_counts_add_up_over_nodes_and_a_repeated_heartbeat_counts_once(monitor):
+    monitor.beat(report("actor/0", counts={"env_steps": 10.0}))
+    monitor.beat(report("actor/0", counts={"env_steps": 10.0}))
+    reply = monitor.beat(report("actor/1", counts={"env_steps": 5.0}))
+    assert reply["counts"]["env_steps"] == 15.0
+    assert reply["stop"] == ""
+
+
+def test_goes_on_counting_from_a_checkpoint(monitor):
+    monitor.resume({"env_steps": 1000.0, "seconds": 50.0})
+    totals = monitor.beat(report("actor/0", counts={"env_steps": 5.0}))["counts"]
+    assert totals["env_steps"] == 1005.0
+    assert totals["seconds"] >= 50.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "totals", "said"),
+    [
+        (StopRule(env_steps=10), {"env_steps": 12.0}, "env_steps reached 12"),
+        (StopRule(updates=5), {"updates": 5.0}, "updates reached 5"),
+        (StopRule(seconds=1.5), {"seconds": 2.0}, "seconds reached 2"),
+        (StopRule(eval_return=18), {"eval_return": 18.5}, "eval_return reached 18.5"),
+        (StopRule(eval_return=-20), {}, ""),
+        (StopRule(env_steps=10), {"env_steps": 9.0}, ""),
+        (StopRule(), {"env_steps": 1e9}, ""),
+    ],
+)
+def test_stop_rules(rule, totals, said):
+    reached = rule.reached(totals)
+    assert reached.startswith(said) and bool(reached) == bool(said)
+
+
+def test_an_impossible_stop_rule_is_refused():
+    with pytest.raises(ValueError, match="stop.updates is 0; it must be above 0"):
+        StopRule(updates=0)
+
+
+def test_when_the_rule_is_reached_workers_end_before_services(monitor):
+    monitor.beat(report("replay", serves=True))
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    monitor.round()
+    assert monitor.beat(report("replay", serves=True))["stop"] == ""
+    assert "env_steps reached 100" in monitor.beat(report("actor/0"))["stop"]
+    monitor.goodbye("actor/0", "")
+    assert "env_steps reached 100" in monitor.beat(report("replay", serves=True))["stop"]
+    assert not monitor.stopping
+    monitor.goodbye("replay", "")
+    monitor.round()
+    assert monitor.stopping
+    assert monitor.status()["failure"] == ""
+
+
+def test_a_failure_is_kept_with_its_first_cause(monitor):
+    monitor.beat(report("actor/0"))
+    monitor.goodbye("actor/0", "actor/0 failed while acting: ValueError: bad")
+    monitor.goodbye("learner", "learner failed while waiting")
+    assert monitor.status()["failure"] == "actor/0 failed while acting: ValueError: bad"
+    assert monitor.beat(report("learner"))["stop"]
+
+
+def test_a_node_that_leaves_early_is_a_failure(monitor):
+    monitor.beat(report("actor/0"))
+    monitor.goodbye("actor/0", "")
+    assert monitor.status()["failure"] == "actor/0 ended before the program did"
+
+
+def test_a_silent_node_is_named_with_what_it_was_waiting_for(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), silent_s=0.0)
+    monitor.start()
+    monitor.beat(report("learner"))
+    monitor.round()
+    assert "learner has sent no heartbeat" in monitor.status()["failure"]
+    assert "it was waiting for trajectories" in monitor.status()["failure"]
+
+
+def test_rows_hold_rates_means_shares_and_memory(monitor, tmp_path):
+    monitor.beat(report("actor/0", counts={"env_steps": 10.0}, samples={"return": [1.0, 2.0]}))
+    monitor.beat(report("learner", loss=0.5, infinite=float("inf")))
+    monitor.round()
+    monitor.close()
+    row = metrics.read(tmp_path)[0]
+    assert row["env_steps"] == 10 and row["env_steps_per_s"] > 0
+    assert row["return"] == 1.5 and row["loss"] == 0.5 and row["infinite"] is None
+    assert row["rss_mb/actor/0"] == 100.0
+    assert row["share/learner/updating"] > 0
+    assert list(tmp_path.glob("tensorboard/events*"))

@@ -1,0 +1,146 @@
+"""Writer, replay server and dataset together: what goes in comes out, once, in order, time-major."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from agents.base import Batch, Steps, Table
+from envs.catch import Catch
+from nodes.base import Node
+from tests import tiny
+
+pytestmark = pytest.mark.cluster
+portpicker = pytest.importorskip("portpicker")
+replay = pytest.importorskip("nodes.replay")
+
+
+class Address:
+    def __init__(self, port: int):
+        self._port = port
+
+    def resolve(self) -> str:
+        return f"localhost:{self._port}"
+
+
+@pytest.fixture
+def agent():
+    return tiny.make(Catch().spec, batch_size=4, length=6)
+
+
+@pytest.fixture
+def server(agent, tmp_path):
+    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node.start()
+    yield node
+    node._server.stop()
+
+
+def steps(t: int, num_envs: int) -> Steps:
+    """Step t of every slot; the reward says which step of which slot it is."""
+
+    def of(value, dtype):
+        return np.full(num_envs, value, dtype)
+
+    observation = np.full((num_envs, 10, 5), t, np.float32)
+    reward = 100.0 * np.arange(num_envs, dtype=np.float32) + t
+    return Steps(
+        observation, batch(1, np.int32), reward, batch(1, np.float32), batch(0, np.int32), {}, batch(t, np.int32)
+    )
+
+
+def one_device() -> Batch:
+    mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
+    return Batch(
+        Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * 7), NamedSharding(mesh, PartitionSpec("batch"))
+    )
+
+
+def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent):
+    from nodes.dataset import Dataset
+    from nodes.writer import Writer
+
+    (table,) = agent.tables
+    client = replay.reverb.Client(f"localhost:{server._server.port}")
+    node = Node("actor/0")
+    writer = Writer(client, table, 2, node.wait_for)
+    dataset = Dataset(client, table, one_device())
+    completed = [writer.append(steps(t, 2)) for t in range(2 * table.period + 1)]
+    assert completed == [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2]
+    batch = node.wait_for("a batch", dataset.next, deadline_s=60)
+    assert batch.steps.observation.shape == (6, 4, 10, 5)
+    expected = [[100 * slot + start + t for start in (0, 5) for slot in (0, 1)] for t in range(6)]
+    np.testing.assert_array_equal(np.asarray(batch.steps.reward), expected)
+    np.testing.assert_array_equal(np.asarray(batch.steps.version)[:, 0], range(6))
+    np.testing.assert_array_equal(np.asarray(batch.probability), np.ones(4))
+    writer.close()
+
+
+def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent):
+    from nodes.dataset import Dataset
+    from nodes.writer import Writer
+
+    (table,) = agent.tables
+    client = replay.reverb.Client(f"localhost:{server._server.port}")
+    node = Node("actor/0")
+    written = []
+
+    def write():
+        writer = Writer(client, table, 1, node.wait_for)
+        for t in range(table.period * (table.size + 4) + 1):
+            writer.append(steps(t, 1))
+            written.append(t)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while client.server_info()[table.name].current_size < table.size and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert len(written) == table.period * (table.size + 1)
+    assert node.stopwatch.longest()[0] == f"waiting for room in {table.name}"
+    dataset = Dataset(client, table, one_device())
+    firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60).steps.reward)[0] for _ in range(5)]
+    np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
+    thread.join(timeout=10)
+    assert not thread.is_alive()
+
+
+def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
+    from nodes.writer import Writer
+
+    (table,) = agent.tables
+    for expected in (0, 2):
+        node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+        node.start()
+        client = replay.reverb.Client(f"localhost:{node._server.port}")
+        assert client.server_info()[table.name].current_size == expected
+        if not expected:
+            writer = Writer(client, table, 2, node.wait_for)
+            for t in range(table.sequence_length):
+                writer.append(steps(t, 2))
+            writer.close()
+        node.close()
+
+
+def test_a_port_in_use_is_named(agent, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
+            replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
+
+
+@pytest.mark.parametrize(("length", "period", "chunk"), [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4)])
+def test_chunks_line_up_with_sequences(length, period, chunk):
+    from nodes.writer import chunk_length
+
+    assert chunk_length(Table("t", "queue", length, period, 1, 1)) == chunk
+    assert period % chunk == 0
