@@ -6,15 +6,20 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
+import tree
 from dm_env import specs
 
 FIRST = int(dm_env.StepType.FIRST)
 MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
+
+REWARD = specs.Array((), np.float32, "reward")
+DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
 
 class EnvSpec(NamedTuple):
@@ -32,15 +37,16 @@ class EnvSpec(NamedTuple):
 
     observations: Any
     actions: specs.Array
-    rewards: specs.Array
-    discounts: specs.BoundedArray
+    rewards: specs.Array = REWARD
+    discounts: specs.BoundedArray = DISCOUNT
     frames_per_step: int = 1
 
 
 class TimeStep(NamedTuple):
-    """One step of every slot, with dm_env's field names.
+    """One step of every slot, with dm_env's field names. Environments give numpy arrays; a jitted policy sees JAX's.
 
-    Each slot is an endless stream FIRST, MID…, LAST, FIRST, …: after LAST the next step is FIRST and ignores its action.
+    Each slot is an endless stream FIRST, MID…, LAST, FIRST, …: the step after LAST is FIRST and ignores its action.
+    The arrays are the receiver's to keep: no later step writes into them.
 
     Attributes:
       step_type: int32 [B], values of `dm_env.StepType`.
@@ -49,15 +55,22 @@ class TimeStep(NamedTuple):
       observation: a nest of arrays [B, ...].
     """
 
-    step_type: np.ndarray
-    reward: np.ndarray
-    discount: np.ndarray
+    step_type: Any
+    reward: Any
+    discount: Any
     observation: Any
 
 
 class Episode(NamedTuple):
-    """A finished episode of the real game: raw score and length, whatever the agent sees clipped or cut at life loss."""
+    """A finished episode of the real game: raw score and length, whatever the agent sees cut at life loss.
 
+    Attributes:
+      slot: which of the batch's slots played it.
+      episode_return: sum of raw rewards.
+      env_steps: steps taken.
+    """
+
+    slot: int
     episode_return: float
     env_steps: int
 
@@ -74,18 +87,22 @@ class BatchedEnv(abc.ABC):
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> TimeStep:
-        """Steps every slot with action [B, ...]; slots whose last step was LAST reset and ignore theirs."""
+        """Steps every slot with action [B, ...]; slots whose last step was LAST reset and ignore theirs.
+
+        Raises:
+          ValueError: the action has not the shape or dtype of the spec, see `check_action`.
+        """
 
     @abc.abstractmethod
     def episodes(self) -> list[Episode]:
         """Takes the episodes finished since the last call."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most environments hold nothing to free
         """Frees the simulator."""
 
 
 class Env(Protocol):
-    """A factory of batched environments; usually a frozen dataclass of the environment's settings, so it can be pickled."""
+    """Makes batched environments; usually a frozen dataclass of the environment's settings, so it can be pickled."""
 
     @property
     def spec(self) -> EnvSpec: ...
@@ -114,10 +131,98 @@ class EpisodeTracker:
         self._return = np.where(first, 0.0, self._return + reward)
         self._length = np.where(first, 0, self._length + 1)
         for i in np.flatnonzero(ended):
-            self._finished.append(Episode(float(self._return[i]), int(self._length[i])))
+            self._finished.append(Episode(int(i), float(self._return[i]), int(self._length[i])))
             self._return[i] = 0.0
             self._length[i] = 0
 
     def take(self) -> list[Episode]:
+        """Gives the episodes finished since the last call."""
         finished, self._finished = self._finished, []
         return finished
+
+
+def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
+    """Spreads one seed over the slots: int64 [B], each in [0, 2**31), as far as simulators with C ints take them.
+
+    Not `seed + i`: actors with neighbouring seeds would then share most of their slots' streams.
+
+    Raises:
+      ValueError: num_envs is below 1, or seed is negative.
+    """
+    if num_envs < 1:
+        raise ValueError(f"num_envs is {num_envs}; it must be at least 1")
+    if seed < 0:
+        raise ValueError(f"seed is {seed}; it must be at least 0")
+    return (np.random.SeedSequence(seed).generate_state(num_envs) >> 1).astype(np.int64)
+
+
+def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
+    """Refuses an action that no slot could take; simulators that are handed one answer with nonsense, or never.
+
+    Real-valued actions out of bounds pass: worlds clip them, each in its own way.
+
+    Args:
+      action: [B, ...], anything that numpy takes for an array.
+      spec: of one slot's action.
+      num_envs: B.
+
+    Returns:
+      The action as a numpy array.
+
+    Raises:
+      ValueError: wrong shape, a discrete action that is not an integer, or one out of range.
+    """
+    action = np.asarray(action)
+    shape = (num_envs, *spec.shape)
+    if action.shape != shape:
+        raise ValueError(f"action has shape {action.shape}; it must be {shape}")
+    if isinstance(spec, specs.DiscreteArray):
+        if not np.issubdtype(action.dtype, np.integer):
+            raise ValueError(f"action has dtype {action.dtype}; a discrete action must be an integer")
+        outside = (action < 0) | (action >= spec.num_values)
+        if outside.any():
+            slot = int(np.argmax(outside))
+            raise ValueError(f"action of slot {slot} is {action[slot]}; allowed: 0 to {spec.num_values - 1}")
+    return action
+
+
+class LoopedEnv(BatchedEnv):
+    """Steps single dm_env environments one after another: the short way in for a world that has no batch of its own."""
+
+    def __init__(self, envs: Sequence[dm_env.Environment], spec: EnvSpec):
+        """Takes the B environments, each seeded for itself, and the spec that they share."""
+        self.num_envs = len(envs)
+        self.spec = spec
+        self._envs = envs
+        self._last = np.zeros(len(envs), bool)  # [B], the slot's last step was LAST
+        self._tracker = EpisodeTracker(len(envs))
+
+    def reset(self) -> TimeStep:
+        return self._batch([env.reset() for env in self._envs])
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        action = check_action(action, self.spec.actions, self.num_envs)
+        return self._batch(
+            [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
+        )
+
+    def episodes(self) -> list[Episode]:
+        return self._tracker.take()
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+    def _batch(self, steps: list[dm_env.TimeStep]) -> TimeStep:
+        step_type = np.array([step.step_type for step in steps], np.int32)
+        # dm_env leaves the reward and discount of FIRST None.
+        reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
+        discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
+        observation = tree.map_structure(
+            lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
+            self.spec.observations,
+            *[step.observation for step in steps],
+        )
+        self._last = step_type == LAST
+        self._tracker.update(reward, first=step_type == FIRST, ended=self._last)
+        return TimeStep(step_type, reward, discount, observation)

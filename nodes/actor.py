@@ -10,6 +10,7 @@ import numpy as np
 from agents.base import Agent, Steps, Table
 from envs.base import Env
 from nodes.base import Node
+from nodes.pipe import open_writer
 from nodes.play import Play, acting_params, jit_policy
 from nodes.variables import VariableClient
 
@@ -24,7 +25,7 @@ class Actor(Node):
       agent: the policy, and the table to write to.
       env: makes the environments.
       variables: handle of the variable server.
-      replay: handle of the replay server.
+      replay: handle of the replay server, or a `Pipe`.
       monitor: handle.
       num_envs: environment slots of this node, over all its threads.
       threads: groups that alternate.
@@ -58,8 +59,6 @@ class Actor(Node):
         self._seed = seed
 
     def start(self) -> None:
-        from nodes.writer import Writer  # Reverb, and with it TensorFlow, only where data crosses a process
-
         table = self._agent.tables[0]
         params = VariableClient(self._variables, acting_params(self._agent))
         act = jit_policy(self._agent.policy)
@@ -68,7 +67,8 @@ class Actor(Node):
         for seed in np.random.SeedSequence(self._seed).generate_state(self._threads):
             with self.stopwatch("starting environments"):
                 play = Play(self._env(size, int(seed)), self._agent.policy, act, int(seed), self.stopwatch)
-            self._groups.append(_Group(self, play, params, table, Writer(self._replay, table, size, self.wait_for)))
+            writer = open_writer(self._replay, table, size, self.wait_for)
+            self._groups.append(_Group(self, play, params, table, writer))
         self._turn = 0
 
     @property

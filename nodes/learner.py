@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent, Batch, Steps, Table
+from agents.base import Agent, Batch, Steps
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
+from nodes.pipe import open_dataset
 from nodes.variables import pack
 
 
@@ -26,7 +27,7 @@ class Learner(Node):
     Args:
       name: of this node.
       agent: the update and its tables.
-      replay: handle of the replay server.
+      replay: handle of the replay server, or a `Pipe`.
       variables: handle of the variable server.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.
@@ -76,7 +77,7 @@ class Learner(Node):
             self._publish, self._updates, self._agent.update.params(self._state), {}
         )
         self.settle()
-        self._dataset = self._open(table, over_batch)
+        self._dataset = open_dataset(self._replay, table, over_batch)
         self._saved_at = time.monotonic()
 
     def step(self) -> None:
@@ -100,11 +101,6 @@ class Learner(Node):
         if hasattr(self, "_published"):
             self.settle()
             self._save()
-
-    def _open(self, table: Table, sharding: Batch) -> Any:
-        from nodes.dataset import Dataset  # Reverb, and with it TensorFlow, only where data crosses a process
-
-        return Dataset(self._replay, table, sharding)
 
     def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Any, dict[str, Any]]:
         state, _, metrics = self._agent.update.step(state, batch)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import io
+import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -29,18 +31,21 @@ def run(program: Program, launch_type: str, workdir: str, environment: dict[str,
     Returns:
       The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
     """
-    manager = _launch(program, launch_type, workdir, environment)
+    logs = pathlib.Path(workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    logs.mkdir(parents=True)
+    print(f"run folder {workdir}, logs {logs}", flush=True)
+    manager = _launch(program, launch_type, logs, environment)
     names = [node._args[0] for node in program.get_all_nodes()]
     handles = [worker for group in manager._active_workers.values() for worker in group]  # in program order, too
+    pids = {name: getattr(handle, "pid", os.getpid()) for name, handle in zip(names, handles)}
+    (logs / "pids.json").write_text(json.dumps(pids))
     (monitor,) = program.groups["monitor"]
     client = courier.Client(monitor.courier_address.resolve(), call_timeout=2.0)
     return _Supervisor([_Worker(name, handle) for name, handle in zip(names, handles)], client).watch()
 
 
-def _launch(program: Program, launch_type: str, workdir: str, environment: dict[str, dict[str, str]]) -> Any:
-    logs = os.path.join(workdir, "logs", time.strftime("%Y%m%d-%H%M%S"))
-    launch_local_output_to_files._LOGGING_DIR = logs  # the environment variable is read once, when launchpad loads
-    print(f"run folder {workdir}, logs {logs}", flush=True)
+def _launch(program: Program, launch_type: str, logs: pathlib.Path, environment: dict[str, dict[str, str]]) -> Any:
+    launch_local_output_to_files._LOGGING_DIR = str(logs)  # the environment variable is read once, when launchpad loads
     resources = None
     if launch_type == "local_mp":
         from launchpad.nodes.python.local_multi_processing import PythonProcess

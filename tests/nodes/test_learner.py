@@ -31,7 +31,7 @@ def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
 class Batches:
     """Stands in for the dataset."""
 
-    def __init__(self, table, sharding):
+    def __init__(self, replay, table, sharding):
         import jax
 
         self._batches = iter([jax.device_put(batch(seed, table.batch_size), sharding) for seed in range(20)])
@@ -42,7 +42,7 @@ class Batches:
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
     """The weights after so many updates, as the variable server got them."""
-    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
     variables = VariableServer("variables")
     learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices)
@@ -63,7 +63,7 @@ def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch
 
 
 def test_policy_lag_counts_versions(tmp_path, monkeypatch):
-    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(4):
@@ -74,7 +74,7 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
 
 
 def test_the_update_is_compiled_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(Learner, "_open", lambda learner, *contract: Batches(*contract))
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(5):

@@ -50,9 +50,7 @@ def steps(t: int, num_envs: int) -> Steps:
 
     observation = np.full((num_envs, 10, 5), t, np.float32)
     reward = 100.0 * np.arange(num_envs, dtype=np.float32) + t
-    return Steps(
-        observation, batch(1, np.int32), reward, batch(1, np.float32), batch(0, np.int32), {}, batch(t, np.int32)
-    )
+    return Steps(observation, of(1, np.int32), reward, of(1, np.float32), of(0, np.int32), {}, of(t, np.int32))
 
 
 def one_device() -> Batch:

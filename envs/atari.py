@@ -1,0 +1,217 @@
+"""Atari 2600 games on the Arcade Learning Environment, stepped by C++ threads.
+
+See "The Arcade Learning Environment" (https://arxiv.org/abs/1207.4708) and `ale_py.vector_env.AtariVectorEnv`
+(https://ale.farama.org/vector-environment/).
+
+Glossary of shapes: B batch (environment slots stepped together).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import os
+import pathlib
+
+import ale_py
+import numpy as np
+from ale_py import roms, vector_env
+from dm_env import specs
+
+from envs import base
+
+_NOOP = 0  # index of the no-op in every game's action set
+_NEVER = 2**30  # frames; more than any episode has, and a C int
+
+
+@dataclasses.dataclass(frozen=True)
+class Atari:
+    """One game, one grey frame a step; frames are stacked by the agent and rewards clipped in its loss.
+
+    A frame is the pixelwise maximum of the last two of the action's repeats (sprites flicker on odd and even frames),
+    resized by area. Deviation from Mnih et al.: grey is taken before the maximum, not after; FIRST shows one raw frame.
+
+    Sources of the defaults:
+      Mnih 2015: "Human-level control through deep reinforcement learning" (https://doi.org/10.1038/nature14236),
+        Methods and Extended Data Table 1.
+      Machado 2018: "Revisiting the Arcade Learning Environment" (https://arxiv.org/abs/1709.06009).
+      Espeholt 2018: "IMPALA" (https://arxiv.org/abs/1802.01561), Appendix G and Table G.1.
+      Hessel 2018: "Rainbow" (https://arxiv.org/abs/1710.02298), Appendix.
+
+    Attributes:
+      game: 'Pong', 'pong', 'MsPacman', 'ms_pacman': ALE's name in any spelling of case and underscores.
+      height: of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The screen itself has 210.
+      width: of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The screen itself has 160.
+      frame_skip: frames that an action is repeated for; 4 in Mnih 2015 and Espeholt 2018.
+      full_action_set: all 18 actions instead of those that the game knows. Off as for Espeholt 2018's single-game
+        agents; their multi-task agent and Machado 2018 have it on.
+      repeat_action_probability: with which a frame takes the last action instead (sticky actions). 0 as in
+        Espeholt 2018; Machado 2018 recommends 0.25. Scores under the two do not compare.
+      noop_max: an episode starts after 0 to this many frames without action; 30 in Mnih 2015.
+      fire_reset: presses FIRE, where the action set has it, in the first of these frames: a habit of OpenAI Baselines.
+        Off, for none of the papers above does it.
+      life_loss: a lost life is LAST with discount 0. The game goes on: the FIRST after it is the same game some frames
+        later, and `episodes()` counts whole games. On in Mnih 2015 and Espeholt 2018; off as Machado 2018 recommends.
+      max_episode_frames: a game is truncated (discount 1 on LAST) after this many frames, no-ops not counted; 108,000
+        or half an hour as in Hessel 2018. Machado 2018 has 18,000.
+      num_threads: of C++ that step the slots; ALE takes no more than there are cores.
+    """
+
+    game: str
+    height: int = 84
+    width: int = 84
+    frame_skip: int = 4
+    full_action_set: bool = False
+    repeat_action_probability: float = 0.0
+    noop_max: int = 30
+    fire_reset: bool = False
+    life_loss: bool = False
+    max_episode_frames: int = 108_000
+    num_threads: int = 1
+
+    def __post_init__(self) -> None:
+        _rom_id(self.game)
+        for field in ("height", "width", "frame_skip", "max_episode_frames", "num_threads"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 1")
+        if self.noop_max < 0:
+            raise ValueError(f"noop_max is {self.noop_max}; it must be at least 0")
+        if not 0.0 <= self.repeat_action_probability <= 1.0:
+            raise ValueError(f"repeat_action_probability is {self.repeat_action_probability}; allowed: 0 to 1")
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        num_actions = _num_actions(_rom_path(_rom_id(self.game)), self.full_action_set)
+        return base.EnvSpec(
+            observations=specs.BoundedArray((self.height, self.width), np.uint8, 0, 255, "frame"),
+            actions=specs.DiscreteArray(num_actions, np.int32, "action"),
+            frames_per_step=self.frame_skip,
+        )
+
+    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        return _AtariBatch(self, num_envs, seed)
+
+
+class _AtariBatch(base.BatchedEnv):
+    """Turns the vector environment's next-step auto-reset into the contract's streams.
+
+    The emulators know of one end only, the game's own: they show the next game in the step after it, as the contract
+    has it. Two other ends are made here. Not by the emulator's own settings, because
+      - its frame limit leaves out taking the picture, so that LAST shows a blend with the step before, of which a
+        truncated episode would then bootstrap;
+      - its `episodic_life` starts a new game after a lost life, and its `life_loss_info` has no step that ignores the
+        action.
+    See `preprocessed_env.cpp` of ALE 0.12.1. On the game's own end LAST shows such a blend, too; with discount 0 no
+    value is taken of it.
+    """
+
+    def __init__(self, settings: Atari, num_envs: int, seed: int):
+        self.num_envs = num_envs
+        self.spec = settings.spec
+        self._life_loss = settings.life_loss
+        self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # env steps, rounded up
+        self._seeds: np.ndarray | None = base.slot_seeds(num_envs, seed)
+        self._tracker = base.EpisodeTracker(num_envs)
+        self._simulator = vector_env.AtariVectorEnv(
+            _rom_id(settings.game),
+            num_envs,
+            num_threads=settings.num_threads,
+            max_num_frames_per_episode=_NEVER,
+            repeat_action_probability=settings.repeat_action_probability,
+            full_action_space=settings.full_action_set,
+            img_height=settings.height,
+            img_width=settings.width,
+            stack_num=1,
+            frameskip=settings.frame_skip,
+            noop_max=settings.noop_max + 1,  # it draws from 0 to one below
+            reward_clipping=False,
+            use_fire_reset=settings.fire_reset,
+        )
+
+    def reset(self) -> base.TimeStep:
+        frame, info = self._simulator.reset(seed=self._seeds)
+        self._seeds = None  # the emulators' own generators go on from here
+        none = np.zeros(self.num_envs, bool)
+        self._lives = info["lives"]
+        self._game_steps = np.zeros(self.num_envs, np.int64)  # env steps of the running game, [B]
+        # Why the slot's last step was LAST, if it was; all [B].
+        self._was_over, self._was_cut, self._was_life_lost = none, none, none
+        zeros = np.zeros(self.num_envs, np.float32)
+        self._tracker.update(zeros, first=~none, ended=none)
+        return base.TimeStep(np.full(self.num_envs, base.FIRST, np.int32), zeros, zeros + 1, self._squeeze(frame))
+
+    def step(self, action: np.ndarray) -> base.TimeStep:
+        # The emulators answer an action out of range by never answering.
+        action = base.check_action(action, self.spec.actions, self.num_envs)
+        first = self._was_over | self._was_cut | self._was_life_lost
+        frame, reward, over, _, info = self._simulator.step(np.where(first, _NOOP, action).astype(np.int32))
+        lives = info["lives"]
+
+        new_game = self._was_over | self._was_cut
+        self._game_steps = np.where(new_game, 0, self._game_steps + 1)
+        cut = (self._game_steps >= self._step_limit) & ~over
+        ended = (over | cut) & ~new_game
+        self._tracker.update(reward, first=new_game, ended=ended)
+
+        # A truncated game ran on in its emulator, and the no-op after a lost life may have ended the game unseen: both
+        # begin anew now, so that FIRST is the first step of a game that is played. It costs one more call, seldom.
+        restart = self._was_cut | (self._was_life_lost & ended)
+        if restart.any():
+            frame, info = self._simulator.reset(options={"reset_mask": restart})
+            lives = info["lives"]
+            self._game_steps[restart] = 0
+
+        # Some games stand at 0 lives for a few frames before they end: that end is the game's own.
+        life_lost = (lives < self._lives) & (lives > 0) & self._life_loss & ~over & ~first
+        self._lives = lives
+        self._was_over, self._was_cut, self._was_life_lost = over & ~first, cut & ~first, life_lost
+        last = self._was_over | self._was_cut | life_lost
+        step_type = np.where(first, base.FIRST, np.where(last, base.LAST, base.MID)).astype(np.int32)
+        return base.TimeStep(
+            step_type=step_type,
+            reward=np.where(first, 0, reward).astype(np.float32),
+            discount=np.where(self._was_over | life_lost, 0, 1).astype(np.float32),
+            observation=self._squeeze(frame),
+        )
+
+    def episodes(self) -> list[base.Episode]:
+        return self._tracker.take()
+
+    def close(self) -> None:
+        del self._simulator  # its destructor joins the threads
+
+    def _squeeze(self, frame: np.ndarray) -> np.ndarray:
+        """[B, 1, H, W] -> [B, H, W] without a copy: every step has a buffer of its own, which numpy frees."""
+        return frame[:, 0]
+
+
+def _rom_id(game: str) -> str:
+    """ALE's name of a game given in any spelling."""
+    known = {rom.replace("_", ""): rom for rom in roms.get_all_rom_ids()}
+    key = game.replace("_", "").lower()
+    if key not in known:
+        near = [repr(known[match]) for match in difflib.get_close_matches(key, known, n=3, cutoff=0.5)]
+        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(sorted(known.values()))}"
+        raise ValueError(f"game is {game!r}, which ALE does not know; {hint}")
+    return known[key]
+
+
+def _rom_path(rom: str) -> pathlib.Path:
+    """The game's file, its checksum seen to by ALE."""
+    try:
+        path = roms.get_rom_path(rom)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        folder = os.environ.get("ALE_ROMS_DIR") or "the package ale_py"
+        raise FileNotFoundError(f"game is {rom!r}, which ALE knows, but there is no {rom}.bin in {folder}") from error
+    assert path is not None  # only of names that _rom_id refuses
+    return path
+
+
+@functools.cache
+def _num_actions(rom: pathlib.Path, full_action_set: bool) -> int:
+    """Asks an emulator, which is gone again on return."""
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+    emulator = ale_py.ALEInterface()
+    emulator.loadROM(rom)
+    return len(emulator.getLegalActionSet() if full_action_set else emulator.getMinimalActionSet())

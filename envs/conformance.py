@@ -1,0 +1,254 @@
+"""Holds an environment to the contract of `envs.base`: those of this package, and the reader's own.
+
+    conformance.check(MyWorld(size=3))
+
+One check that every environment passes, after the API test of "Pgx" (https://arxiv.org/abs/2303.17503).
+
+Glossary of shapes: B batch (environment slots stepped together), T time.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+import tree
+from dm_env import specs
+
+from envs import base
+
+_STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
+
+
+class ConformanceError(AssertionError):
+    """An environment breaks a rule of the contract; says which, what was seen instead, and where."""
+
+    def __init__(self, rule: str, seen: str, slot: int | None = None, step: int | None = None):
+        place = "".join(f", {name} {i}" for name, i in (("slot", slot), ("step", step)) if i is not None)
+        super().__init__(f"rule: {rule}; seen: {seen}{place}")
+
+
+class _Play(NamedTuple):
+    """What an environment showed: one entry for each reset or step."""
+
+    steps: list[base.TimeStep]
+    episodes: list[list[base.Episode]]
+
+
+def check(env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False) -> None:
+    """Plays an environment with random actions and asserts every rule of the contract.
+
+    It is played five times and the plays are compared: as it comes, once more the same, with other actions in the
+    first slot, with other actions in all but the first, with other actions on LAST.
+
+    Args:
+      env: the factory to check.
+      num_envs: slots; with a single one their independence goes unchecked.
+      steps: of each play, after a quarter of which the environment is reset. Some episodes should end in them: if
+        none does, the rules on ends go unchecked, and a warning says so.
+      seed: of the environment and of the actions.
+      lives: games may go on after LAST, as in `Atari(life_loss=True)`. The stream does not tell then what
+        `episodes()` should give; it is only checked not to give more than there was.
+
+    Raises:
+      ConformanceError: a rule is broken.
+    """
+    _check_spec(env.spec)
+    _check_pickle(env)
+    _check_batch(env, num_envs, seed)
+
+    actions = _random_actions(env.spec.actions, (steps, num_envs), seed)  # [T, B, ...]
+    others = _other_actions(env.spec.actions, actions)
+    play = _play(env, seed, actions)
+    for t, timestep in enumerate(play.steps):
+        _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, t)
+    _check_episodes(play, lives)
+
+    def check_same(changed: np.ndarray, slots: np.ndarray, rule: str) -> None:
+        """Plays with others' actions where changed [T, B], and compares in slots [B]."""
+        changed = changed.reshape(changed.shape + (1,) * (actions.ndim - changed.ndim))
+        _compare(play, _play(env, seed, np.where(changed, others, actions)), slots, rule)
+
+    every, first = np.ones(num_envs, bool), np.arange(num_envs) == 0
+    last = np.stack([timestep.step_type == base.LAST for timestep in play.steps[:-1]])  # [T, B]
+    check_same(np.zeros_like(last), every, "the same seed and actions give the same steps")
+    alone = "no slot depends on the actions of another"
+    check_same(np.broadcast_to(first, last.shape), ~first, alone)
+    check_same(np.broadcast_to(~first, last.shape), first, alone)
+    if last.any():
+        check_same(last, every, "the action on LAST is ignored")
+    else:
+        warnings.warn(f"no episode ended in {steps} steps: the rules on ends went unchecked", stacklevel=2)
+
+
+def _resets(steps: int) -> set[int]:
+    """The entries of a play that come from `reset()`: the first, and two so close that one cuts episodes short."""
+    return {0, steps // 4, steps // 4 + 2}
+
+
+def _play(env: base.Env, seed: int, actions: np.ndarray) -> _Play:
+    """Plays the actions [T, B, ...]; checks every step's values, and that no array is written into once given."""
+    num_envs = actions.shape[1]
+    batch = env(num_envs, seed)
+    play = _Play([], [])
+    given = []
+    try:
+        for t in range(len(actions) + 1):
+            given.append(batch.reset() if t in _resets(len(actions)) else batch.step(actions[t - 1]))
+            _check_values(env.spec, given[-1], num_envs, t)
+            play.steps.append(tree.map_structure(np.array, given[-1]))
+            play.episodes.append(list(batch.episodes()))
+    finally:
+        batch.close()
+    _compare(_Play(given, []), play, np.ones(num_envs, bool), "no step writes into arrays that were given before")
+    return play
+
+
+def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
+    """Asserts that two plays agree in some slots [B]."""
+    for t, (one, two) in enumerate(zip(play.steps, other.steps)):
+        for (path, a), b in zip(tree.flatten_with_path(one), tree.flatten(two)):
+            differs = slots & np.any(np.reshape(a != b, (len(slots), -1)), axis=1)  # [B]
+            if differs.any():
+                raise ConformanceError(rule, f"{_name(path)} differs", int(np.argmax(differs)), t)
+
+
+def _check_spec(spec: base.EnvSpec) -> None:
+    """Asserts that the spec is made of dm_env's specs, and of those that agents understand."""
+    if not isinstance(spec, base.EnvSpec):
+        raise ConformanceError("spec is an EnvSpec", repr(spec))
+    for path, leaf in tree.flatten_with_path(spec.observations):
+        if not isinstance(leaf, specs.Array):
+            raise ConformanceError("observations is a nest of dm_env specs", f"{_name(path)}: {leaf!r}")
+    if not isinstance(spec.actions, specs.BoundedArray):
+        raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
+    for name in ("rewards", "discounts"):
+        leaf = getattr(spec, name)
+        if not isinstance(leaf, specs.Array) or leaf.shape != () or leaf.dtype != np.float32:
+            raise ConformanceError(f"{name} is a float32 scalar", repr(leaf))
+    bounds = spec.discounts
+    if not isinstance(bounds, specs.BoundedArray) or bounds.minimum < 0 or bounds.maximum > 1:
+        raise ConformanceError("discounts is bounded by 0 and 1", repr(bounds))
+    if not isinstance(spec.frames_per_step, int) or spec.frames_per_step < 1:
+        raise ConformanceError("frames_per_step is an int of at least 1", repr(spec.frames_per_step))
+
+
+def _check_pickle(env: base.Env) -> None:
+    """Asserts that the factory can go to another process."""
+    rule = "the factory can be pickled, and its spec stays the same"
+    try:
+        spec = pickle.loads(pickle.dumps(env)).spec
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ConformanceError(rule, f"{type(error).__name__}: {error}") from error
+    if spec != env.spec:
+        raise ConformanceError(rule, f"{spec} instead of {env.spec}")
+
+
+def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
+    """Asserts that the factory makes what was asked for, and that an action for one slot too many is refused."""
+    rule = "step() refuses an action of the wrong shape with a ValueError"
+    batch = env(num_envs, seed)
+    try:
+        if batch.num_envs != num_envs:
+            raise ConformanceError("the batch has as many slots as asked for", f"{batch.num_envs}, not {num_envs}")
+        if batch.spec != env.spec:
+            raise ConformanceError("the batch has the factory's spec", repr(batch.spec))
+        batch.reset()
+        batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
+    except ConformanceError:
+        raise
+    except ValueError:
+        return
+    except Exception as error:
+        raise ConformanceError(rule, repr(error)) from error
+    finally:
+        batch.close()
+    raise ConformanceError(rule, f"{num_envs + 1} actions passed for {num_envs} slots")
+
+
+def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t: int) -> None:
+    """Asserts structure, shape, dtype and range of every array of a step."""
+    wanted = base.TimeStep(_STEP_TYPE, spec.rewards, spec.discounts, spec.observations)
+    try:
+        tree.assert_same_structure(wanted, timestep)
+    except (TypeError, ValueError) as error:
+        raise ConformanceError("a step has the structure of the spec", str(error), step=t) from error
+    for (path, leaf), value in zip(tree.flatten_with_path(wanted), tree.flatten(timestep)):
+        name, shape = _name(path), (num_envs, *leaf.shape)
+        if not isinstance(value, np.ndarray):
+            raise ConformanceError(f"{name} is a numpy array", type(value).__name__, step=t)
+        if value.shape != shape:
+            raise ConformanceError(f"{name} has shape {shape}", f"shape {value.shape}", step=t)
+        if value.dtype != leaf.dtype:
+            raise ConformanceError(f"{name} has dtype {leaf.dtype}", f"dtype {value.dtype}", step=t)
+        bad, rule = np.isnan(value), f"{name} is never nan"
+        if isinstance(leaf, specs.BoundedArray):
+            bad, rule = ~((value >= leaf.minimum) & (value <= leaf.maximum)), f"{name} is within its spec's bounds"
+        if bad.any():
+            at = tuple(np.argwhere(bad)[0])
+            raise ConformanceError(rule, str(value[at]), int(at[0]), t)
+
+
+def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, t: int) -> None:
+    """Asserts that episodes follow each other as they should; previous is None after `reset()`."""
+    first = timestep.step_type == base.FIRST
+    wanted = np.ones_like(first) if previous is None else previous.step_type == base.LAST
+    for rule, broken in (
+        ("the step after LAST and after reset() is FIRST", wanted & ~first),
+        ("FIRST comes after LAST and after reset() only", first & ~wanted),
+        ("the reward on FIRST is 0", first & (timestep.reward != 0)),
+        ("the discount on FIRST is 1", first & (timestep.discount != 1)),
+    ):
+        if broken.any():
+            slot = int(np.argmax(broken))
+            seen = [int(timestep.step_type[slot]), float(timestep.reward[slot]), float(timestep.discount[slot])]
+            raise ConformanceError(rule, f"step type, reward, discount {seen}", slot, t)
+
+
+def _check_episodes(play: _Play, lives: bool) -> None:
+    """Asserts that `episodes()` gives the returns and lengths that the steps add up to, each once and at once."""
+    tracker = base.EpisodeTracker(len(play.steps[0].step_type))
+    wanted = []
+    for timestep in play.steps:
+        tracker.update(timestep.reward, timestep.step_type == base.FIRST, timestep.step_type == base.LAST)
+        wanted.append(tracker.take())
+    if lives:
+        games, ends = (sum(map(len, episodes)) for episodes in (play.episodes, wanted))
+        if games > ends:
+            raise ConformanceError("episodes() gives no more games than there are LAST steps", f"{games} over {ends}")
+        return
+    for t, (given, want) in enumerate(zip(play.episodes, wanted)):
+        same = len(given) == len(want) and all(
+            (a.slot, a.env_steps) == (b.slot, b.env_steps) and np.isclose(a.episode_return, b.episode_return, rtol=1e-4)
+            for a, b in zip(sorted(given), want)
+        )
+        if not same:
+            raise ConformanceError("episodes() gives each episode as it ends", f"{given} instead of {want}", step=t)
+
+
+def _name(path: tuple) -> str:
+    return ".".join(map(str, path)) or "the observation"
+
+
+def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) -> np.ndarray:
+    """Actions [*size, ...] from all over the spec; a side without bound is taken 2 from the other, or at 1 or -1."""
+    rng = np.random.default_rng(seed)
+    if isinstance(spec, specs.DiscreteArray):
+        return rng.integers(spec.num_values, size=size, dtype=spec.dtype)
+    low, high = _bounds(spec)
+    return rng.uniform(low, high, (*size, *spec.shape)).astype(spec.dtype)
+
+
+def _other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:
+    """For each action another one."""
+    if isinstance(spec, specs.DiscreteArray):
+        return (actions + 1) % spec.num_values
+    low, high = _bounds(spec)
+    return (low + high - actions).astype(spec.dtype)
+
+
+def _bounds(spec: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
+    low = np.where(np.isfinite(spec.minimum), spec.minimum, np.where(np.isfinite(spec.maximum), spec.maximum - 2, -1))
+    return low, np.where(np.isfinite(spec.maximum), spec.maximum, low + 2)

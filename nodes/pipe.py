@@ -1,0 +1,106 @@
+"""The in-process queue: a queue table without a server, for nodes that are threads of one process."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from agents.base import Batch, Steps, Table
+
+
+class Pipe:
+    """Takes the replay server's place where actors and learner share a process. No Reverb, no TensorFlow.
+
+    Args:
+      table: of kind "queue"; its size bounds the sequences waiting.
+    """
+
+    def __init__(self, table: Table):
+        if table.kind != "queue":
+            raise ValueError(f"table {table.name!r}: an in-process pipe is a queue, not a {table.kind!r}")
+        self.table = table
+        self.sequences: queue.Queue[Steps] = queue.Queue(maxsize=table.size)
+
+
+class PipeWriter:
+    """Cuts each slot's stream into sequences, as `nodes.writer.Writer` does."""
+
+    def __init__(self, pipe: Pipe, num_envs: int, wait_for: Callable[..., Any]):
+        self._pipe = pipe
+        self._num_envs = num_envs
+        self._wait_for = wait_for
+        self._steps: list[Steps] = []
+
+    def append(self, steps: Steps) -> int:
+        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
+        table = self._pipe.table
+        self._steps.append(steps)
+        if len(self._steps) < table.sequence_length:
+            return 0
+        block = jax.tree.map(lambda *rows: np.stack(rows), *self._steps)  # [T, B, ...]
+        del self._steps[: table.period]
+        for i in range(self._num_envs):
+            sequence = jax.tree.map(lambda leaf, i=i: leaf[:, i], block)  # [T, ...]
+            self._wait_for(f"room in {table.name}", lambda timeout, s=sequence: _put(self._pipe.sequences, s, timeout))
+        return self._num_envs
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class PipeDataset:
+    """Stacks sequences into batches on the mesh, as `nodes.dataset.Dataset` does."""
+
+    def __init__(self, pipe: Pipe, sharding: Batch):
+        self._pipe = pipe
+        self._sharding = sharding
+        self._held: list[Steps] = []
+
+    def next(self, timeout_s: float) -> Batch | None:
+        """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`."""
+        size = self._pipe.table.batch_size
+        try:
+            while len(self._held) < size:
+                self._held.append(self._pipe.sequences.get(timeout=timeout_s))
+        except queue.Empty:
+            return None
+        steps = jax.tree.map(lambda *sequences: np.stack(sequences, axis=1), *self._held)
+        self._held.clear()
+        return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding)
+
+    def ready(self) -> bool:
+        """Whether the next batch is complete."""
+        return len(self._held) + self._pipe.sequences.qsize() >= self._pipe.table.batch_size
+
+
+def _put(sequences: queue.Queue, sequence: Steps, timeout_s: float) -> bool | None:
+    try:
+        sequences.put(sequence, timeout=timeout_s)
+    except queue.Full:
+        return None
+    return True
+
+
+def open_writer(replay: Any, table: Table, num_envs: int, wait_for: Callable[..., Any]) -> Any:
+    """A writer into `replay`: a `Pipe`, or a `reverb.Client`.
+
+    Reverb, and TensorFlow with it, is imported only in the second case, where data crosses a process.
+    """
+    if isinstance(replay, Pipe):
+        return PipeWriter(replay, num_envs, wait_for)
+    from nodes.writer import Writer
+
+    return Writer(replay, table, num_envs, wait_for)
+
+
+def open_dataset(replay: Any, table: Table, sharding: Batch) -> Any:
+    """A dataset that reads `replay`: a `Pipe`, or a `reverb.Client`."""
+    if isinstance(replay, Pipe):
+        return PipeDataset(replay, sharding)
+    from nodes.dataset import Dataset
+
+    return Dataset(replay, table, sharding)

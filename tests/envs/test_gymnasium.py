@@ -1,0 +1,147 @@
+import pathlib
+import pickle
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+from dm_env import specs
+from gymnasium import spaces
+
+from envs import base, conformance
+from envs import gymnasium as gym
+
+
+class Corridor(gymnasium.Env):
+    """Walks -1 or +1 (actions 5 and 6) from 0; termination at -2, truncation at +3. Gives one array again and again."""
+
+    observation_space = spaces.Dict(
+        {"where": spaces.Discrete(6, start=-2), "view": spaces.Box(-3.0, 3.0, (2,), np.float64)}
+    )
+    action_space = spaces.Discrete(2, start=5)
+
+    def __init__(self, reward: float = 1.0):
+        self.reward, self.where, self.view = reward, 0, np.zeros(2)
+
+    def _observation(self):
+        self.view[:] = self.where
+        return {"where": np.int64(self.where), "view": self.view}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.where = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        assert action in (5, 6) and isinstance(action, int)
+        self.where += 1 if action == 6 else -1
+        return self._observation(), self.reward, self.where == -2, self.where == 3, {}
+
+
+class Start(Corridor):
+    """Starts somewhere at random."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.where = int(self.np_random.integers(-1, 3))
+        return self._observation(), {}
+
+
+class Torque(gymnasium.Env):
+    observation_space = spaces.Box(0, 255, (2, 2), np.uint8)
+    action_space = spaces.Box(-1.0, np.inf, (3,), np.float64)
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros((2, 2), np.uint8), {}
+
+    def step(self, action):
+        assert action.dtype == np.float64 and action.shape == (3,)
+        return np.ones((2, 2), np.uint8), 0.0, True, True, {}
+
+
+class Odd(Torque):
+    def __init__(self, **spaces_):
+        vars(self).update(spaces_)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        gym.Gymnasium("CartPole-v1"),
+        gym.Gymnasium("MountainCarContinuous-v0", {"max_episode_steps": 20}),
+        gym.Gymnasium(Corridor, {"reward": 2.0}),
+        gym.Gymnasium(Start),
+        gym.Gymnasium(Torque),
+    ],
+    ids=str,
+)
+def test_conforms(env):
+    conformance.check(env)
+
+
+def test_spec_of_spaces():
+    spec = gym.Gymnasium(Corridor).spec
+    assert spec.observations["where"] == specs.DiscreteArray(6, np.int32, "observation.where")
+    assert spec.observations["view"] == specs.BoundedArray((2,), np.float32, [-3, -3], [3, 3], "observation.view")
+    assert spec.actions == specs.DiscreteArray(2, np.int32, "action")
+    spec = gym.Gymnasium(Torque).spec
+    assert spec.observations == specs.BoundedArray((2, 2), np.uint8, np.zeros((2, 2)), np.full((2, 2), 255))
+    assert spec.actions == specs.BoundedArray((3,), np.float32, [-1] * 3, [np.inf] * 3)
+
+
+def test_terminations_and_truncations():
+    env = gym.Gymnasium(Corridor)(num_envs=2, seed=0)
+    steps = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(4)]
+    assert [step.step_type.tolist() for step in steps] == [[0, 0], [1, 1], [2, 1], [0, 2], [1, 0]]
+    assert [step.discount.tolist() for step in steps] == [[1, 1], [1, 1], [0, 1], [1, 1], [1, 1]]
+    assert [step.observation["where"].tolist() for step in steps] == [[2, 2], [1, 3], [0, 4], [2, 5], [1, 2]]
+    assert [step.observation["view"][0, 0] for step in steps] == [0, -1, -2, 0, -1]
+    assert env.episodes() == [base.Episode(0, 2.0, 2), base.Episode(1, 3.0, 3)]
+
+
+def test_termination_goes_before_truncation():
+    env = gym.Gymnasium(Torque)(num_envs=1, seed=0)
+    env.reset()
+    step = env.step(np.zeros((1, 3), np.float32))
+    assert (step.step_type, step.discount) == (base.LAST, 0)
+
+
+def test_slots_and_seeds_differ():
+    starts = [gym.Gymnasium(Start)(num_envs=16, seed=seed).reset().observation["where"] for seed in (0, 1)]
+    assert len(set(starts[0].tolist())) > 1
+    assert not np.array_equal(*starts)
+
+
+def test_pickles():
+    env = gym.Gymnasium(Corridor, {"reward": 2.0})
+    copy = pickle.loads(pickle.dumps(env))
+    assert copy == env and copy.spec == env.spec
+
+
+@pytest.mark.parametrize(
+    ("odd", "message"),
+    [
+        ({"action_space": spaces.MultiBinary(3)}, "action_space is MultiBinary.3.; allowed: Box, Discrete"),
+        ({"action_space": spaces.Dict()}, "action_space is Dict"),
+        ({"observation_space": spaces.Text(4)}, "space of observation is Text.*; allowed: Box, Discrete, and"),
+        ({"observation_space": spaces.Dict(a=spaces.MultiBinary(2))}, "space of observation.a is MultiBinary"),
+    ],
+)
+def test_refuses_spaces_that_agents_cannot_take(odd, message):
+    with pytest.raises(ValueError, match=message):
+        _ = gym.Gymnasium(Odd, odd).spec
+
+
+def test_an_unknown_id_is_said_by_gymnasium():
+    with pytest.raises(gymnasium.error.Error, match="CartPool"):
+        _ = gym.Gymnasium("CartPool-v1").spec
+
+
+def test_the_module_does_not_hide_the_library(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import envs.gymnasium, gymnasium\nassert envs.gymnasium.gymnasium is gymnasium and gymnasium.make\n"
+    )
+    root = pathlib.Path(gym.__file__).parents[1]
+    subprocess.run([sys.executable, str(script)], check=True, env={"PYTHONPATH": str(root)}, timeout=60)

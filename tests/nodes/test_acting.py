@@ -1,0 +1,111 @@
+"""Actor, evaluator and learner as threads over the in-process pipe: the same nodes without Reverb."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from agents.base import Table
+from envs.catch import Catch
+from nodes.actor import Actor
+from nodes.evaluator import Evaluator
+from nodes.learner import Learner
+from nodes.pipe import Pipe
+from nodes.variables import VariableServer, pack
+from tests import tiny
+
+
+@pytest.fixture
+def agent():
+    return tiny.make(Catch().spec, batch_size=4, length=6)
+
+
+@pytest.fixture
+def variables(agent):
+    server = VariableServer("variables")
+    server.put(5, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+    return server
+
+
+def actor(agent, variables, pipe, **settings) -> Actor:
+    node = Actor("actor/0", agent, Catch(), variables, pipe, **{"num_envs": 4, "threads": 2, **settings})
+    node.start()
+    return node
+
+
+def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent, variables):
+    pipe = Pipe(agent.tables[0])
+    node = actor(agent, variables, pipe)
+    for _ in range(2 * 6):
+        node.step()
+    assert pipe.sequences.qsize() == 4
+    counts = node.report()["counts"]
+    assert counts["env_steps"] == counts["frames"] == 24 and counts["sequences"] == 4
+    steps = pipe.sequences.get()
+    assert steps.observation.shape == (6, 10, 5) and steps.step_type[0] == 0
+    assert list(steps.version) == [5] * 6
+    ball = [int(np.flatnonzero(row.any(axis=1))[0]) for row in steps.observation]
+    assert ball == [0, 1, 2, 3, 4, 5]  # the ball falls one row a step: nothing is lost or doubled
+
+
+def test_params_change_only_where_a_sequence_may_start(agent, variables):
+    node = actor(agent, variables, Pipe(agent.tables[0]), threads=1)
+    for t in range(11):
+        if t == 3:
+            variables.put(6, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+        node.step()
+    pipe = node._replay
+    assert list(pipe.sequences.get().version) == [5] * 5 + [6]
+
+
+def test_episodes_are_reported_raw(agent, variables):
+    table = dataclasses.replace(agent.tables[0], size=100)
+    agent = agent._replace(tables=(table,))
+    node = actor(agent, variables, Pipe(table), threads=1)
+    for _ in range(30):
+        node.step()
+    report = node.report()
+    assert report["counts"]["episodes"] == 4 * 3
+    assert set(report["samples"]["return"]) <= {-1.0, 1.0}
+    assert set(report["samples"]["episode_steps"]) == {9.0}
+
+
+def test_environments_must_divide_over_threads(agent, variables):
+    with pytest.raises(ValueError, match=r"actor/0: num_envs is 5; it must divide over the threads, 2"):
+        Actor("actor/0", agent, Catch(), variables, None, num_envs=5, threads=2)
+
+
+def test_an_evaluation_is_one_episode_of_each_slot_and_writes_nothing(agent, variables):
+    node = Evaluator("evaluator", agent, Catch(), variables, episodes=6, every_s=0.0)
+    node.start()
+    node.step()
+    report = node.report()
+    assert report["counts"] == {"eval_episodes": 6}
+    assert -1 <= report["metrics"]["eval_return"] <= 1 and report["metrics"]["eval_version"] == 5
+
+
+def test_actor_and_learner_learn_over_the_pipe(tmp_path):
+    """Also on Pythons where Reverb can't be installed: only the pipe is between them."""
+    agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=3.0)
+    table = dataclasses.replace(agent.tables[0], size=64)
+    agent, variables = agent._replace(tables=(table,)), VariableServer("variables")
+    pipe = Pipe(table)
+    learner = Learner("learner", agent, pipe, variables, folder=str(tmp_path), devices=1)
+    learner.start()
+    node = Actor("actor/0", agent, Catch(rows=3, columns=3), variables, pipe, num_envs=32, threads=1)
+    node.start()
+    for _ in range(800):
+        node.step()
+        if learner.ready():
+            learner.step()
+            learner.settle()
+    returns = node.report()["samples"]["return"]
+    assert np.mean(returns[-200:]) > np.mean(returns[:200]) + 0.5
+    assert np.mean(returns[-200:]) > 0.7
+
+
+def test_a_pipe_is_a_queue():
+    with pytest.raises(ValueError, match="an in-process pipe is a queue, not a 'replay'"):
+        Pipe(Table("t", "replay", 5, 4, 1, 10, sampler="uniform"))

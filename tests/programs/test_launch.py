@@ -1,0 +1,81 @@
+"""The command line: what it is made from, and what it refuses before any work starts."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+launch = pytest.importorskip("programs.launch")
+from tests.programs.tiny_program import tiny_program  # noqa: E402
+
+
+def refused(capsys, *arguments: str) -> str:
+    """What `main` says when it refuses."""
+    with pytest.raises(SystemExit) as ended:
+        launch.main(tiny_program, list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--width", "4", "--seed", "7", "--stop.updates", "3", "--launch", "serial", "--game", "x"]
+    run, settings = launch.parse(tiny_program, arguments)
+    assert settings == {"game": "x", "breaks_after": 0, "width": 4}
+    assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
+    assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
+
+
+def test_an_unknown_flag_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        launch.parse(tiny_program, ["--widht", "4"])
+    assert ended.value.code == 2
+    assert "--width" in capsys.readouterr().err
+
+
+def claim(folder, width=8, seed=0, name="tiny_program", **run):
+    origin = {"file": __file__, "function": "tiny_program", "arguments": []}
+    settings = {"game": "catch", "width": width}
+    return launch.claim_workdir(name, launch.Run(workdir=str(folder), seed=seed, **run), settings, origin)
+
+
+def test_a_folder_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = refused(capsys, "--workdir", str(tmp_path / "file" / "run"))
+    assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in said
+
+
+def test_a_folder_in_use(capsys, tmp_path):
+    with claim(tmp_path):
+        assert "is in use by another process" in refused(capsys, "--workdir", str(tmp_path))
+
+
+def test_a_folder_of_another_program(capsys, tmp_path):
+    claim(tmp_path, name="muzero_atari").close()
+    said = refused(capsys, "--workdir", str(tmp_path))
+    assert f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program" in said
+
+
+def test_a_folder_of_a_run_with_other_settings(tmp_path):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(launch.BadInput, match="width was 8, is 4; seed was 0, is 1"):
+        claim(tmp_path, width=4, seed=1)
+    assert (tmp_path / "config.json").read_text() == before
+    claim(tmp_path, width=4, seed=1, allow_changes=True).close()
+    assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
+    assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_stop_rule_that_is_none(capsys, tmp_path):
+    assert "stop.updates is -1" in refused(capsys, "--workdir", str(tmp_path), "--stop.updates", "-1")
+
+
+@pytest.mark.parametrize("override", ["learner", "learner:X", "nobody:X=1", "learner:=1"])
+def test_environment_overrides_must_name_a_group(capsys, tmp_path, override):
+    said = refused(capsys, "--workdir", str(tmp_path), "--environment", override)
+    assert f"--environment {override!r} is not GROUP:NAME=VALUE with a group of" in said
+    assert not os.path.exists(tmp_path / "config.json")

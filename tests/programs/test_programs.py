@@ -1,0 +1,160 @@
+"""Whole programs as real processes: how they run, resume, are stopped, and fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from nodes import metrics
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+ROOT = pathlib.Path(__file__).parents[2]
+TINY = "tests/programs/tiny_program.py"
+
+
+def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / program), *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen, timeout_s: float = 120) -> str:
+    try:
+        return process.communicate(timeout=timeout_s)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def wait_for_rows(workdir: pathlib.Path, process: subprocess.Popen, updates: int = 1) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        if (workdir / "metrics.jsonl").exists():
+            rows = metrics.read(workdir)
+            if rows and rows[-1].get("updates", 0) >= updates:
+                return
+        time.sleep(0.3)
+    raise AssertionError(f"no updates: {finish(process)}")
+
+
+def pids(workdir: pathlib.Path) -> dict[str, int]:
+    (file,) = workdir.glob("logs/*/pids.json")
+    return json.loads(file.read_text())
+
+
+def running(workdir: pathlib.Path) -> list[int]:
+    return [pid for pid in pids(workdir).values() if psutil.pid_exists(pid)]
+
+
+def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
+    process = start("--workdir", str(tmp_path), "--stop.updates", "100")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert "done: updates reached" in output
+    assert running(tmp_path) == []
+    assert set(pids(tmp_path)) == {"monitor", "variables", "replay", "learner", "actor/0", "evaluator"}
+    first = metrics.read(tmp_path)[-1]
+    assert first["updates"] >= 100 and first["env_steps"] >= 100 * 8 * 4
+    assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 8
+    assert list(tmp_path.glob("tensorboard/*")) and list(tmp_path.glob("logs/*/learner/0"))
+
+    process = start("--workdir", str(tmp_path), "--stop.updates", str(int(first["updates"]) + 50))
+    output = finish(process)
+    assert process.returncode == 0, output
+    resumed = metrics.read(tmp_path)[-1]
+    assert resumed["updates"] >= first["updates"] + 50
+    assert resumed["seconds"] > first["seconds"] and resumed["env_steps"] > first["env_steps"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_every_process_in_time_and_the_learner_saves(tmp_path, number, code):
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process)
+    asked = time.monotonic()
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    else:
+        process.send_signal(number)
+    output = finish(process, timeout_s=20)
+    assert time.monotonic() - asked < 15
+    assert process.returncode == code, output
+    assert f"ended by {number.name}" in output
+    assert running(tmp_path) == []
+    saved = [int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()]
+    assert max(saved) >= 1
+    assert list(tmp_path.glob("replay/*/DONE"))
+
+
+@pytest.mark.parametrize("victim", ["actor/0", "learner", "replay", "monitor"])
+def test_a_killed_node_ends_the_program_by_name(tmp_path, victim):
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process)
+    os.kill(pids(tmp_path)[victim], signal.SIGKILL)
+    output = finish(process, timeout_s=30)
+    assert process.returncode == 1, output
+    assert f"error: {victim} was killed by SIGKILL while " in output
+    assert running(tmp_path) == []
+
+
+def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):
+    process = start("--workdir", str(tmp_path), "--breaks-after", "50")
+    output = finish(process)
+    assert process.returncode == 1, output
+    assert "error: actor/0 failed while stepping environments: RuntimeError: the simulator is broken" in output, output
+    assert running(tmp_path) == []
+
+
+def test_threads_instead_of_processes(tmp_path):
+    process = start("--workdir", str(tmp_path), "--stop.updates", "50", "--launch", "local_mt")
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert metrics.read(tmp_path)[-1]["updates"] >= 50
+
+
+def test_serial_is_repeatable(tmp_path):
+    """The same seed gives the same run: every count, return and loss; another seed another."""
+    last = []
+    for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
+        workdir = tmp_path / folder
+        arguments = ["--workdir", str(workdir), "--stop.updates", "60", "--launch", "serial", "--seed", str(seed)]
+        process = start(*arguments)
+        output = finish(process)
+        assert process.returncode == 0, output
+        row = metrics.read(workdir)[-1]
+        last.append([row[name] for name in ("updates", "env_steps", "episodes", "return", "loss")])
+    assert last[0] == last[1] != last[2]
+    assert last[0][0] == 60
+
+
+def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
+    finish(start("--workdir", str(tmp_path), "--stop.updates", "5", "--launch", "serial"))
+    before = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    code = (
+        "import sys; from tests import tiny; from envs.catch import Catch; import nodes.learner as l;"
+        "from nodes.variables import VariableServer;"
+        f"l.Learner('learner', tiny.make(Catch(8, 5).spec), None, VariableServer('v'), folder={str(tmp_path)!r}"
+        " + '/checkpoints').start()"
+    )
+    failed = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert "another network's: weights/linear/w is (50, 3) there, (40, 3) here" in failed.stderr
+    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == before
