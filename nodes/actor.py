@@ -47,9 +47,7 @@ class Actor(Node):
     ):
         super().__init__(name, monitor)
         if num_envs < 1 or threads < 1 or num_envs % threads:
-            raise ValueError(
-                f"{name}: num_envs is {num_envs}, threads {threads}; num_envs must divide over the threads"
-            )
+            raise ValueError(f"{name}: num_envs is {num_envs}; it must divide over the threads, {threads}")
         self._agent = agent
         self._env = env
         self._variables = variables

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from nodes import rlax_first  # noqa: F401
+
+# isort: split
+
 import queue
 import threading
 from typing import Any

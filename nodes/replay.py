@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from nodes import rlax_first  # noqa: F401
+
+# isort: split
+
 import pathlib
 import socket
 import time
 from typing import Any
 
 import jax
-import launchpad as lp
 import reverb
 import tensorflow as tf
 from launchpad import address as lp_address
@@ -18,11 +21,12 @@ from agents.base import Agent, Table
 from envs.base import EnvSpec
 from nodes.base import Periodic
 from nodes.play import step_shapes
+from nodes.workers import WorkerNode
 
 SAVE_EVERY_S = 600.0
 
 
-class ReplayNode(lp.PyClassNode):
+class ReplayNode(WorkerNode):
     """Launchpad's node for `Replay`; its handle becomes a `reverb.Client`.
 
     Args:

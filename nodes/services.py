@@ -1,4 +1,4 @@
-"""Launchpad's part in a program: the program itself, nodes that work, and nodes that others call."""
+"""Launchpad's part in a program: the program itself, and nodes that others call."""
 
 from __future__ import annotations
 
@@ -15,14 +15,6 @@ except ImportError as error:
 CALL_DEADLINE_S = 30.0
 
 Program = lp.Program
-
-
-class WorkerNode(lp.PyClassNode):
-    """A node that only calls others.
-
-    A class of this package, so that a process that unpickles it imports `nodes`, and with it rlax, before the handles
-    that it holds bring TensorFlow in (see `nodes/__init__.py`).
-    """
 
 
 class ServiceNode(lp.CourierNode):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from nodes import rlax_first  # noqa: F401
+
+# isort: split
+
 import math
 from collections.abc import Callable
 from typing import Any

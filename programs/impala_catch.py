@@ -9,8 +9,9 @@ from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.monitor import Monitor
 from nodes.replay import ReplayNode
-from nodes.services import Program, ServiceNode, WorkerNode
+from nodes.services import Program, ServiceNode
 from nodes.variables import VariableServer
+from nodes.workers import WorkerNode
 from programs.launch import RunFlags, main
 
 CONFIG = impala.Config(network="mlp", frame_stack=1)
