@@ -1,0 +1,56 @@
+"""IMPALA as four values."""
+
+from __future__ import annotations
+
+import functools
+
+from dm_env import specs
+
+from agents import networks, optimisation
+from agents.base import Agent, Table
+from agents.impala.config import Config
+from agents.impala.loss import impala_loss
+from agents.impala.networks import make_network
+from agents.impala.policy import make_policy
+from envs.base import EnvSpec
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """Makes an IMPALA agent: V-trace actor-critic on sequences that are learned from once, in order.
+
+    See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
+    (https://arxiv.org/abs/1802.01561). Computes nothing and touches no device: programs call it in the launcher.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the environment.
+
+    Returns:
+      `Agent` with one table, "trajectories".
+
+    Raises:
+      ValueError: actions are not discrete, observations are not one array, or the network cannot take them.
+    """
+    if not isinstance(spec.actions, specs.DiscreteArray):
+        raise ValueError(f"IMPALA chooses among discrete actions; this environment takes {spec.actions}")
+    if not isinstance(spec.observations, specs.Array):
+        raise ValueError(f"IMPALA takes observations of one array; this environment gives {spec.observations}")
+    networks.check_image(config.network, spec.observations.shape)
+    network = make_network(config, spec.observations, spec.actions.num_values)
+    schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
+    optimiser = optimisation.make_optimiser(config.optimiser, schedule, config.eps, config.decay, config.max_grad_norm)
+    loss = functools.partial(impala_loss, network=network, config=config)
+    table = Table(
+        name="trajectories",
+        kind="queue",
+        sequence_length=config.sequence_length,
+        period=config.unroll_length,
+        batch_size=config.batch_size,
+        size=config.queue_size,
+    )
+    return Agent(
+        policy=make_policy(network, spec.observations, config.frame_stack, "sample"),
+        eval_policy=make_policy(network, spec.observations, config.frame_stack, config.eval_mode),
+        update=optimisation.make_update(network.init, loss, optimiser, schedule),
+        tables=(table,),
+    )

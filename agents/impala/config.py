@@ -1,0 +1,111 @@
+"""IMPALA's hyper-parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from agents.networks import Torso
+from agents.optimisation import Optimiser
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Hyper-parameters of IMPALA; the defaults are the paper's for Atari.
+
+    See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
+    (https://arxiv.org/abs/1802.01561), Table G.1 unless a field says otherwise.
+
+    Attributes:
+      network: torso; "shallow" and "deep" are the paper's (Figure 3), "nature" DQN's, "mlp" flattens any observation.
+      mlp_width: units in each layer of "mlp".
+      mlp_layers: of "mlp".
+      lstm_size: units of the recurrent core, which also sees the last action and reward; 0 is none (the paper's: 256).
+      frame_stack: L, frames the network sees at once; 1 for environments whose observation tells all.
+      eval_mode: whether evaluators take the likeliest action or draw one as actors do.
+      unroll_length: T, transitions in a sequence.
+      batch_size: B, sequences in an update, over all learner devices.
+      queue_size: sequences that wait before writers block; more of them make the data older.
+      discount: of the agent, multiplies the environment's.
+      clip_rho: most that an importance weight counts in a TD error and in the policy's gradient (section 4.1).
+      clip_c: most that an importance weight carries a later TD error back (section 4.1).
+      reward_clip: "abs_one" learns from rewards clipped to [-1, 1], "none" from raw ones.
+      entropy_cost: weight of the entropy bonus.
+      baseline_cost: weight of the value loss.
+      reduction: "sum" adds the loss up over time and batch. So did the paper: its epsilon and gradient clip mean a sum
+        of 640 transitions. "mean" divides by the transitions there are, which keeps settings when T or B change.
+      optimiser: "rmsprop" or "adam".
+      learning_rate: at the start.
+      anneal_updates: updates over which the learning rate falls to 0, in a line; None keeps it. The paper anneals over
+        the whole run.
+      decay: of RMSProp's mean square.
+      epsilon: of the optimiser; None is 0.1 for RMSProp (Table G.1) and 1e-8 for Adam (its paper's).
+      max_grad_norm: longer gradients are scaled down to it.
+    """
+
+    # Network.
+    network: Torso = "shallow"
+    mlp_width: int = 256
+    mlp_layers: int = 2
+    lstm_size: int = 0
+    frame_stack: int = 4
+    eval_mode: Literal["greedy", "sample"] = "sample"
+
+    # Data.
+    unroll_length: int = 20
+    batch_size: int = 32
+    queue_size: int = 32
+
+    # Loss.
+    discount: float = 0.99
+    clip_rho: float = 1.0
+    clip_c: float = 1.0
+    reward_clip: Literal["abs_one", "none"] = "abs_one"
+    entropy_cost: float = 0.01
+    baseline_cost: float = 0.5
+    reduction: Literal["sum", "mean"] = "sum"
+
+    # Optimiser.
+    optimiser: Optimiser = "rmsprop"
+    learning_rate: float = 6e-4
+    anneal_updates: int | None = None
+    decay: float = 0.99
+    epsilon: float | None = None
+    max_grad_norm: float = 40.0
+
+    @property
+    def sequence_length(self) -> int:
+        """Rows in a sequence: L-1 of context, T of transitions, one to bootstrap from."""
+        return self.frame_stack - 1 + self.unroll_length + 1
+
+    @property
+    def eps(self) -> float:
+        """Epsilon of the chosen optimiser."""
+        if self.epsilon is not None:
+            return self.epsilon
+        return 0.1 if self.optimiser == "rmsprop" else 1e-8
+
+    def __post_init__(self) -> None:
+        for field, allowed in (
+            ("network", ("shallow", "nature", "deep", "mlp")),
+            ("eval_mode", ("greedy", "sample")),
+            ("reward_clip", ("abs_one", "none")),
+            ("reduction", ("sum", "mean")),
+            ("optimiser", ("rmsprop", "adam")),
+        ):
+            self._require(field, getattr(self, field) in allowed, f"one of {allowed}")
+        for field in ("mlp_width", "mlp_layers", "frame_stack", "unroll_length", "batch_size", "queue_size"):
+            self._require(field, getattr(self, field) >= 1, "at least 1")
+        for field in ("lstm_size", "entropy_cost", "baseline_cost"):
+            self._require(field, getattr(self, field) >= 0, "at least 0")
+        for field in ("clip_rho", "clip_c", "learning_rate", "eps", "max_grad_norm"):
+            self._require(field, getattr(self, field) > 0, "above 0")
+        self._require("discount", 0 <= self.discount <= 1, "in [0, 1]")
+        self._require("decay", 0 <= self.decay < 1, "in [0, 1)")
+        self._require("anneal_updates", self.anneal_updates is None or self.anneal_updates >= 1, "at least 1, or None")
+        # V-trace's contraction asks for it: see the paper's Theorem 1.
+        self._require("clip_c", self.clip_c <= self.clip_rho, f"at most clip_rho, which is {self.clip_rho}")
+
+    def _require(self, field: str, holds: bool, allowed: str) -> None:
+        if not holds:
+            raise ValueError(f"impala.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")

@@ -1,0 +1,82 @@
+"""How IMPALA acts: draws from the policy head, or takes its likeliest action."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from dm_env import specs
+
+from agents import sequences
+from agents.base import Nest, Policy
+from agents.impala.networks import Inputs, Network
+from envs.base import TimeStep
+
+
+class Core(NamedTuple):
+    """What the recurrent core remembers before a step, and with it the learner's unroll starts.
+
+    Attributes:
+      lstm: state [B, D], or () without a core.
+      action_tm1: int32 [B], the last action, which the core sees.
+    """
+
+    lstm: Nest
+    action_tm1: jax.Array
+
+
+class State(NamedTuple):
+    """Between steps.
+
+    Attributes:
+      frames: [B, ..., L-1], oldest first.
+      core: `Core`.
+    """
+
+    frames: jax.Array
+    core: Core
+
+
+class Extras(NamedTuple):
+    """What the learner needs to know of a step.
+
+    Attributes:
+      logits: float32 [B, A], of the behaviour policy.
+      core: `Core` before the step.
+    """
+
+    logits: jax.Array
+    core: Core
+
+
+def make_policy(
+    network: Network, observation: specs.Array, frame_stack: int, mode: Literal["greedy", "sample"]
+) -> Policy:
+    """Acts by the policy head.
+
+    Args:
+      network: acting params are its params.
+      observation: spec of one frame.
+      frame_stack: L, frames the network sees at once.
+      mode: "sample" draws from the policy, "greedy" takes its likeliest action.
+
+    Returns:
+      `Policy`; actions are int32 [B], extras `Extras`, states `State`.
+    """
+
+    def initial_state(batch_size: int) -> State:
+        frames = jnp.zeros((batch_size, *observation.shape, frame_stack - 1), observation.dtype)
+        return State(frames, Core(network.initial_lstm(batch_size), jnp.zeros(batch_size, jnp.int32)))
+
+    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
+        stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
+        inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
+        inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
+        outputs, lstm = network.unroll(params, inputs, state.core.lstm)
+        logits = outputs.logits[0]  # [B, A]
+        action = jnp.argmax(logits, axis=-1) if mode == "greedy" else jax.random.categorical(key, logits)
+        action = action.astype(jnp.int32)
+        return action, Extras(logits, state.core), State(frames, Core(lstm, action))
+
+    return Policy(initial_state, step)

@@ -1,0 +1,125 @@
+"""Raw steps to transitions: the one place that shifts, masks and stacks.
+
+A sequence is L-1 context rows, there only for their frames, then T+1 rows, the last of which only bootstraps:
+
+    row          0 … L-2 | L-1 …  L-2+T | L-1+T
+    used for     frames  | transitions  | bootstrap
+
+Row t holds the reward and discount that the action of row t-1 earned, so T+1 rows make T transitions. Where row t-1 is
+LAST the environment reset itself and ignored the action: that transition is none, and its mask is 0.
+
+A frame from before the episode is zeros. Zeros are the policy's initial state, so one rule, "FIRST goes back to the
+initial state", holds for the frame stack and the recurrent core alike.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from agents.base import Nest, Steps
+from envs.base import FIRST, LAST
+
+
+class Transitions(NamedTuple):
+    """T consecutive transitions of B slots.
+
+    Attributes:
+      action_tm1: [T, B, ...], chosen in row t-1.
+      reward_t: float32 [T, B], raw, earned by `action_tm1`.
+      discount_t: float32 [T, B]; 0 where `action_tm1` terminated the episode, the agent's discount elsewhere,
+        truncation included: there the value of the LAST observation stands for what would have followed.
+      mask_tm1: float32 [T, B]; 0 where row t-1 is LAST and there was no transition, 1 elsewhere.
+    """
+
+    action_tm1: jax.Array
+    reward_t: jax.Array
+    discount_t: jax.Array
+    mask_tm1: jax.Array
+
+
+def transitions(steps: Steps, discount: float) -> Transitions:
+    """Shifts and masks raw steps.
+
+    Args:
+      steps: leaves [T+1, B, ...], context already dropped.
+      discount: of the agent, multiplies the environment's.
+
+    Returns:
+      `Transitions`, leaves [T, B, ...].
+    """
+    chex.assert_rank([steps.step_type, steps.reward, steps.discount], 2)
+    chex.assert_equal_shape([steps.step_type, steps.reward, steps.discount])
+    return Transitions(
+        action_tm1=steps.action[:-1],
+        reward_t=steps.reward[1:],
+        discount_t=discount * steps.discount[1:],
+        mask_tm1=(steps.step_type[:-1] != LAST).astype(jnp.float32),
+    )
+
+
+def drop_context(steps: Steps, length: int) -> Steps:
+    """Drops the rows that are there only for their frames.
+
+    Args:
+      steps: leaves [L-1+T+1, B, ...].
+      length: L, frames in a stack.
+
+    Returns:
+      Steps, leaves [T+1, B, ...].
+    """
+    return jax.tree.map(lambda x: x[length - 1 :], steps)
+
+
+def stack(observation: Nest, step_type: jax.Array, length: int) -> Nest:
+    """Stacks frames of a whole sequence, exactly as `push` did one step at a time.
+
+    Args:
+      observation: nest [L-1+T+1, B, ...].
+      step_type: int32 [L-1+T+1, B].
+      length: L, frames in a stack.
+
+    Returns:
+      Nest [T+1, B, ..., L], oldest frame first; frames from before the episode are zeros.
+    """
+    chex.assert_rank(step_type, 2)
+    rows = step_type.shape[0] - length + 1
+    first = step_type == FIRST
+    # A row sees the frame `lag` rows back unless one of the rows since then, itself included, started an episode.
+    seen = [jnp.ones_like(first[length - 1 :])]  # of [T+1, B], by lag
+    for lag in range(1, length):
+        seen.append(seen[-1] & ~first[length - lag : length - lag + rows])
+
+    def leaf(x: jax.Array) -> jax.Array:
+        lags = [_where(seen[lag], x[length - 1 - lag : length - 1 - lag + rows]) for lag in reversed(range(length))]
+        return jnp.stack(lags, axis=-1)
+
+    return jax.tree.map(leaf, observation)
+
+
+def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, Nest]:
+    """Stacks one step's frame onto those that the policy remembers.
+
+    Args:
+      frames: nest [B, ..., L-1], oldest first.
+      observation: nest [B, ...].
+      step_type: int32 [B].
+
+    Returns:
+      The stack [B, ..., L], and the frames [B, ..., L-1] to remember.
+    """
+    chex.assert_rank(step_type, 1)
+
+    def leaf(past: jax.Array, x: jax.Array) -> jax.Array:
+        return jnp.concatenate([_where(step_type != FIRST, past), jnp.expand_dims(x, -1)], axis=-1)
+
+    stacked = jax.tree.map(leaf, frames, observation)
+    return stacked, jax.tree.map(lambda x: x[..., 1:], stacked)
+
+
+def _where(condition: jax.Array, x: jax.Array) -> jax.Array:
+    """Keeps x [*S, ...] where condition [*S] holds; zeros elsewhere."""
+    return jnp.where(condition.reshape(condition.shape + (1,) * (x.ndim - condition.ndim)), x, jnp.zeros_like(x))

@@ -1,0 +1,113 @@
+import os
+import subprocess
+import sys
+
+import cloudpickle
+import jax
+import numpy as np
+import pytest
+import tyro
+from dm_env import specs
+
+from agents import impala
+from envs.base import FIRST, EnvSpec, TimeStep
+
+IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
+ACTIONS = specs.DiscreteArray(6)
+
+
+def spec(observations=IMAGE, actions=ACTIONS):
+    return EnvSpec(observations, actions)
+
+
+@pytest.mark.parametrize(
+    "field,value",
+    [
+        ("network", "resnet"),
+        ("eval_mode", "best"),
+        ("reward_clip", "tanh"),
+        ("reduction", "max"),
+        ("optimiser", "sgd"),
+        ("mlp_width", 0),
+        ("mlp_layers", 0),
+        ("frame_stack", 0),
+        ("unroll_length", 0),
+        ("batch_size", 0),
+        ("queue_size", 0),
+        ("lstm_size", -1),
+        ("entropy_cost", -0.1),
+        ("baseline_cost", -0.1),
+        ("clip_rho", 0.0),
+        ("clip_c", 0.0),
+        ("clip_c", 1.5),
+        ("learning_rate", 0.0),
+        ("max_grad_norm", 0.0),
+        ("discount", 1.1),
+        ("decay", 1.0),
+        ("anneal_updates", 0),
+    ],
+)
+def test_config_refuses_what_cannot_work(field, value):
+    with pytest.raises(ValueError, match=f"impala.Config: {field} is {value!r}; it must be"):
+        impala.Config(**{field: value})
+
+
+def test_epsilon_follows_the_optimiser():
+    assert impala.Config().eps == 0.1
+    assert impala.Config(optimiser="adam").eps == 1e-8
+    assert impala.Config(optimiser="adam", epsilon=1e-5).eps == 1e-5
+    with pytest.raises(ValueError, match="eps is 0.0; it must be above 0"):
+        impala.Config(epsilon=0.0)
+
+
+def test_config_is_a_command_line():
+    config = tyro.cli(impala.Config, args=["--network", "nature", "--anneal-updates", "7", "--clip-c", "0.5"])
+    assert config == impala.Config(network="nature", anneal_updates=7, clip_c=0.5)
+    assert tyro.cli(impala.Config, args=[]) == impala.Config()
+
+
+def test_table():
+    (table,) = impala.make(impala.Config(batch_size=16, queue_size=24), spec()).tables
+    assert (table.name, table.kind, table.batch_size, table.size) == ("trajectories", "queue", 16, 24)
+    assert (table.sequence_length, table.period) == (3 + 20 + 1, 20)
+
+
+@pytest.mark.parametrize(
+    "bad,message",
+    [
+        (spec(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
+        (spec(observations={"a": IMAGE}), "observations of one array; .*'a'"),
+        (spec(observations=specs.Array((4,), np.float32)), r"'shallow', which takes images .*\(4,\)"),
+    ],
+)
+def test_make_refuses_other_environments(bad, message):
+    with pytest.raises(ValueError, match=message):
+        impala.make(impala.Config(), bad)
+
+
+def test_make_touches_no_device():
+    """On a platform that does not exist any computation fails."""
+    program = """
+import numpy as np
+from dm_env import specs
+from agents import impala
+from envs.base import EnvSpec
+spec = EnvSpec(specs.Array((84, 84), np.uint8), specs.DiscreteArray(6))
+impala.make(impala.Config(lstm_size=8), spec)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"JAX_PLATFORMS": "nowhere"})
+
+
+@pytest.mark.parametrize("lstm_size", [0, 8])
+def test_agent_travels_to_another_process(lstm_size):
+    config = impala.Config(network="mlp", lstm_size=lstm_size, eval_mode="greedy")
+    agent = impala.make(config, spec())
+    copy = cloudpickle.loads(cloudpickle.dumps(agent))
+    assert copy.tables == agent.tables
+    key = jax.random.PRNGKey(0)
+    timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), np.ones((2, 84, 84), np.uint8))
+    played = [
+        a.eval_policy.step(a.update.params(a.update.init(key)), key, timestep, a.eval_policy.initial_state(2))
+        for a in (agent, copy)
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *played)

@@ -1,0 +1,42 @@
+import jax
+import numpy as np
+import pytest
+
+from agents import impala
+from agents.base import Batch, Steps
+from envs.catch import Catch
+
+
+@pytest.mark.parametrize("lstm_size", [0, 32])
+def test_learns_catch(lstm_size):
+    config = impala.Config(
+        network="mlp",
+        mlp_width=64,
+        lstm_size=lstm_size,
+        frame_stack=1,
+        unroll_length=10,
+        batch_size=16,
+        reduction="mean",
+        optimiser="adam",
+        learning_rate=3e-3,
+    )
+    env = Catch()(config.batch_size, seed=1)
+    agent = impala.make(config, env.spec)
+    act, update = jax.jit(agent.policy.step), jax.jit(agent.update.step, donate_argnums=0)
+    key = jax.random.PRNGKey(0)
+    learner, state = agent.update.init(key), agent.policy.initial_state(config.batch_size)
+    timestep, rows, returns = env.reset(), [], []
+    while len(returns) < 300 or np.mean(returns[-300:]) <= 0.9:
+        while len(rows) < config.sequence_length:
+            key, act_key = jax.random.split(key)
+            action, extras, state = act(agent.update.params(learner), act_key, timestep, state)
+            shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
+            rows.append(jax.tree.map(np.asarray, Steps(*shown, action, extras, np.full(16, int(learner.updates)))))
+            timestep = env.step(np.asarray(action))
+        batch = Batch(jax.tree.map(lambda *x: np.stack(x), *rows), np.ones(config.batch_size, np.float32))
+        learner, _, metrics = update(learner, batch)
+        rows = rows[config.unroll_length :]
+        returns += [episode.episode_return for episode in env.episodes()]
+        assert len(returns) < 12_000, f"mean return {np.mean(returns[-300:])} after {learner.updates} updates"
+    assert all(np.isfinite(x) and x.shape == () for x in metrics.values())
+    assert act._cache_size() == 1 and update._cache_size() == 1  # nothing was compiled twice

@@ -1,0 +1,111 @@
+import haiku as hk
+import jax
+import numpy as np
+import pytest
+from dm_env import specs
+
+from agents import sequences
+from agents.base import Steps
+from agents.impala import Config
+from agents.impala.loss import evaluate
+from agents.impala.networks import Network, Outputs, make_network
+from agents.impala.policy import Core, make_policy
+from envs.base import FIRST, LAST, MID, TimeStep
+
+ROWS, BATCH, ACTIONS = 30, 4, 3
+IMAGE = specs.BoundedArray((36, 36), np.uint8, 0, 255)
+
+
+def stream(rng):
+    """ROWS time steps of BATCH slots, whose episodes end at random."""
+    step_type = np.full((ROWS, BATCH), FIRST, np.int32)
+    for t in range(1, ROWS):
+        going = np.where(rng.random(BATCH) < 0.25, LAST, MID)
+        step_type[t] = np.where(step_type[t - 1] == LAST, FIRST, going)
+    observation = rng.integers(1, 256, (ROWS, BATCH, *IMAGE.shape)).astype(np.uint8)
+    reward = np.where(step_type == FIRST, 0, rng.normal(size=(ROWS, BATCH))).astype(np.float32)
+    return TimeStep(step_type, reward, np.ones((ROWS, BATCH), np.float32), observation)
+
+
+def play(policy, params, timesteps):
+    """Steps as a writer would store them."""
+    state, step, rows = policy.initial_state(BATCH), jax.jit(policy.step), []
+    for t in range(ROWS):
+        timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
+        action, extras, state = step(params, jax.random.PRNGKey(t), timestep, state)
+        observed = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
+        rows.append(Steps(*observed, action, extras, np.zeros(BATCH, np.int32)))
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
+
+
+@pytest.mark.parametrize("frame_stack", [1, 4])
+def test_policy_and_learner_see_the_same_stacks(frame_stack):
+    # A network whose logits are the pixels that it sees.
+    def unroll(params, inputs, lstm):
+        t, b = inputs.step_type.shape
+        return Outputs(inputs.stack.reshape(t, b, -1).astype(np.float32), inputs.reward), lstm
+
+    network = Network(init=lambda key: (), initial_lstm=lambda batch_size: (), unroll=unroll)
+    policy = make_policy(network, IMAGE, frame_stack, "sample")
+    steps = play(policy, (), stream(np.random.default_rng(0)))
+    for start in range(6):
+        window = jax.tree.map(lambda x, s=start: x[s : s + 20], steps)
+        seen = sequences.stack(window.observation, window.step_type, frame_stack)
+        acted = sequences.drop_context(window, frame_stack).extras.logits
+        np.testing.assert_array_equal(np.asarray(seen, np.float32).reshape(acted.shape), acted)
+
+
+@pytest.mark.parametrize("lstm_size", [0, 16])
+@pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp"])
+def test_learner_computes_what_the_policy_computed(name, lstm_size):
+    config = Config(network=name, lstm_size=lstm_size, mlp_width=32)
+    network = make_network(config, IMAGE, ACTIONS)
+    params = network.init(jax.random.PRNGKey(0))
+    # Heads begin small; larger ones show more.
+    params = {module: jax.tree.map(lambda x: 2 * x, p) for module, p in params.items()}
+    policy = make_policy(network, IMAGE, config.frame_stack, "sample")
+    steps = play(policy, params, stream(np.random.default_rng(1)))
+    boundaries = (steps.step_type[8:-1] == LAST).sum()
+    assert boundaries > 4
+    for start in (0, 5):
+        outputs, steps_seen = evaluate(
+            params, jax.tree.map(lambda x, s=start: x[s:], steps), network, config.frame_stack
+        )
+        np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
+    if lstm_size:  # the core matters, so that the agreement above means something
+        assert np.abs(steps.extras.core.lstm.hidden).max() > 1e-3
+
+
+def test_core_remembers_but_not_over_an_episodes_start():
+    network = make_network(Config(network="mlp", lstm_size=16), IMAGE, ACTIONS)
+    params = network.init(jax.random.PRNGKey(0))
+    policy = make_policy(network, IMAGE, 4, "sample")
+
+    def logits(step_type, hidden=0.0, cell=0.0, action_tm1=0, reward=0.0):
+        state = policy.initial_state(1)
+        lstm = hk.LSTMState(state.core.lstm.hidden + hidden, state.core.lstm.cell + cell)
+        state = state._replace(core=Core(lstm, np.array([action_tm1], np.int32)))
+        frame = np.ones((1, *IMAGE.shape), np.uint8)
+        timestep = TimeStep(np.array([step_type]), np.array([reward], np.float32), np.ones(1), frame)
+        return policy.step(params, jax.random.PRNGKey(0), timestep, state)[1].logits
+
+    for memory in (dict(hidden=1.0), dict(cell=1.0), dict(action_tm1=1), dict(reward=1.0)):
+        np.testing.assert_array_equal(logits(FIRST, **memory), logits(FIRST))
+        assert np.abs(logits(MID, **memory) - logits(MID)).max() > 1e-6
+
+
+def test_greedy_takes_the_likeliest_action_and_sample_draws():
+    logits = np.log(np.array([0.1, 0.6, 0.3], np.float32))
+
+    def unroll(params, inputs, lstm):
+        t, b = inputs.step_type.shape
+        return Outputs(np.broadcast_to(logits, (t, b, ACTIONS)), inputs.reward), lstm
+
+    network = Network(init=lambda key: (), initial_lstm=lambda batch_size: (), unroll=unroll)
+    batch = 4000
+    timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
+    for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):
+        policy = make_policy(network, specs.Array((1,), np.uint8), 1, mode)
+        action, _, _ = policy.step((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
+        np.testing.assert_allclose(np.bincount(action, minlength=3) / batch, expected, atol=0.03)
+        assert action.dtype == np.int32
