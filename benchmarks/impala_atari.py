@@ -26,6 +26,8 @@ from typing import Literal
 import numpy as np
 import tyro
 
+from benchmarks.timing import on_all_cores, per_second
+
 ROOT = pathlib.Path(__file__).parents[1]
 Part = Literal["env", "act", "learn", "reverb", "pipe"]
 
@@ -98,28 +100,6 @@ def in_process(part: Part, options: Options) -> float:
     command = [sys.executable, __file__, *[flag for flag in flags if not flag.startswith("--part")], "--part", part]
     done = subprocess.run(command, env={**os.environ, **group}, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.splitlines()[-1])
-
-
-def per_second(work: Callable[[], int], seconds: float) -> float:
-    """How much `work` does a second: it returns the env steps that one call did. Warms up first."""
-    for _ in range(3):
-        work()
-    done, start = 0, time.perf_counter()
-    while (elapsed := time.perf_counter() - start) < seconds:
-        done += work()
-    return done / elapsed
-
-
-def on_all_cores(make_work: Callable[[int], Callable[[], int]], seconds: float) -> float:
-    """The sum of `per_second` over one thread a core."""
-    rates: list[float] = []
-    works = [make_work(i) for i in range(os.cpu_count() or 1)]
-    threads = [threading.Thread(target=lambda w=work: rates.append(per_second(w, seconds))) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(rates)
 
 
 def make(options: Options):

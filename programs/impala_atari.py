@@ -14,11 +14,9 @@ from nodes.variables import VariableServer
 from nodes.workers import WorkerNode
 from programs.launch import RunFlags, main
 
-CONFIG = impala.Config(network="shallow", frame_stack=4)
-
 
 def impala_atari(
-    run: RunFlags, game: str = "Pong", actors: int = 1, num_envs: int = 32, config: impala.Config = CONFIG
+    run: RunFlags, game: str = "Pong", actors: int = 1, num_envs: int = 32, config: impala.Config = impala.ATARI
 ) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 

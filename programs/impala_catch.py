@@ -14,10 +14,8 @@ from nodes.variables import VariableServer
 from nodes.workers import WorkerNode
 from programs.launch import RunFlags, main
 
-CONFIG = impala.Config(network="mlp", frame_stack=1)
 
-
-def impala_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: impala.Config = CONFIG) -> Program:
+def impala_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: impala.Config = impala.CATCH) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
     Args:

@@ -1,4 +1,6 @@
-"""IMPALA: `Config` and `make` are all that a program needs."""
+"""IMPALA: `make` and a `Config` are all that a program needs."""
 
-from agents.impala.agent import make as make
-from agents.impala.config import Config as Config
+from agents.impala.agent import make
+from agents.impala.config import ATARI, CATCH, Config
+
+__all__ = ["ATARI", "CATCH", "Config", "make"]

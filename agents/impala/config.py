@@ -109,3 +109,29 @@ class Config:
     def _require(self, field: str, holds: bool, allowed: str) -> None:
         if not holds:
             raise ValueError(f"impala.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")
+
+
+# What the programs start from; measured where agents/impala/README.md shows the curves.
+CATCH = Config(
+    network="mlp",
+    mlp_width=64,
+    frame_stack=1,
+    unroll_length=10,
+    batch_size=16,
+    queue_size=16,
+    reduction="mean",
+    optimiser="adam",
+    learning_rate=3e-3,
+)
+
+# The paper's settings are for billions of frames from many actors. On one machine frames are dear, so batches are a
+# quarter of the paper's, for four times the updates; Adam with the loss's mean doesn't depend on the batch's size.
+ATARI = Config(
+    network="shallow",
+    batch_size=8,
+    queue_size=8,
+    reduction="mean",
+    optimiser="adam",
+    learning_rate=6e-4,
+    max_grad_norm=0.5,
+)

@@ -1,0 +1,298 @@
+"""The set-up (`./run`, the lock, `.ci/run`) and the rules of the house: who may import whom, and how long files get."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+CLUSTER = {"dm-acme", "dm-launchpad", "dm-reverb", "tensorflow-cpu"}
+TOOLS = ["awk", "cat", "cp", "df", "diff", "dirname", "env", "flock", "grep", "ln", "mkdir", "mktemp", "readlink", "rm"]
+TOOLS += ["sed", "sha256sum", "sh", "sleep", "true"]
+
+# Stands in for uv: counts what it installs, and fails where a file named `broken` lies in the repository.
+FAKE_UV = f"""#!/bin/sh
+case $1 in
+    --version) ;;
+    venv) echo "$*" >asked; for venv; do :; done; mkdir -p "$venv/bin"
+        ln -s "{os.path.realpath(sys.executable)}" "$venv/bin/python" ;;
+    pip) case $2 in
+        sync) sleep 0.2; [ ! -e broken ] && echo installed >>installs ;;
+        compile) while [ "$1" != -o ]; do shift; done; cat wanted.lock >"$2" ;;
+        esac ;;
+esac
+"""
+
+
+# Stands in for a Python of another version, which can do no more than set uv up.
+FAKE_PYTHON = """#!/bin/sh
+case "$1 $2" in
+    "-c import sys"*) echo "$0" ;;
+    "-m venv") mkdir -p .uv/bin && cp uv .uv/bin/ && ln -s uv .uv/bin/python ;;
+    *) exit 1 ;;
+esac
+"""
+
+
+class House:
+    """A copy of `run` in a folder of its own, with the tools every Linux has, no Python and a stand-in for uv."""
+
+    def __init__(self, root: pathlib.Path, tools: pathlib.Path):
+        self.root, self.tools = root, tools
+        (root / ".uv/bin").mkdir(parents=True)
+        shutil.copy(ROOT / "run", root)
+        self.write("requirements.lock", "numpy==1.0\n")
+        self.write(".uv/bin/uv", FAKE_UV).chmod(0o755)
+
+    def write(self, name: str, text: str) -> pathlib.Path:
+        (self.root / name).write_text(text)
+        return self.root / name
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return {"PATH": str(self.tools), "HOME": str(self.root / "no home")} | more
+
+    def run(self, *command: str, entry: str = "", cwd: str = "/", **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [entry or str(self.root / "run"), *command],
+            cwd=cwd,
+            env=self.environment(**environment),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def installs(self) -> int:
+        path = self.root / "installs"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+@pytest.fixture
+def house(tmp_path: pathlib.Path) -> House:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in TOOLS:
+        (tools / tool).symlink_to(shutil.which(tool) or pytest.skip(f"{tool} is not on this machine"))
+    return House(tmp_path / "a house", tools)
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("-h",)])
+def test_without_a_command_run_says_how_to_use_it(house: House, arguments: tuple[str, ...]):
+    result = house.run(*arguments)
+    assert result.returncode == 0
+    assert result.stdout.startswith("Usage: ./run COMMAND")
+    assert house.installs() == 0
+
+
+def test_environment_is_built_once_and_updated_in_place_when_the_lock_changes(house: House):
+    first = house.run("sh", "-c", "echo done; exit 7")
+    assert (first.returncode, first.stdout) == (7, "done\n")
+    assert "building the environment" in first.stderr
+    assert house.run("true").stderr == ""
+    assert house.installs() == 1
+    in_use = house.write(".venv/in use", "")
+    house.write("requirements.lock", "numpy==2.0\n")
+    assert "updating the environment" in house.run("true").stderr
+    assert in_use.exists()
+    assert house.installs() == 2
+
+
+def test_environment_is_built_again_where_its_interpreter_changed(house: House):
+    house.run("true")
+    interpreter = house.root / ".venv/bin/python"
+    interpreter.unlink()
+    interpreter.symlink_to("/bin/sh")
+    house.run("true")
+    assert house.installs() == 2
+
+
+def test_interrupted_build_fails_and_is_done_again(house: House):
+    broken = house.write("broken", "")
+    result = house.run("true")
+    assert result.returncode == 1
+    assert "can't install requirements.lock" in result.stderr
+    broken.unlink()
+    assert house.run("true").returncode == 0
+    assert house.installs() == 1
+
+
+def test_two_at_once_build_one_environment(house: House):
+    both = [subprocess.Popen([house.root / "run", "true"], env=house.environment()) for _ in range(2)]
+    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert house.installs() == 1
+
+
+def test_command_runs_in_the_root_and_sees_the_packages(house: House, tmp_path: pathlib.Path):
+    link = tmp_path / "link"
+    link.symlink_to(house.root / "run")
+    script = 'pwd; echo "$PYTHONPATH"; command -v python; echo "$TF_CPP_MIN_LOG_LEVEL"'
+    root = str(house.root)
+    for level, more in (("2", {}), ("0", {"TF_CPP_MIN_LOG_LEVEL": "0"})):
+        result = house.run("sh", "-c", script, entry=str(link), cwd=str(tmp_path), **more)
+        assert result.stdout.splitlines() == [root, root, f"{root}/.venv/bin/python", level]
+
+
+def test_another_python_has_an_environment_of_its_own(house: House):
+    assert "/.venv-3.12/bin/python" in house.run("sh", "-c", "command -v python", BOONTA_PYTHON="3.12").stdout
+    assert not (house.root / ".venv").exists()
+    assert ".venv*" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_python_that_boonta_does_not_run_on_is_refused(house: House):
+    result = house.run("true", BOONTA_PYTHON="3.9")
+    assert result.returncode == 1
+    assert "BOONTA_PYTHON is '3.9': Boonta runs on 3.10" in result.stderr
+
+
+def test_missing_python_is_named(house: House):
+    (house.root / ".uv/bin/uv").unlink()
+    result = house.run("true")
+    assert result.returncode == 1
+    assert "no Python 3.10 on the PATH or in pyenv, and no uv to fetch one: install python3.10" in result.stderr
+    assert house.run("find-python", "3.10").returncode == 1
+
+
+def test_uv_set_up_by_another_python_fetches_the_right_one(house: House):
+    (house.root / ".uv/bin/uv").rename(house.root / "uv")
+    (house.tools / "python3").write_text(FAKE_PYTHON)
+    (house.tools / "python3").chmod(0o755)
+    result = house.run("true")
+    assert "no Python 3.10 on the PATH or in pyenv: uv fetches one" in result.stderr
+    assert "--python 3.10 " in (house.root / "asked").read_text()
+
+
+def test_python_that_does_not_run_is_passed_over_for_one_in_pyenv(house: House):
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    shim = house.tools / f"python{version}"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    pyenv = house.root / f"pyenv/versions/{version}.99/bin"
+    pyenv.mkdir(parents=True)
+    (pyenv / "python").symlink_to(os.path.realpath(sys.executable))
+    result = house.run("find-python", version, PYENV_ROOT=str(house.root / "pyenv"))
+    assert result.stdout.strip() == os.path.realpath(sys.executable)
+
+
+def test_lock_is_compiled_and_checked(house: House):
+    house.write("wanted.lock", "numpy==1.0\n")
+    assert house.run("lock", "--check").returncode == 0
+    house.write("wanted.lock", "numpy==2.0\n")
+    stale = house.run("lock", "--check")
+    assert stale.returncode == 1
+    assert "requirements.lock (<) is not what pyproject.toml asks for (>)" in stale.stderr
+    assert (house.root / "requirements.lock").read_text() == "numpy==1.0\n"
+    assert house.run("lock").returncode == 0
+    assert (house.root / "requirements.lock").read_text() == "numpy==2.0\n"
+
+
+def lock_entries() -> list[str]:
+    return re.findall(r"(?m)^\S.*\n(?: .*\n)*", (ROOT / "requirements.lock").read_text())
+
+
+def pins(python: str) -> dict[str, str]:
+    """What the lock installs on Linux for one Python: a version by canonical name."""
+    environment = {"python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux"}
+    environment |= {"platform_machine": "x86_64", "platform_python_implementation": "CPython", "os_name": "posix"}
+    found = {}
+    for entry in lock_entries():
+        requirement = Requirement(entry.partition("\\")[0])
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.name not in found, f"two versions of {requirement.name} for Python {python}"
+            found[requirement.name.lower()] = str(requirement.specifier).removeprefix("==")
+    return found
+
+
+def test_lock_pins_everything_with_hashes_and_names_no_index():
+    for entry in lock_entries():
+        assert re.match(r"[\w.-]+==[\w.]+ ", entry), f"not pinned: {entry}"
+        assert "--hash=sha256:" in entry, f"no hash: {entry}"
+    assert not re.search(r"://|(?m:^ *-[^-]|--(?!hash=sha256:))| @ |file:", "".join(lock_entries()))
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_lock_has_what_pyproject_asks_for(python: str):
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = pins(python)
+    for text in sum(project["optional-dependencies"].values(), project["dependencies"]):
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
+            assert requirement.specifier.contains(locked[requirement.name.lower()]), f"{text} on Python {python}"
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_cluster_packages_are_locked_for_one_python_alone(python: str):
+    assert (CLUSTER & pins(python).keys()) == (CLUSTER if python == "3.10" else set())
+
+
+def test_entries_are_programs():
+    for name in ("run", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), f"{name} is not executable"
+
+
+def sources(*folders: str) -> list[pathlib.Path]:
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def imports(path: pathlib.Path) -> Iterator[str]:
+    """Every dotted name a file imports, at the top or inside a function."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def offences(folders: tuple[str, ...], forbidden: set[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources(*folders)
+        for name in imports(path)
+        if name.partition(".")[0] in forbidden
+    ]
+
+
+def is_concrete(name: str) -> bool:
+    """Whether a dotted name is one agent or one environment, rather than the vocabulary they share."""
+    package, _, rest = name.partition(".")
+    if package == "agents":
+        return (ROOT / "agents" / rest.partition(".")[0]).is_dir() and rest != ""
+    return package == "envs" and rest != "" and "base" not in rest.split(".")
+
+
+def test_agents_and_envs_know_nothing_of_processes():
+    processes = {"courier", "launchpad", "reverb", "tensorflow", "threading"}
+    assert not offences(("agents", "envs"), processes)
+
+
+def test_imports_flow_one_way():
+    assert not offences(("envs",), {"nodes", "programs"})
+    assert not offences(("agents",), {"nodes", "programs"})
+    assert not offences(("nodes",), {"programs"})
+
+
+def test_nodes_name_no_agent_and_no_environment():
+    assert not [
+        f"{path.name} imports {name}" for path in sources("nodes") for name in imports(path) if is_concrete(name)
+    ]
+
+
+def test_files_fit_in_one_sitting_and_programs_on_one_page():
+    for path in sources("agents", "benchmarks", "deploy", "envs", "nodes", "programs", "tests"):
+        is_program = path.parent.name == "programs" and any(map(is_concrete, imports(path)))
+        limit = 60 if is_program and "tests" not in path.parts else 300
+        lines = len(path.read_text().splitlines())
+        assert lines <= limit, f"{path.relative_to(ROOT)} has {lines} lines, more than {limit}"
