@@ -10,61 +10,18 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import psutil
+
+from nodes.stopwatch import Stopped, Stopwatch
 
 T = TypeVar("T")
 
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
-
-
-class Stopped(Exception):
-    """The node was told to stop while it waited."""
-
-
-class Stopwatch:
-    """What each thread of a node is doing, and the seconds spent on each activity so far."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seconds: dict[str, float] = collections.defaultdict(float)
-        self._now: dict[int, tuple[str, float]] = {}
-        self.failed_in = ""
-
-    @contextlib.contextmanager
-    def __call__(self, activity: str) -> Iterator[None]:
-        thread, start = threading.get_ident(), time.monotonic()
-        self._now[thread] = (activity, start)
-        try:
-            yield
-        except Stopped:
-            raise
-        except BaseException:
-            self.failed_in = activity
-            raise
-        finally:
-            self._now.pop(thread, None)
-            with self._lock:
-                self._seconds[activity] += time.monotonic() - start
-
-    def seconds(self) -> dict[str, float]:
-        """Seconds by activity, the running ones included, summed over threads."""
-        now = time.monotonic()
-        with self._lock:
-            total = dict(self._seconds)
-        for activity, start in list(self._now.values()):
-            total[activity] = total.get(activity, 0.0) + now - start
-        return total
-
-    def longest(self) -> tuple[str, float]:
-        """The activity that has been running longest, and for how many seconds."""
-        if not self._now:
-            return "between steps", 0.0
-        activity, start = min(self._now.values(), key=lambda item: item[1])
-        return activity, time.monotonic() - start
+GOODBYE_S = 5.0
 
 
 class Node:
@@ -177,24 +134,33 @@ class Node:
 
     def run(self) -> None:
         """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
-        pulse = threading.Thread(target=self._pulse, args=(_launchpad_stop_event(),), daemon=True)
-        pulse.start()
+        background = [
+            threading.Thread(target=self._watch, args=(_launchpad_stop_event(),), daemon=True),
+            threading.Thread(target=self._pulse, daemon=True),
+        ]
+        for thread in background:
+            thread.start()
         try:
             self._work(self.start, once=True)
-            first, *others = self.tasks
-            workers = [threading.Thread(target=self._work, args=(task,), daemon=True) for task in others]
-            for thread in workers:
-                thread.start()
-            self._work(first)
-            for thread in workers:
-                thread.join(timeout=10)
+            if not self.stopping:
+                self._work_on_all_tasks()
             self._work(self.close, once=True)
         finally:
             self._stop.set()
-            pulse.join(timeout=2 * HEARTBEAT_S)
-        self._say_goodbye()
+        goodbye = threading.Thread(target=self._say_goodbye, daemon=True)
+        goodbye.start()
+        goodbye.join(timeout=GOODBYE_S)  # a monitor that is gone must not hold the node up
         if self._error is not None:
             raise self._error
+
+    def _work_on_all_tasks(self) -> None:
+        first, *others = self.tasks
+        workers = [threading.Thread(target=self._work, args=(task,), daemon=True) for task in others]
+        for thread in workers:
+            thread.start()
+        self._work(first)
+        for thread in workers:
+            thread.join(timeout=GOODBYE_S)
 
     def _work(self, task: Callable[[], None], once: bool = False) -> None:
         try:
@@ -208,7 +174,13 @@ class Node:
             self._error = self._error or error
             self._stop.set()
 
-    def _pulse(self, launchpad_stop: threading.Event) -> None:
+    def _watch(self, launchpad_stop: threading.Event) -> None:
+        """Stops when Launchpad says so, or when the process that launched this one is gone."""
+        while not self.stopping:
+            if launchpad_stop.wait(0.5) or os.getppid() != self._parent:
+                self._stop.set()
+
+    def _pulse(self) -> None:
         answered = time.monotonic()
         while not self.stopping:
             try:
@@ -218,8 +190,7 @@ class Node:
                 if time.monotonic() - answered > MONITOR_DEADLINE_S:
                     self._error = TimeoutError(f"{self.name}: no answer from the monitor: {error}")
                     self._stop.set()
-            if launchpad_stop.wait(HEARTBEAT_S) or os.getppid() != self._parent:
-                self._stop.set()
+            self.sleep(HEARTBEAT_S)
 
     def heartbeat(self) -> None:
         """Tells the monitor how it goes, and stops if the monitor says so."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from agents.base import Agent
 from envs.base import Env
-from nodes.base import Periodic, Stopped
+from nodes.base import Periodic
 from nodes.play import Play, acting_params, jit_policy
+from nodes.stopwatch import Stopped
 from nodes.variables import VariableClient
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from agents.base import Agent, Policy, Steps
 from envs.base import BatchedEnv, EnvSpec, TimeStep
-from nodes.base import Stopwatch
+from nodes.stopwatch import Stopwatch
 
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]

@@ -74,7 +74,8 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
         program = program_function(run, **settings)
         environment = group_environment(program, run.environment)
         origin = {
-            "file": inspect.getfile(program_function),
+            "file": os.path.abspath(inspect.getfile(program_function)),
+            "function": program_function.__name__,
             "arguments": sys.argv[1:] if arguments is None else arguments,
         }
         claim = claim_workdir(program.name, run, settings, origin)

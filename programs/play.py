@@ -15,11 +15,16 @@ import tyro
 
 from agents.base import Agent
 from envs.base import Env
-from nodes.base import Stopwatch
 from nodes.checkpoint import Checkpointer
 from nodes.play import Play, jit_policy
+from nodes.stopwatch import Stopwatch
 from programs.launch import BadInput, parse
 
+STEPS_PER_S = 15
+WRITER_OPTIONS: dict[str, dict[str, Any]] = {
+    ".gif": {"duration": 1000 / STEPS_PER_S, "loop": 0},
+    ".mp4": {"fps": STEPS_PER_S},
+}
 SMALLEST_SIDE = 168  # pixels; smaller pictures are enlarged to it by whole factors
 
 
@@ -32,16 +37,12 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
       max_steps: env steps after which the picture ends even if the episode does not.
       seed: of the environment and the policy.
     """
+    target = out or workdir / "play.gif"
+    if target.suffix not in WRITER_OPTIONS:
+        raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
     frames, total = episode(agent, env, newest_params(agent, workdir), max_steps, seed)
-    target = out or workdir / "play.gif"
-    pictures = [picture(frame) for frame in frames]
-    if target.suffix == ".gif":
-        imageio.imwrite(target, pictures, duration=1000 / 15, loop=0)
-    elif target.suffix == ".mp4":
-        imageio.imwrite(target, pictures, fps=15)
-    else:
-        raise BadInput(f"--out {target} must end in .gif or .mp4")
+    imageio.imwrite(target, [picture(frame) for frame in frames], **WRITER_OPTIONS[target.suffix])
     print(f"return {total:g} in {len(frames)} env steps: {target}")
 
 
@@ -55,6 +56,7 @@ def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
     if found is None or found.loader is None or not pathlib.Path(config["file"]).exists():
         raise BadInput(f"the run's program file {config['file']} is gone")
     module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module  # as an import would: dataclasses look their module up
     found.loader.exec_module(module)
     program_function = getattr(module, config["function"])
     run, settings = parse(program_function, config["arguments"])

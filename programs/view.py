@@ -23,7 +23,7 @@ class View:
     def show(self, status: dict[str, Any]) -> None:
         """Refreshes the table, or prints a line if one is due."""
         if self._live:
-            self._live.update(_table(status), refresh=True)
+            self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
             print(line(status), flush=True)
@@ -32,7 +32,7 @@ class View:
         """Shows the last state and leaves the terminal as it was."""
         if self._live:
             if status:
-                self._live.update(_table(status), refresh=True)
+                self._live.update(table_of(status), refresh=True)
             self._live.stop()
         elif status and status["row"]:
             print(line(status), flush=True)
@@ -72,7 +72,8 @@ def waits(row: dict[str, float]) -> str:
     return ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
 
 
-def _table(status: dict[str, Any]) -> table.Table:
+def table_of(status: dict[str, Any]) -> table.Table:
+    """The program's state as a table: totals, then a row a node."""
     grid = table.Table.grid(padding=(0, 2))
     for name, value in _summary(status):
         grid.add_row(f"[bold]{name}", value)

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from nodes.base import Node, Periodic, Stopped
+from nodes.base import Node, Periodic
+from nodes.stopwatch import Stopped
 
 
 class FakeMonitor:

@@ -110,6 +110,17 @@ def test_a_killed_node_ends_the_program_by_name(tmp_path, victim):
     assert running(tmp_path) == []
 
 
+def test_no_orphans_are_left_when_the_launcher_is_killed(tmp_path):
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 40
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert running(tmp_path) == []
+
+
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):
     process = start("--workdir", str(tmp_path), "--breaks-after", "50")
     output = finish(process)
