@@ -178,7 +178,8 @@ class Node:
         """Stops when Launchpad says so, or when the process that launched this one is gone."""
         while not self.stopping:
             if launchpad_stop.wait(0.5) or os.getppid() != self._parent:
-                self._stop.set()
+                self.stop()
+                return
 
     def _pulse(self) -> None:
         answered = time.monotonic()

@@ -110,8 +110,10 @@ class Learner(Node):
 
     def _publish(self, version: int, params: Any, metrics: dict[str, Any]) -> None:
         """Runs beside the next update: waits for the device, then sends."""
-        self._variables.put(version, pack(jax.device_get(params)))
-        self.measure({name: float(value) for name, value in jax.device_get(metrics).items()})
+        params, metrics = jax.device_get((params, metrics))
+        with self.stopwatch("publishing"):
+            self._variables.put(version, pack(params))
+        self.measure({name: float(value) for name, value in metrics.items()})
 
     def _restore(self) -> int:
         if self._checkpointer.latest() is None:

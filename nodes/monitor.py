@@ -13,6 +13,7 @@ from nodes import metrics
 from nodes.base import Periodic
 
 DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
+END_S = 12.0  # from asking nodes to end until the monitor ends even if others have not
 RECENT = 100  # samples, such as episode returns, that a mean is taken over
 
 
@@ -177,8 +178,8 @@ class Monitor(Periodic):
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
             ended = all(peer.gone for peer in self._peers.values())
-            if self._stop_asked is not None and (ended or time.monotonic() - self._stop_asked > self._silent_s):
-                self.stop()
+            if self._stop_asked is not None and (ended or time.monotonic() - self._stop_asked > END_S):
+                super().stop()
 
     def _drained(self) -> bool:
         """Whether services may end: nobody is left who could call them, or has been given long enough."""
@@ -190,12 +191,8 @@ class Monitor(Periodic):
         self._writer.close()
 
     def stop(self) -> None:
-        """Told to stop from outside, it first asks the nodes, and stays until they have said goodbye."""
-        with self._state:
-            if self._stop_asked is None and self._peers:
-                self.stop_program("stopped by a signal")
-            else:
-                super().stop()
+        """Told to stop from outside, it asks the nodes to, and stays until they have said goodbye."""
+        self.stop_program("the monitor was told to stop")
 
     def _fail(self, failure: str) -> None:
         self._failure = self._failure or failure

@@ -31,7 +31,7 @@ class Stopwatch:
         except Stopped:
             raise
         except BaseException:
-            self.failed_in = activity
+            self.failed_in = self.failed_in or activity  # the innermost
             raise
         finally:
             self._now.pop(thread, None)

@@ -79,7 +79,7 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
             "arguments": sys.argv[1:] if arguments is None else arguments,
         }
         claim = claim_workdir(program.name, run, settings, origin)
-    except (BadInput, ValueError, FileNotFoundError) as error:
+    except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     with claim:
