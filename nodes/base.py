@@ -50,6 +50,7 @@ class Node:
         self._counts: dict[str, float] = collections.defaultdict(float)
         self._samples: dict[str, list[float]] = collections.defaultdict(list)
         self._metrics: dict[str, float] = {}
+        self._threads = 1
         self._stop = threading.Event()
         self._error: BaseException | None = None
         self._parent = os.getppid()
@@ -155,6 +156,7 @@ class Node:
 
     def _work_on_all_tasks(self) -> None:
         first, *others = self.tasks
+        self._threads = 1 + len(others)
         workers = [threading.Thread(target=self._work, args=(task,), daemon=True) for task in others]
         for thread in workers:
             thread.start()
@@ -219,7 +221,7 @@ class Node:
                 "counts": dict(self._counts),
                 "samples": {name: list(values) for name, values in self._samples.items() if values},
                 "metrics": dict(self._metrics),
-                "seconds": self.stopwatch.seconds(),
+                "seconds": {name: value / self._threads for name, value in self.stopwatch.seconds().items()},
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }
 

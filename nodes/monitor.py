@@ -92,7 +92,7 @@ class Monitor(Periodic):
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder)
-        self._mark = (time.monotonic(), self.totals(), self._seconds_by_node())
+        self._mark = (time.monotonic(), self.totals(), self._seconds_by_group())
         self._row: dict[str, float] = {}
 
     # What nodes and the launcher call.
@@ -199,7 +199,7 @@ class Monitor(Periodic):
         self.stop_program(self._failure)
 
     def _write_row(self) -> None:
-        now, totals, seconds = time.monotonic(), self.totals(), self._seconds_by_node()
+        now, totals, seconds = time.monotonic(), self.totals(), self._seconds_by_group()
         then, old_totals, old_seconds = self._mark
         self._mark = (now, totals, seconds)
         row = dict(totals)
@@ -216,10 +216,16 @@ class Monitor(Periodic):
         self._row = row
         self._writer.write(row, int(totals.get("env_steps", 0)))
 
-    def _seconds_by_node(self) -> dict[str, float]:
-        """Thread-seconds by "group/activity", summed over the nodes of a group."""
+    def _seconds_by_group(self) -> dict[str, float]:
+        """Seconds of a thread by "group/activity", a mean over the nodes of a group."""
         total: dict[str, float] = collections.defaultdict(float)
+        size = collections.Counter(_group(name) for name in self._peers)
         for name, peer in self._peers.items():
             for activity, seconds in peer.report["seconds"].items():
-                total[f"{name.split('/')[0]}/{activity.replace(' ', '_')}"] += seconds
+                total[f"{_group(name)}/{activity.replace(' ', '_')}"] += seconds / size[_group(name)]
         return dict(total)
+
+
+def _group(name: str) -> str:
+    """The group of a node: "actor" of "actor/3"."""
+    return name.split("/")[0]

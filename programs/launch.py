@@ -72,6 +72,7 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
     try:
         run, settings = parse(program_function, arguments)
         program = program_function(run, **settings)
+        check_nodes(program)
         environment = group_environment(program, run.environment)
         origin = {
             "file": os.path.abspath(inspect.getfile(program_function)),
@@ -113,6 +114,16 @@ def launch(program: Program, run: Run, environment: dict[str, dict[str, str]]) -
     from programs import supervise
 
     return supervise.run(program, run.launch, run.workdir, environment)
+
+
+def check_nodes(program: Program) -> None:
+    """Constructs every node once, here, with its handles unresolved.
+
+    A node's constructor stores and checks what it is given; `start` builds, in the node's own process. So what can't
+    work is refused before anything is launched.
+    """
+    for node in program.get_all_nodes():
+        node._constructor(*node._args, **node._kwargs)
 
 
 def group_environment(program: Program, overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import json
 import os
+import pathlib
 
 import pytest
 
@@ -24,7 +27,7 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     arguments = ["--width", "4", "--seed", "7", "--stop.updates", "3", "--launch", "serial", "--game", "x"]
     run, settings = launch.parse(tiny_program, arguments)
-    assert settings == {"game": "x", "breaks_after": 0, "width": 4}
+    assert settings == {"game": "x", "breaks_after": 0, "width": 4, "num_envs": 8}
     assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
 
@@ -79,3 +82,41 @@ def test_environment_overrides_must_name_a_group(capsys, tmp_path, override):
     said = refused(capsys, "--workdir", str(tmp_path), "--environment", override)
     assert f"--environment {override!r} is not GROUP:NAME=VALUE with a group of" in said
     assert not os.path.exists(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--num-envs", "7", "actor/0: num_envs is 7; it must divide over the threads, 2"),
+        ("--width", "0", "table 'trajectories': batch_size is 0; it must be at least 1"),
+    ],
+)
+def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(capsys, tmp_path, flag, value, said):
+    assert said in refused(capsys, "--workdir", str(tmp_path / "run"), flag, value)
+    assert not (tmp_path / "run").exists()
+
+
+def impala_refuses(capsys, name: str, *arguments: str) -> str:
+    module = importlib.import_module(f"programs.{name}")
+    with pytest.raises(SystemExit) as ended:
+        launch.main(getattr(module, name), list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
+    folder = ["--workdir", str(tmp_path / "run")]
+    said = impala_refuses(capsys, "impala_atari", *folder, "--game", "Pnog")
+    assert "game is 'Pnog'" in said and "did you mean 'pong'" in said
+    said = impala_refuses(capsys, "impala_atari", *folder, "--config.unroll-length", "0")
+    assert "unroll_length is 0; it must be at least 1" in said.replace("\n", " ")
+    said = impala_refuses(capsys, "impala_catch", *folder, "--config.network", "nature")
+    assert "network is 'nature'" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_two_impala_programs_differ_only_in_the_environment_and_a_few_numbers():
+    root = pathlib.Path(launch.__file__).parent
+    atari, catch = ((root / f"impala_{name}.py").read_text().splitlines() for name in ("atari", "catch"))
+    ours = [line for line in difflib.ndiff(catch, atari) if line.startswith("+ ")]
+    assert len(ours) <= 11, ours

@@ -41,7 +41,9 @@ class Fragile:
         return env
 
 
-def tiny_program(run: RunFlags, game: str = "catch", breaks_after: int = 0, width: int = 8) -> Program:
+def tiny_program(
+    run: RunFlags, game: str = "catch", breaks_after: int = 0, width: int = 8, num_envs: int = 8
+) -> Program:
     """The smallest cluster.
 
     Args:
@@ -49,6 +51,7 @@ def tiny_program(run: RunFlags, game: str = "catch", breaks_after: int = 0, widt
       game: names the run's folder.
       breaks_after: actor steps until the environment raises.
       width: batch size.
+      num_envs: environments.
     """
     env = Fragile(breaks_after)
     agent = tiny.make(env.spec, batch_size=width)
@@ -63,7 +66,7 @@ def tiny_program(run: RunFlags, game: str = "catch", breaks_after: int = 0, widt
         learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
         program.add_node(WorkerNode(Learner, "learner", agent, replay, variables, monitor, **learner))
     with program.group("actor"):
-        settings = {"num_envs": 8, "seed": run.seed}
+        settings = {"num_envs": num_envs, "seed": run.seed}
         program.add_node(WorkerNode(Actor, "actor/0", agent, env, variables, replay, monitor, **settings))
     with program.group("evaluator"):
         evaluator = {"episodes": 4, "every_s": 2.0, "seed": run.seed}
