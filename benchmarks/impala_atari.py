@@ -10,6 +10,10 @@ is four frames.
 
 from __future__ import annotations
 
+from nodes import rlax_first  # noqa: F401
+
+# isort: split
+
 import dataclasses
 import json
 import os

@@ -6,12 +6,14 @@ See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
+import rlax
 
 from agents import sequences
 from agents.base import Batch, Nest, Steps
@@ -38,15 +40,15 @@ def v_trace(
     discount_t: jax.Array,
     rho_tm1: jax.Array,
     clip_rho: float,
-    clip_c: float,
+    trace_lambda: float,
 ) -> VTrace:
     """Corrects n-step returns for the lag between behaviour and target policy.
 
-    Eq. 1, by the recursion of its Remark 1:
+    Eq. 1, by the recursion of its Remark 1, over a batch:
       v_s = V(x_s) + delta_s + discount * c_s * (v_{s+1} - V(x_{s+1})),
-      delta_s = min(clip_rho, rho_s) * (r_s + discount * V(x_{s+1}) - V(x_s)),  c_s = min(clip_c, rho_s).
+      delta_s = min(clip_rho, rho_s) * (r_s + discount * V(x_{s+1}) - V(x_s)),  c_s = trace_lambda * min(1, rho_s).
     A transition with rho 0 has V(x_s) itself for its target, and nothing passes through it: that is how pseudo
-    transitions between episodes are masked. rlax has the same recursion with clip_c fixed at 1.
+    transitions between episodes are masked.
 
     Args:
       v_tm1: [T, B], V(x_s).
@@ -55,7 +57,7 @@ def v_trace(
       discount_t: [T, B], 0 where the episode terminated.
       rho_tm1: [T, B], importance weights, not clipped.
       clip_rho: most that a weight counts in a TD error and in the advantage.
-      clip_c: most that a weight carries a later TD error back.
+      trace_lambda: how far later TD errors are carried back.
 
     Returns:
       `VTrace`; no gradient flows through it.
@@ -63,20 +65,15 @@ def v_trace(
     arrays = [v_tm1, v_t, reward_t, discount_t, rho_tm1]
     chex.assert_rank(arrays, 2)
     chex.assert_equal_shape(arrays)
-    v_tm1, v_t, reward_t, discount_t, rho_tm1 = map(jax.lax.stop_gradient, arrays)
-    rho = jnp.minimum(clip_rho, rho_tm1)
-    delta = rho * (reward_t + discount_t * v_t - v_tm1)
-
-    def backwards(error_t: jax.Array, row: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        delta_tm1, decay_tm1 = row
-        error_tm1 = delta_tm1 + decay_tm1 * error_t
-        return error_tm1, error_tm1
-
-    rows = (delta, discount_t * jnp.minimum(clip_c, rho_tm1))
-    _, error = jax.lax.scan(backwards, jnp.zeros_like(delta[0]), rows, reverse=True)  # v_s - V(x_s) [T, B]
-    target_tm1 = v_tm1 + error
-    target_t = jnp.concatenate([target_tm1[1:], v_t[-1:]])  # v_{s+1}
-    return VTrace(target_tm1, rho * (reward_t + discount_t * target_t - v_tm1))
+    one = functools.partial(
+        rlax.vtrace_td_error_and_advantage,
+        lambda_=trace_lambda,
+        clip_rho_threshold=clip_rho,
+        clip_pg_rho_threshold=clip_rho,
+    )
+    trace = jax.vmap(one, in_axes=1, out_axes=1)(*arrays)
+    target_tm1 = trace.errors + v_tm1
+    return jax.tree.map(jax.lax.stop_gradient, VTrace(target_tm1, trace.pg_advantage))
 
 
 def impala_loss(
@@ -104,7 +101,7 @@ def impala_loss(
     log_mu_a = _pick(jax.nn.log_softmax(steps.extras.logits[:-1]), action_tm1)  # [T, B]
     rho_tm1 = mask_tm1 * jnp.exp(log_pi_a - log_mu_a)
     v_tm1, v_t = outputs.value[:-1], outputs.value[1:]
-    trace = v_trace(v_tm1, v_t, reward_t, discount_t, rho_tm1, config.clip_rho, config.clip_c)
+    trace = v_trace(v_tm1, v_t, reward_t, discount_t, rho_tm1, config.clip_rho, config.trace_lambda)
 
     # Counted over the whole batch, however many devices hold it, so that their number makes no difference.
     transitions = jnp.maximum(jnp.sum(mask_tm1), 1)

@@ -38,8 +38,8 @@ def spec(observations=IMAGE, actions=ACTIONS):
         ("entropy_cost", -0.1),
         ("baseline_cost", -0.1),
         ("clip_rho", 0.0),
-        ("clip_c", 0.0),
-        ("clip_c", 1.5),
+        ("trace_lambda", -0.1),
+        ("trace_lambda", 1.5),
         ("learning_rate", 0.0),
         ("max_grad_norm", 0.0),
         ("discount", 1.1),
@@ -61,8 +61,8 @@ def test_epsilon_follows_the_optimiser():
 
 
 def test_config_is_a_command_line():
-    config = tyro.cli(impala.Config, args=["--network", "nature", "--anneal-updates", "7", "--clip-c", "0.5"])
-    assert config == impala.Config(network="nature", anneal_updates=7, clip_c=0.5)
+    config = tyro.cli(impala.Config, args=["--network", "nature", "--anneal-updates", "7", "--trace-lambda", "0.5"])
+    assert config == impala.Config(network="nature", anneal_updates=7, trace_lambda=0.5)
     assert tyro.cli(impala.Config, args=[]) == impala.Config()
 
 
