@@ -60,8 +60,8 @@ class Options:
 def main(options: Options) -> None:
     """Measures a part, or all of them and the whole, and prints the table."""
     if options.part is not None:
-        print(json.dumps(PARTS[options.part](options)))
-        return
+        print(json.dumps(PARTS[options.part](options)), flush=True)
+        os._exit(0)  # Reverb's and TensorFlow's threads would abort the interpreter on its way out
     rates = {part: in_process(part, options) for part in ("env", "act", "learn", "reverb")}
     limit = 1 / sum(1 / rates[part] for part in ("env", "act", "learn"))
     rates["limit"] = limit
