@@ -169,3 +169,11 @@ def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
     )
     assert "another network's: weights/linear/w is (50, 3) there, (40, 3) here" in failed.stderr
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == before
+
+
+def test_impala_learns_catch_as_processes(tmp_path):
+    arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.95", "--stop.seconds", "150"]
+    process = start(*arguments, program="programs/impala_catch.py")
+    output = finish(process, timeout_s=220)
+    assert process.returncode == 0, output
+    assert "done: eval_return reached" in output
