@@ -53,16 +53,16 @@ class Actor(Node):
         self._variables = variables
         self._replay = replay
         self._num_envs = num_envs
-        self._threads = threads
+        self._num_groups = threads
         self._seed = seed
 
     def start(self) -> None:
         table = self._agent.tables[0]
         params = VariableClient(self._variables, acting_params(self._agent))
         act = jit_policy(self._agent.policy)
-        size = self._num_envs // self._threads
+        size = self._num_envs // self._num_groups
         self._groups = []
-        for seed in np.random.SeedSequence(self._seed).generate_state(self._threads):
+        for seed in np.random.SeedSequence(self._seed).generate_state(self._num_groups):
             with self.stopwatch("starting environments"):
                 play = Play(self._env(size, int(seed)), self._agent.policy, act, int(seed), self.stopwatch)
             writer = open_writer(self._replay, table, size, self.wait_for)

@@ -136,7 +136,7 @@ class Node:
     def run(self) -> None:
         """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
         background = [
-            threading.Thread(target=self._watch, args=(_launchpad_stop_event(),), daemon=True),
+            threading.Thread(target=self._watch, args=(_launchpad_stop_event(), _owns_process()), daemon=True),
             threading.Thread(target=self._pulse, daemon=True),
         ]
         for thread in background:
@@ -176,10 +176,10 @@ class Node:
             self._error = self._error or error
             self._stop.set()
 
-    def _watch(self, launchpad_stop: threading.Event) -> None:
-        """Stops when Launchpad says so, or when the process that launched this one is gone."""
+    def _watch(self, launchpad_stop: threading.Event, owns_process: bool) -> None:
+        """Stops when Launchpad says so, or when the process that launched the node's own process is gone."""
         while not self.stopping:
-            if launchpad_stop.wait(0.5) or os.getppid() != self._parent:
+            if launchpad_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
                 self.stop()
                 return
 
@@ -261,6 +261,11 @@ class Periodic(Node):
         return time.monotonic() >= self._due
 
 
+def _owns_process() -> bool:
+    """Whether the calling node is all that its process is for, rather than one thread among others."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def _launchpad_stop_event() -> threading.Event:
     """Launchpad's stop event for this thread; one that never fires where no Launchpad program runs."""
     worker_manager = sys.modules.get("launchpad.launch.worker_manager")
@@ -268,7 +273,7 @@ def _launchpad_stop_event() -> threading.Event:
         with contextlib.suppress(RuntimeError):  # raised outside a program's node thread
             event = worker_manager.stop_event()
             # Ctrl-C reaches the whole process group; the launcher alone answers it and asks everybody to end.
-            if threading.current_thread() is threading.main_thread():
+            if _owns_process():
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
             return event
     return threading.Event()

@@ -34,7 +34,9 @@ class Dataset:
         self._client = client
         self._table = table
         self._sharding = sharding
-        self._drawn = 0
+        # A table restored from a checkpoint has been drawn from before.
+        info = client.server_info(timeout=CONNECT_DEADLINE_S)[table.name]
+        self._drawn = info.rate_limiter_info.sample_stats.completed
         self._error: BaseException | None = None
         self._batches: queue.Queue[Batch] = queue.Queue()
         self._space = threading.Semaphore(ahead)  # taken before drawing, so that no further batch ages in hand

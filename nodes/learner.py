@@ -18,6 +18,8 @@ from nodes.checkpoint import Checkpointer
 from nodes.pipe import open_dataset
 from nodes.variables import pack
 
+PUBLISH_DEADLINE_S = 300.0  # the first update compiles
+
 
 class Learner(Node):
     """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
@@ -62,7 +64,9 @@ class Learner(Node):
         (table,) = self._agent.tables
         mesh = make_mesh(self._devices, table.batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
-        over_batch = Batch(Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * 7), _batch_first(mesh))
+        over_batch = Batch(
+            Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * len(Steps._fields)), _batch_first(mesh)
+        )
         with self.stopwatch("initialising"):
             init = jax.jit(self._agent.update.init, out_shardings=replicated)
             self._state = init(jax.random.PRNGKey(self._seed))
@@ -95,11 +99,17 @@ class Learner(Node):
         return self._dataset.ready()
 
     def settle(self) -> None:
-        self._published.result()
+        """Waits until the update before this one has been made and published."""
+        deadline = time.monotonic() + PUBLISH_DEADLINE_S
+        while not self.stopping:
+            try:
+                return self._published.result(timeout=0.5)
+            except futures.TimeoutError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{self.name}: an update took over {PUBLISH_DEADLINE_S:.0f} s") from None
 
     def close(self) -> None:
         if hasattr(self, "_published"):
-            self.settle()
             self._save()
 
     def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Any, dict[str, Any]]:

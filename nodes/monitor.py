@@ -153,7 +153,7 @@ class Monitor(Periodic):
     # How it works.
 
     def totals(self) -> dict[str, float]:
-        """The program's counters, and means of recent samples such as `return`."""
+        """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
             totals: dict[str, float] = collections.defaultdict(float, self._base)
             for peer in self._peers.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -14,42 +15,64 @@ class Stopped(Exception):
 
 
 class Stopwatch:
-    """What each thread of a node is doing, and the seconds spent on each activity so far."""
+    """What each thread of a node is doing, and the seconds spent on each activity so far.
+
+    Activities nest: an inner one's seconds are its own, not the outer one's as well.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = collections.defaultdict(float)
-        self._now: dict[int, tuple[str, float]] = {}
+        self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # by thread, the innermost last
         self.failed_in = ""
 
     @contextlib.contextmanager
-    def __call__(self, activity: str) -> Iterator[None]:
-        thread, start = threading.get_ident(), time.monotonic()
-        self._now[thread] = (activity, start)
+    def __call__(self, name: str) -> Iterator[None]:
+        activity = _Activity(name, time.monotonic())
+        with self._lock:
+            running = self._running[threading.get_ident()]
+            running.append(activity)
         try:
             yield
         except Stopped:
             raise
         except BaseException:
-            self.failed_in = self.failed_in or activity  # the innermost
+            self.failed_in = self.failed_in or name  # the innermost
             raise
         finally:
-            self._now.pop(thread, None)
             with self._lock:
-                self._seconds[activity] += time.monotonic() - start
+                running.pop()
+                elapsed = time.monotonic() - activity.start
+                self._seconds[name] += elapsed - activity.inner_s
+                if running:
+                    running[-1].inner_s += elapsed
 
     def seconds(self) -> dict[str, float]:
-        """Seconds by activity, the running ones included, summed over threads."""
+        """Seconds by activity, the innermost running ones included, summed over threads."""
         now = time.monotonic()
         with self._lock:
             total = dict(self._seconds)
-        for activity, start in list(self._now.values()):
-            total[activity] = total.get(activity, 0.0) + now - start
+            for activity in self._innermost():
+                total[activity.name] = total.get(activity.name, 0.0) + now - activity.start - activity.inner_s
         return total
 
     def longest(self) -> tuple[str, float]:
         """The activity that has been running longest, and for how many seconds."""
-        if not self._now:
+        with self._lock:
+            innermost = self._innermost()
+        if not innermost:
             return "between steps", 0.0
-        activity, start = min(self._now.values(), key=lambda item: item[1])
-        return activity, time.monotonic() - start
+        activity = min(innermost, key=lambda a: a.start)
+        return activity.name, time.monotonic() - activity.start
+
+    def _innermost(self) -> list[_Activity]:
+        return [running[-1] for running in self._running.values() if running]
+
+
+@dataclasses.dataclass
+class _Activity:
+    """Something a thread has been doing since `start`, less what it did within."""
+
+    name: str
+    start: float
+    inner_s: float = 0.0

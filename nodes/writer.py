@@ -21,7 +21,8 @@ class Writer:
     """Streams B slots into one Reverb table.
 
     Sequences of a slot start every `period` steps and overlap by the rest of their length; overlapping sequences share
-    their chunks, so a step is sent and stored once. Episodes are not aligned with sequences.
+    their chunks, so a step is sent and stored once. Episodes are not aligned with sequences. All slots go through one
+    stream, as columns of their own, so that sequences enter the table in the same order every time.
 
     Args:
       client: of the replay server.
@@ -32,39 +33,42 @@ class Writer:
 
     def __init__(self, client: reverb.Client, table: Table, num_envs: int, wait_for: Callable[..., Any]):
         self._table = table
+        self._num_envs = num_envs
         self._wait_for = wait_for
-        self._writers = [client.trajectory_writer(table.sequence_length) for _ in range(num_envs)]
+        self._writer = client.trajectory_writer(table.sequence_length)
         self._length = 0
-        self._configured = False
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
-        if not self._configured:
-            self._configure(steps)
         leaves = [np.asarray(leaf) for leaf in tree.flatten(steps)]
-        for i, writer in enumerate(self._writers):
-            writer.append([leaf[i] for leaf in leaves])
+        if self._length == 0:
+            self._configure(len(leaves))
+        self._writer.append([[leaf[slot] for leaf in leaves] for slot in range(self._num_envs)])
         self._length += 1
-        since_first = self._length - self._table.sequence_length
-        if since_first < 0 or since_first % self._table.period:
+        length = self._table.sequence_length
+        if self._length < length or (self._length - length) % self._table.period:
             return 0
-        for writer in self._writers:
-            sequence = [column[-self._table.sequence_length :] for column in writer.history]
-            writer.create_item(self._table.name, 1.0, sequence)
-        for writer in self._writers:
-            self._wait_for(f"room in {self._table.name}", lambda timeout, w=writer: _flushed(w, timeout))
-        return len(self._writers)
+        for columns in self._writer.history:
+            self._writer.create_item(self._table.name, 1.0, [column[-length:] for column in columns])
+        self._wait_for(f"room in {self._table.name}", self._flushed)
+        return self._num_envs
 
     def close(self) -> None:
-        for writer in self._writers:
-            writer.close()
+        self._writer.close()
 
-    def _configure(self, steps: Steps) -> None:
-        length = chunk_length(self._table)
-        for writer in self._writers:
-            for column in range(len(tree.flatten(steps))):
-                writer.configure((column,), num_keep_alive_refs=self._table.sequence_length, max_chunk_length=length)
-        self._configured = True
+    def _configure(self, columns: int) -> None:
+        length, chunk = self._table.sequence_length, chunk_length(self._table)
+        for slot in range(self._num_envs):
+            for column in range(columns):
+                self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunk)
+
+    def _flushed(self, timeout_s: float) -> bool | None:
+        """Whether the server has taken all sequences; None if it has not within `timeout_s`."""
+        try:
+            self._writer.flush(timeout_ms=math.ceil(1000 * timeout_s))
+        except reverb.errors.DeadlineExceededError:
+            return None
+        return True
 
 
 def chunk_length(table: Table) -> int:
@@ -75,11 +79,3 @@ def chunk_length(table: Table) -> int:
     """
     overlap = max(table.sequence_length - table.period, 4)
     return max(d for d in range(1, overlap + 1) if table.period % d == 0 and d <= table.sequence_length)
-
-
-def _flushed(writer: Any, timeout_s: float) -> bool | None:
-    try:
-        writer.flush(timeout_ms=math.ceil(1000 * timeout_s))
-    except reverb.errors.DeadlineExceededError:
-        return None
-    return True

@@ -69,7 +69,7 @@ def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
     """The acting params of the run's newest checkpoint."""
     state = jax.jit(agent.update.init)(jax.random.PRNGKey(0))
     folder = workdir / "checkpoints"
-    if not folder.exists():
+    if not folder.exists() or Checkpointer(folder).latest() is None:
         raise BadInput(f"--workdir {workdir} has no checkpoint yet")
     restored, _ = Checkpointer(folder).restore(state)
     return agent.update.params(restored)
@@ -107,7 +107,7 @@ def main() -> None:
     """The command line of `play`."""
     try:
         tyro.cli(play)
-    except (BadInput, ValueError) as error:
+    except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
 

@@ -12,6 +12,7 @@ from launchpad.nodes.courier.node import CourierHandle
 from launchpad.nodes.dereference import Dereferenceable
 
 from nodes.base import Node
+from nodes.learner import Learner
 from nodes.monitor import Monitor
 from nodes.services import Program
 from programs.view import View
@@ -29,7 +30,9 @@ def run(program: Program) -> int:
         for node in build(program):
             node.start()
             nodes.append(node)
-        print(f"done: {_loop(nodes)['reason']}", flush=True)
+        status = _loop(nodes)
+        code = 1 if status["failure"] else 0
+        print(f"{'error' if code else 'done'}: {status['failure'] or status['reason']}", flush=True)
     except KeyboardInterrupt:
         code = 130
     except SystemExit as exit_:
@@ -68,10 +71,14 @@ def _loop(nodes: list[Node]) -> dict[str, Any]:
     view = View()
     while True:
         for node in nodes:
-            if node is not monitor and node.ready():
+            # A learner takes all that is there, or else one thread could fill a queue that only it empties.
+            while node is not monitor and node.ready():
                 node.step()
                 node.settle()
-                node.heartbeat()
+                if not isinstance(node, Learner):
+                    break
+        for node in nodes:
+            node.heartbeat()  # also of those that rested: the monitor counts the silent as lost
         monitor.round()
         status = monitor.status()
         view.show(status)

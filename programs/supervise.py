@@ -103,6 +103,8 @@ class _Supervisor:
         self._signal = 0
         self._failure = ""
         self._asked: float | None = None
+        self._told_directly = False
+        (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> int:
         """Returns the exit code, having told how it ended."""
@@ -114,6 +116,10 @@ class _Supervisor:
                 self._look_for_an_end()
             elif time.monotonic() - self._asked > GRACE_S:
                 self._kill_the_rest()
+            elif not self._monitor_worker.alive() and not self._told_directly:
+                self._told_directly = True  # those that it never heard of, still starting, would wait for its word
+                for worker in self._workers:
+                    worker.terminate()
             time.sleep(POLL_S)
         if self._asked is None:
             self._look_for_an_end()
@@ -165,11 +171,12 @@ class _Supervisor:
 
     def _tell(self) -> int:
         failure = self._status.get("failure") or self._failure
+        if failure:
+            print(f"error: {failure}", file=sys.stderr, flush=True)
         if self._signal:
             print(f"ended by {signal.Signals(self._signal).name}", flush=True)
             return 128 + self._signal
         if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
             return 1
         print(f"done: {self._status.get('reason', 'all nodes ended')}", flush=True)
         return 0

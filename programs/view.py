@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from rich import live, table
+from rich import live, markup, table
 
 LINE_EVERY_S = 10.0
 
@@ -86,5 +86,5 @@ def table_of(status: dict[str, Any]) -> table.Table:
     whole.add_row(grid)
     whole.add_row(nodes)
     if status["reason"]:
-        whole.add_row(f"[bold]ending: {status['reason']}")
+        whole.add_row(f"[bold]ending: {markup.escape(status['reason'])}")
     return whole

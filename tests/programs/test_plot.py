@@ -1,0 +1,33 @@
+"""Learning curves as pictures."""
+
+from __future__ import annotations
+
+import json
+
+import imageio.v3 as imageio
+import pytest
+
+pytestmark = pytest.mark.cluster
+pytest.importorskip("programs.launch")
+from programs import plot  # noqa: E402
+from programs.launch import BadInput  # noqa: E402
+
+
+def test_curves_of_two_runs(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        rows = [
+            {"seconds": 1.0},
+            {"env_steps": 10.0, "return": -1.0},
+            {"env_steps": 20.0, "return": 1, "eval_return": 2},
+        ]
+        (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plot.plot((tmp_path / "a", tmp_path / "b"), tmp_path / "curve.png")
+    picture = imageio.imread(tmp_path / "curve.png")
+    assert picture.shape[:2] == (440, 770)
+    assert len({tuple(pixel) for row in picture[::4, ::4] for pixel in row}) > 3  # two colours of curve at the least
+
+
+def test_a_folder_without_metrics_is_named(tmp_path):
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} has no metrics"):
+        plot.plot((tmp_path,), tmp_path / "curve.png")
