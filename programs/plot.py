@@ -29,11 +29,13 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: str = "env_ste
             rows = metrics.read(folder)
         except OSError as error:
             raise BadInput(f"--workdir {folder} has no metrics: {error.strerror}") from error
-        for name, style in (("return", "-"), ("eval_return", ".")):
-            points = [(row[x], row[name]) for row in rows if row.get(name) is not None and x in row]
-            label = f"{folder.name}: {'training' if name == 'return' else 'evaluation'}"
+        training = {row[x]: row["return"] for row in rows if x in row and row.get("return") is not None}
+        evaluation = {
+            row["eval_version"]: (row[x], row["eval_return"]) for row in reversed(rows) if "eval_version" in row
+        }
+        for kind, style, points in (("training", "-", training.items()), ("evaluation", ".", evaluation.values())):
             if points:
-                axes.plot(*zip(*points), style, color=f"C{i}", label=label)
+                axes.plot(*zip(*points), style, color=f"C{i}", label=f"{folder.name}: {kind}")
     axes.set(xlabel=x.replace("_", " "), ylabel="mean return")
     axes.legend()
     axes.grid(alpha=0.3)

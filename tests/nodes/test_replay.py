@@ -18,7 +18,7 @@ from tests import tiny
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("nodes.replay")
+replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
 
 
 class Address:

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("programs.launch")
+launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from tests.programs.tiny_program import tiny_program  # noqa: E402
 
 

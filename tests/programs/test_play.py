@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("programs.launch")
+launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from programs import play  # noqa: E402
 from tests.programs import tiny_program  # noqa: E402
 

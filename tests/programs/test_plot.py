@@ -8,7 +8,7 @@ import imageio.v3 as imageio
 import pytest
 
 pytestmark = pytest.mark.cluster
-pytest.importorskip("programs.launch")
+pytest.importorskip("programs.launch", exc_type=ImportError)
 from programs import plot  # noqa: E402
 from programs.launch import BadInput  # noqa: E402
 
@@ -19,7 +19,7 @@ def test_curves_of_two_runs(tmp_path):
         rows = [
             {"seconds": 1.0},
             {"env_steps": 10.0, "return": -1.0},
-            {"env_steps": 20.0, "return": 1, "eval_return": 2},
+            {"env_steps": 20.0, "return": 1, "eval_return": 2, "eval_version": 9},
         ]
         (tmp_path / name / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plot.plot((tmp_path / "a", tmp_path / "b"), tmp_path / "curve.png")
