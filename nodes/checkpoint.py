@@ -66,9 +66,6 @@ class Checkpointer:
         restored = self._manager.restore(step, args=items)
         return restored["state"], restored["counts"]
 
-    def close(self) -> None:
-        self._manager.close()
-
 
 def _require_same_shapes(saved: Any, like: Nest, where: str) -> None:
     saved_shapes, shapes = _shapes(saved), _shapes(like)

@@ -67,11 +67,11 @@ def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
     """The acting params of the run's newest checkpoint."""
-    state = jax.jit(agent.update.init)(jax.random.PRNGKey(0))
     folder = workdir / "checkpoints"
-    if not folder.exists() or Checkpointer(folder).latest() is None:
+    checkpointer = Checkpointer(folder) if folder.exists() else None  # which would make it
+    if checkpointer is None or checkpointer.latest() is None:
         raise BadInput(f"--workdir {workdir} has no checkpoint yet")
-    restored, _ = Checkpointer(folder).restore(state)
+    restored, _ = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     return agent.update.params(restored)
 
 
