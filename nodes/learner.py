@@ -64,9 +64,8 @@ class Learner(Node):
         (table,) = self._agent.tables
         mesh = make_mesh(self._devices, table.batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
-        over_batch = Batch(
-            Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * len(Steps._fields)), _batch_first(mesh)
-        )
+        by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
+        over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), NamedSharding(mesh, PartitionSpec("batch")))
         with self.stopwatch("initialising"):
             init = jax.jit(self._agent.update.init, out_shardings=replicated)
             self._state = init(jax.random.PRNGKey(self._seed))
@@ -154,7 +153,3 @@ def make_mesh(devices: int | None, batch_size: int) -> Mesh:
     if batch_size % count:
         raise ValueError(f"batch_size is {batch_size}; it must divide over {count} learner devices")
     return Mesh(np.array(present[:count]), ("batch",))
-
-
-def _batch_first(mesh: Mesh) -> NamedSharding:
-    return NamedSharding(mesh, PartitionSpec("batch"))
