@@ -33,6 +33,9 @@ class EnvSpec(NamedTuple):
       rewards: float32 scalar; raw, never clipped: agents clip in their loss.
       discounts: float32 scalar in [0, 1].
       frames_per_step: simulator frames that one env step takes (Atari: the action repeat).
+      num_players: 2 for a zero-sum game in which one stream holds the moves of both, turn and turn about. Observations
+        are then a `BoardView`, and a reward is counted for the player whose action led to it: a winning move earns +1
+        whoever makes it, so that the value of a position is its reward minus the value of the next.
     """
 
     observations: Any
@@ -40,6 +43,21 @@ class EnvSpec(NamedTuple):
     rewards: specs.Array = REWARD
     discounts: specs.BoundedArray = DISCOUNT
     frames_per_step: int = 1
+    num_players: int = 1
+
+
+class BoardView(NamedTuple):
+    """What the player to move sees: the observation of games with turns, or with actions that are not always legal.
+
+    Attributes:
+      view: float32 [B, ...], planes or flat, as that player sees the position; it also tells who the player is.
+      legal: bool [B, A], at least one True; on LAST all True, for the action there is ignored.
+      player: int32 [B], 0 or 1, in turns; on LAST the one whose turn it would be. Always 0 where one plays alone.
+    """
+
+    view: Any
+    legal: Any
+    player: Any
 
 
 class TimeStep(NamedTuple):
@@ -50,7 +68,7 @@ class TimeStep(NamedTuple):
 
     Attributes:
       step_type: int32 [B], values of `dm_env.StepType`.
-      reward: float32 [B], for the action that led here; 0 on FIRST.
+      reward: float32 [B], for the action that led here, counted for the player who took it; 0 on FIRST.
       discount: float32 [B]; 0 on LAST is termination, above 0 on LAST is truncation; 1 on FIRST.
       observation: a nest of arrays [B, ...].
     """
@@ -66,7 +84,7 @@ class Episode(NamedTuple):
 
     Attributes:
       slot: which of the batch's slots played it.
-      episode_return: sum of raw rewards.
+      episode_return: sum of raw rewards; of two players the sum for player 0, the other's reward being its loss.
       env_steps: steps taken.
     """
 
@@ -97,6 +115,10 @@ class BatchedEnv(abc.ABC):
     def episodes(self) -> list[Episode]:
         """Takes the episodes finished since the last call."""
 
+    def render(self) -> np.ndarray | None:
+        """Draws every slot as it is now, uint8 [B, H, W, 3]; None where the observation itself is the picture."""
+        return None
+
     def close(self) -> None:  # noqa: B027  # most environments hold nothing to free
         """Frees the simulator."""
 
@@ -109,6 +131,26 @@ class Env(Protocol):
 
     def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
         """Makes `num_envs` slots; the same seed and actions give the same steps."""
+        ...
+
+
+class Player(Protocol):
+    """Chooses actions by other means than a network of ours, for matches; usually a frozen dataclass of its settings.
+
+    It may look at more of the environment than the timestep shows, and belongs to the games that it understands.
+    """
+
+    def __call__(self, env: BatchedEnv, timestep: TimeStep, rng: np.random.Generator) -> np.ndarray:
+        """Chooses an action for every slot of an environment whose last step was `timestep`.
+
+        Args:
+          env: is read, never stepped.
+          timestep: of B slots.
+          rng: for whatever the player draws.
+
+        Returns:
+          int32 [B]; any action in slots whose step is LAST, where it is ignored.
+        """
         ...
 
 
