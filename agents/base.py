@@ -7,6 +7,7 @@ Suffixes: `_tm1` the step an action was chosen in, `_t` the step it led to.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -43,7 +44,8 @@ class Batch(NamedTuple):
 
     Attributes:
       steps: `Steps`, leaves [T, B, ...].
-      probability: float32 [B], with which the table drew each sequence; 1 from a queue.
+      probability: float32 [B], with which the table drew each sequence; 1 from a queue. Importance weights
+        (1 / (N p))^beta, divided by the batch's greatest, don't depend on N, the number of sequences in the table.
     """
 
     steps: Steps
@@ -68,7 +70,9 @@ class Update(NamedTuple):
 
     Attributes:
       init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.
-      step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name.
+      step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name. Priorities are
+        the sequences' plain errors, at least 0, scaled so that 1 is large; the table's sampler decides what becomes of
+        them.
       params: `(state) -> the params the policy acts with`.
     """
 
@@ -91,9 +95,14 @@ class Table:
       period: raw steps between the starts of two sequences.
       batch_size: sequences of this table in one update, over all learner devices.
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
-      sampler: how a replay table draws; a queue is always "fifo".
+      sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
+        p ~ (1 / rank)^alpha, rank 1 being the largest error. A new sequence counts as error 1 and as rank 1 until it
+        is first drawn: its writer knows no agent, so it can't do better. Reverb's samplers can't be seeded, so a run
+        on a replay table is not repeatable, not even under the serial schedule.
       samples_per_insert: how often a sequence is drawn on average; None leaves it free. A queue's is 1.
       min_size: sequences a replay table holds before it serves any.
+      priority_exponent: alpha, at least 0, where 0 draws uniformly; only "proportional" and "rank" use it. See
+        "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.3.
     """
 
     name: str
@@ -105,6 +114,7 @@ class Table:
     sampler: Sampler = "fifo"
     samples_per_insert: float | None = 1.0
     min_size: int = 1
+    priority_exponent: float = 1.0
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
@@ -114,8 +124,27 @@ class Table:
             raise ValueError(f"table {self.name!r}: kind is {self.kind!r}; allowed: 'queue', 'replay'")
         if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):
             raise ValueError(f"table {self.name!r}: a queue is drawn in order ('fifo') and once (samples_per_insert 1)")
-        if self.kind == "replay" and self.sampler == "fifo":
-            raise ValueError(f"table {self.name!r}: a replay table draws 'uniform', 'proportional' or 'rank'")
+        if self.kind == "replay":
+            self._check_replay()
+
+    def _check_replay(self) -> None:
+        if self.sampler not in ("uniform", "proportional", "rank"):
+            raise ValueError(
+                f"table {self.name!r}: sampler is {self.sampler!r}; a replay table draws 'uniform', 'proportional' or "
+                "'rank'"
+            )
+        if self.samples_per_insert is not None and not 0 < self.samples_per_insert < math.inf:
+            raise ValueError(
+                f"table {self.name!r}: samples_per_insert is {self.samples_per_insert}; it must be above 0, or None"
+            )
+        if not 0 <= self.priority_exponent < math.inf:
+            raise ValueError(
+                f"table {self.name!r}: priority_exponent is {self.priority_exponent}; it must be at least 0"
+            )
+        if self.min_size > self.size:
+            raise ValueError(
+                f"table {self.name!r}: min_size is {self.min_size}, but the table keeps at most {self.size} (size)"
+            )
 
 
 class Agent(NamedTuple):

@@ -1,0 +1,40 @@
+"""What a table refuses, before anything is launched."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from agents.base import Table
+
+
+def replay(**fields) -> Table:
+    return Table(**{**dict(name="t", kind="replay", sequence_length=6, period=5, batch_size=4, size=10), **fields})
+
+
+@pytest.mark.parametrize("sampler", ["uniform", "proportional", "rank"])
+@pytest.mark.parametrize("ratio", [None, 0.25, 4.0])
+def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
+    table = replay(sampler=sampler, samples_per_insert=ratio, min_size=10, priority_exponent=0.0)
+    assert table.samples_per_insert == ratio
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"kind": "stack"}, "kind is 'stack'; allowed"),
+        ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
+        ({"sampler": "fifo"}, "sampler is 'fifo'; a replay table draws 'uniform', 'proportional' or 'rank'"),
+        ({"samples_per_insert": 0.0}, "samples_per_insert is 0.0; it must be above 0, or None"),
+        ({"samples_per_insert": math.nan}, "samples_per_insert is nan"),
+        ({"priority_exponent": -0.5}, "priority_exponent is -0.5; it must be at least 0"),
+        ({"priority_exponent": math.inf}, "priority_exponent is inf"),
+        ({"min_size": 11}, r"min_size is 11, but the table keeps at most 10 \(size\)"),
+        ({"kind": "queue", "sampler": "uniform"}, "a queue is drawn in order"),
+        ({"kind": "queue", "sampler": "fifo", "samples_per_insert": 2.0}, "a queue is drawn in order"),
+    ],
+)
+def test_tables_that_cannot_work_are_refused(fields, said):
+    with pytest.raises(ValueError, match=f"table 't': .*{said}"):
+        replay(**{"sampler": "uniform", **fields})
