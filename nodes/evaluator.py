@@ -22,7 +22,7 @@ class Evaluator(Periodic):
     Args:
       name: of this node.
       agent: whose `eval_policy` plays.
-      env: makes the environments.
+      env: makes the environments; for those of two players there is the `Arena`.
       variables: handle of the variable server.
       monitor: handle.
       episodes: per evaluation.
@@ -43,6 +43,8 @@ class Evaluator(Periodic):
         seed: int = 0,
     ):
         super().__init__(name, monitor, every_s=every_s)
+        if env.spec.num_players != 1:
+            raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; their matches need an Arena")
         if episodes < 1:
             raise ValueError(f"{name}: episodes is {episodes}; it must be at least 1")
         self._agent = agent

@@ -1,4 +1,4 @@
-"""A policy playing a batch of environments: what actors, evaluators and `programs.play` have in common."""
+"""A policy playing a batch of environments: what actors, evaluators, arenas and `programs.play` have in common."""
 
 from __future__ import annotations
 
@@ -17,36 +17,57 @@ Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]
 
 
-class Play:
-    """Keeps the state between a policy and its environments.
+class Acting:
+    """A policy within a stream of time steps, of which it must see every one: its state, and its randomness.
 
     Args:
-      env: the environments, B slots.
       policy: pure functions.
-      act: `jit_policy(policy)`; given, so that several players share its compilation.
+      act: `jit_policy(policy)`; given, so that several streams share its compilation.
+      num_envs: B, of the time steps.
       seed: of the policy's randomness.
-      stopwatch: times acting and stepping.
+      stopwatch: times acting.
     """
 
-    def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
-        self.env = env
+    def __init__(self, policy: Policy, act: Act, num_envs: int, seed: int, stopwatch: Stopwatch):
         self._act = act
         self._stopwatch = stopwatch
         self._key = jax.random.PRNGKey(seed)
-        self._state = policy.initial_state(env.num_envs)
-        self._timestep = env.reset()
+        self._state = policy.initial_state(num_envs)
         self._steps = 0
 
-    def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
-        """Acts, and steps the environments; returns the time step acted on, the action and its extras."""
-        timestep = self._timestep
+    def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest]:
+        """The action in this time step [B], and its extras."""
         with self._stopwatch("acting"):
             out = self._act(params, self._key, self._steps, timestep, self._state)
             action, extras = jax.device_get(out[:2])
             self._state = out[2]
         self._steps += 1
+        return action, extras
+
+
+class Play:
+    """A policy and the environments it plays.
+
+    Args:
+      env: the environments, B slots.
+      policy, act, seed, stopwatch: see `Acting`; stepping is timed as well.
+
+    Attributes:
+      timestep: the one to act on next.
+    """
+
+    def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
+        self.env = env
+        self.timestep = env.reset()
+        self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
+        self._stopwatch = stopwatch
+
+    def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
+        """Acts, and steps the environments; returns the time step acted on, the action and its extras."""
+        timestep = self.timestep
+        action, extras = self._acting(params, timestep)
         with self._stopwatch("stepping environments"):
-            self._timestep = self.env.step(action)
+            self.timestep = self.env.step(action)
         return timestep, action, extras
 
 

@@ -1,0 +1,143 @@
+"""The arena: matches of the newest params, in games of two, against players of other kinds and the run's own past."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from agents.base import Agent
+from envs.base import Env, Player
+from nodes import elo
+from nodes.base import Periodic
+from nodes.match import MakeSide, play_match, player_side, policy_side, result, shares
+from nodes.play import acting_params, jit_policy
+from nodes.variables import VariableClient
+
+Nest = Any
+
+# Random moves that start a game between two versions: where neither leaves anything to chance they would else play the
+# same two games over and over.
+OPENING_OF_VERSIONS = 2
+
+
+class Arena(Periodic):
+    """The evaluator of games of two: every `every_s` seconds, matches of one version with `agent.eval_policy`.
+
+    It plays each opponent and a few of the run's earlier versions, half of the games as either player, and reports the
+    shares of wins, draws and losses, and Elo ratings fitted to all results so far, in which the first opponent's is 0.
+    `eval_return` is the mean outcome against the first opponent. Results and versions are kept in memory: a run that is
+    resumed is rated from new results, on the same scale.
+
+    Args:
+      name: of this node.
+      agent: whose `eval_policy` plays; it sees the moves of both sides, as it does in self-play.
+      env: makes the environments, of two players.
+      variables: handle of the variable server.
+      monitor: handle.
+      opponents: by name, the measure of all first.
+      games: of each match; even.
+      earlier: matches an evaluation against earlier versions, drawn from those kept.
+      keep: versions kept, spread over the run.
+      max_steps: moves of both players, after which a game that isn't over is a draw.
+      every_s: seconds from the start of one evaluation to the next.
+      seed: of the environments and of all who play.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        env: Env,
+        variables: Any,
+        monitor: Any = None,
+        *,
+        opponents: Mapping[str, Player],
+        games: int = 20,
+        earlier: int = 2,
+        keep: int = 10,
+        max_steps: int = 1_000,
+        every_s: float = 60.0,
+        seed: int = 0,
+    ):
+        super().__init__(name, monitor, every_s=every_s)
+        if env.spec.num_players != 2:
+            raise ValueError(f"{name}: env has {env.spec.num_players} player; without a second it needs an Evaluator")
+        if not opponents or "earlier" in opponents:
+            raise ValueError(f"{name}: opponents is {list(opponents)}; it must name at least one, and none 'earlier'")
+        if games < 2 or games % 2:
+            raise ValueError(f"{name}: games is {games}; it must be even, for half are played as either player")
+        if earlier < 0 or keep < 2:
+            raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
+        self._agent = agent
+        self._env = env
+        self._variables = variables
+        self._opponents = opponents
+        self._games = games
+        self._earlier = earlier
+        self._keep = keep
+        self._max_steps = max_steps
+        self._seed = seed
+
+    def start(self) -> None:
+        self._act = jit_policy(self._agent.eval_policy)
+        self._params = VariableClient(self._variables, acting_params(self._agent))
+        self._rng = np.random.default_rng(self._seed)
+        self._versions: dict[int, Nest] = {}
+        self._results: dict[tuple[Any, Any], elo.Result] = {}  # by version and opponent, a name or another version
+
+    def round(self) -> None:
+        self.wait_for("params", self._params.poll)
+        version, params = self._params.snapshot()
+        self._versions[version] = params
+        outcomes = {}
+        for name, player in self._opponents.items():
+            opponent = player_side(player, self._stop.is_set, self.stopwatch)
+            outcomes[name] = self._match(version, name, opponent)
+        past = [other for other in self._versions if other != version]
+        rivals = self._rng.permutation(past)[: self._earlier].tolist()
+        if rivals:
+            matches = [self._match(version, rival, self._side(rival), OPENING_OF_VERSIONS) for rival in rivals]
+            outcomes["earlier"] = np.concatenate(matches)
+        thin(self._versions, self._keep)
+        self._report(version, outcomes)
+
+    def _side(self, version: int) -> MakeSide:
+        return policy_side(self._agent.eval_policy, self._act, self._versions[version], self.stopwatch)
+
+    def _match(self, version: int, name: Any, opponent: MakeSide, opening: int = 0) -> np.ndarray:
+        """Plays a version against an opponent and remembers the result; the outcomes [B]."""
+        outcome = play_match(
+            self._env,
+            self._games,
+            (self._side(version), opponent),
+            seed=int(self._rng.integers(2**31)),
+            stopping=self._stop.is_set,
+            max_steps=self._max_steps,
+            opening=opening,
+        )
+        score, games = result(outcome)
+        before = self._results.get((version, name), elo.Result(0.0, 0))
+        self._results[version, name] = elo.Result(before.score + score, before.games + games)
+        self.count(eval_episodes=games)
+        return outcome
+
+    def _report(self, version: int, outcomes: Mapping[str, np.ndarray]) -> None:
+        measure, *_ = self._opponents
+        ratings = elo.ratings(self._results, anchor=measure)
+        metrics = {"eval_return": float(np.mean(outcomes[measure])), "eval_version": float(version)}
+        metrics["arena/elo"] = ratings[version]
+        for name, outcome in outcomes.items():
+            metrics.update({f"arena/{name}/{share}": value for share, value in shares(outcome).items()})
+        for name in self._opponents:
+            metrics[f"arena/{name}/elo"] = ratings[name]
+        self.measure(metrics)
+
+
+def thin(versions: dict[int, Nest], keep: int) -> None:
+    """Drops versions until `keep` are left, each time the one with the closest neighbours: the rest spread evenly."""
+    while len(versions) > keep:
+        order = sorted(versions)
+        i = min(range(1, len(order) - 1), key=lambda i: order[i + 1] - order[i - 1])
+        del versions[order[i]]

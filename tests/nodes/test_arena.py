@@ -1,0 +1,101 @@
+"""The arena on Nim: what it reports, whom it plays, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from envs.catch import Catch
+from nodes.arena import Arena, thin
+from nodes.evaluator import Evaluator
+from nodes.stopwatch import Stopped
+from nodes.variables import VariableServer, pack
+from tests import tiny
+from tests.nim import Nim, Take, agent, params
+
+
+@pytest.fixture
+def variables():
+    return VariableServer("variables")
+
+
+def arena(variables, opponents, **settings) -> Arena:
+    node = Arena("arena", agent(), Nim(5), variables, opponents=opponents, **{"games": 4, "every_s": 0.0, **settings})
+    node.start()
+    return node
+
+
+def test_each_opponent_is_played_from_either_side(variables):
+    variables.put(7, pack(params(2)))
+    node = arena(variables, {"one": Take(1), "two": Take(2)})
+    node.step()
+    report = node.report()
+    assert report["counts"] == {"eval_episodes": 8}
+    metrics = report["metrics"]
+    assert metrics["eval_return"] == 1.0 and metrics["eval_version"] == 7  # against the first alone
+    one = {"win": 1.0, "draw": 0.0, "loss": 0.0, "loss_first": 0.0, "loss_second": 0.0}
+    assert {name: metrics[f"arena/one/{name}"] for name in one} == one
+    # Who begins takes 2, leaves 3, then 1, and takes it.
+    two = {"win": 0.5, "draw": 0.0, "loss": 0.5, "loss_first": 0.0, "loss_second": 1.0}
+    assert {name: metrics[f"arena/two/{name}"] for name in two} == two
+
+
+def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):
+    variables.put(7, pack(params(2)))
+    node = arena(variables, {"one": Take(1), "two": Take(2)})
+    node.step()
+    metrics = node.report()["metrics"]
+    assert metrics["arena/one/elo"] == 0
+    assert metrics["arena/elo"] == pytest.approx(381.7, abs=0.1)  # with the prior's draw 4.5 of 5: 400 log10(9)
+    assert metrics["arena/two/elo"] == pytest.approx(metrics["arena/elo"], abs=0.1)  # level with it
+
+
+def test_later_versions_play_earlier_ones_and_results_add_up(variables):
+    node = arena(variables, {"one": Take(1)}, earlier=2)
+    for version, number in ((1, 1), (2, 1), (3, 2)):
+        variables.put(version, pack(params(number)))
+        node.round()
+        assert ("arena/earlier/win" in node.report()["metrics"]) == (version > 1)
+    assert set(node._results) == {(1, "one"), (2, "one"), (2, 1), (3, "one"), (3, 1), (3, 2)}
+    assert node.report()["counts"] == {"eval_episodes": 6 * 4}
+    node.round()  # nothing new was put: it plays the same version once more, and not against itself
+    assert node._results[3, "one"] == (8, 8) and node._results[3, 1].games == 8
+
+
+def test_versions_that_are_kept_spread_over_the_run():
+    versions = {}
+    for version in range(0, 1000, 10):
+        versions[version] = None
+        thin(versions, 5)
+    kept = sorted(versions)
+    assert len(kept) == 5 and kept[0] == 0 and kept[-1] == 990
+    gaps = [b - a for a, b in zip(kept[:-2], kept[1:-1])]
+    assert max(gaps) <= 4 * min(gaps)  # all but the newest
+
+
+def test_it_stops_while_a_match_is_on(variables):
+    variables.put(1, pack(params(1)))
+    player = Take(1)
+
+    def slow(env, timestep, rng):
+        if player.asked == 2:
+            node.stop()
+        return player(env, timestep, rng)
+
+    node = arena(variables, {"slow": slow}, games=50)
+    with pytest.raises(Stopped):
+        node.round()
+    assert player.asked == 3 and not node.report()["metrics"]
+
+
+def test_what_cannot_be_played_is_refused(variables):
+    one = {"one": Take(1)}
+    with pytest.raises(ValueError, match="evaluator: env is a game of 2 players; their matches need an Arena"):
+        Evaluator("evaluator", agent(), Nim(), variables)
+    with pytest.raises(ValueError, match="arena: env has 1 player; without a second it needs an Evaluator"):
+        Arena("arena", tiny.make(Catch().spec), Catch(), variables, opponents=one)
+    with pytest.raises(ValueError, match="arena: games is 5; it must be even"):
+        Arena("arena", agent(), Nim(), variables, opponents=one, games=5)
+    with pytest.raises(ValueError, match=r"arena: opponents is \[\]; it must name at least one"):
+        Arena("arena", agent(), Nim(), variables, opponents={})
+    with pytest.raises(ValueError, match="arena: earlier is 1, keep is 1; they must be at least 0 and 2"):
+        Arena("arena", agent(), Nim(), variables, opponents=one, earlier=1, keep=1)
