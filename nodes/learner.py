@@ -20,6 +20,8 @@ from nodes.variables import pack
 
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
 
+Outcome = tuple[Any, Any, dict[str, Any]]  # of an update, for others: params, priorities [B] or None, metrics
+
 
 class Learner(Node):
     """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
@@ -76,20 +78,19 @@ class Learner(Node):
             self._update, in_shardings=(replicated, over_batch, None), out_shardings=replicated, donate_argnums=0
         )
         self._publisher = futures.ThreadPoolExecutor(1, "publisher")
-        self._published = self._publisher.submit(
-            self._publish, self._updates, self._agent.update.params(self._state), {}
-        )
+        first: Outcome = (self._agent.update.params(self._state), None, {})
+        self._published = self._publisher.submit(self._publish, self._updates, first)
         self.settle()
         self._dataset = open_dataset(self._replay, table, over_batch)
         self._saved_at = time.monotonic()
 
     def step(self) -> None:
-        batch = self.wait_for(self._agent.tables[0].name, self._dataset.next)
+        batch, keys = self.wait_for(self._agent.tables[0].name, self._dataset.next)
         with self.stopwatch("updating"):
-            self._state, params, metrics = self._step(self._state, batch, self._updates)
+            self._state, outcome = self._step(self._state, batch, self._updates)
             self._updates += 1
             self.settle()  # the update before this one; at most two are under way
-            self._published = self._publisher.submit(self._publish, self._updates, params, metrics)
+            self._published = self._publisher.submit(self._publish, self._updates, outcome, keys)
         self.count(updates=1)
         if time.monotonic() - self._saved_at > self._save_every_s:
             self._save()
@@ -111,17 +112,20 @@ class Learner(Node):
         if hasattr(self, "_published"):
             self._save()
 
-    def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Any, dict[str, Any]]:
-        state, _, metrics = self._agent.update.step(state, batch)
+    def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Outcome]:
+        state, priorities, metrics = self._agent.update.step(state, batch)
         lag = updates - batch.steps.version.astype(jnp.float32)
         metrics = {**metrics, "policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
-        return state, self._agent.update.params(state), metrics
+        return state, (self._agent.update.params(state), priorities, metrics)
 
-    def _publish(self, version: int, params: Any, metrics: dict[str, Any]) -> None:
+    def _publish(self, version: int, outcome: Outcome, keys: Any = None) -> None:
         """Runs beside the next update: waits for the device, then sends."""
-        params, metrics = jax.device_get((params, metrics))
+        params, priorities, metrics = jax.device_get(outcome)
         with self.stopwatch("publishing"):
             self._variables.put(version, pack(params))
+        if priorities is not None:
+            with self.stopwatch("prioritising"):
+                self._dataset.prioritise(keys, priorities)
         self.measure({name: float(value) for name, value in metrics.items()})
 
     def _restore(self) -> int:

@@ -60,8 +60,8 @@ class PipeDataset:
         self._sharding = sharding
         self._held: list[Steps] = []
 
-    def next(self, timeout_s: float) -> Batch | None:
-        """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`."""
+    def next(self, timeout_s: float) -> tuple[Batch, None] | None:
+        """The next batch, leaves [T, B, ...], without keys; None if it isn't there within `timeout_s`."""
         size = self._pipe.table.batch_size
         try:
             while len(self._held) < size:
@@ -70,7 +70,10 @@ class PipeDataset:
             return None
         steps = jax.tree.map(lambda *sequences: np.stack(sequences, axis=1), *self._held)
         self._held.clear()
-        return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding)
+        return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding), None
+
+    def prioritise(self, keys: None, errors: np.ndarray) -> None:
+        """Nothing: a queue hands every sequence out once."""
 
     def ready(self) -> bool:
         """Whether the next batch is complete."""

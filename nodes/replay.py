@@ -14,8 +14,10 @@ from typing import Any
 import jax
 import reverb
 import tensorflow as tf
+import tree
 from launchpad import address as lp_address
 from launchpad.nodes.reverb.node import ReverbHandle
+from reverb.reverb_types import TableInfo
 
 from agents.base import Agent, Table
 from envs.base import EnvSpec
@@ -69,22 +71,29 @@ class Replay(Periodic):
         require_free(port)
         signature = step_shapes(self._agent, self._spec)
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._server = reverb.Server(
-            tables=[make_table(table, signature) for table in self._agent.tables],
-            port=port,
-            checkpointer=reverb.checkpointers.DefaultCheckpointer(str(self._folder)),
-        )
-        self._client = self._server.localhost_client()
+        tables = [make_table(table, signature) for table in self._agent.tables]
+        wanted = {table.name: table.info for table in tables}
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(str(self._folder))
+        server = reverb.Server(tables, port, checkpointer)
+        client = server.localhost_client()
+        try:
+            require_same(client.server_info(), wanted, self._folder)
+        except ValueError:
+            server.stop()
+            raise
+        self._server, self._client = server, client  # from here on there is something to save
         self._saved_at = time.monotonic()
 
     def round(self) -> None:
         for name, info in self._client.server_info().items():
             limiter = info.rate_limiter_info
+            inserted, sampled = limiter.insert_stats.completed, limiter.sample_stats.completed
             self.measure(
                 {
                     f"{name}/size": info.current_size,
-                    f"{name}/inserted": limiter.insert_stats.completed,
-                    f"{name}/sampled": limiter.sample_stats.completed,
+                    f"{name}/inserted": inserted,
+                    f"{name}/sampled": sampled,
+                    f"{name}/samples_per_insert": sampled / max(inserted, 1),
                 }
             )
         if time.monotonic() - self._saved_at > SAVE_EVERY_S:
@@ -113,7 +122,75 @@ def make_table(table: Table, signature: Any) -> reverb.Table:
     )
     if table.kind == "queue":
         return reverb.Table.queue(table.name, table.size, signature=sequence)
-    raise ValueError(f"table {table.name!r}: the replay server serves kind 'queue', not {table.kind!r}")
+    selectors = reverb.selectors
+    # Ranks are made into priorities 1 / rank by `nodes.priorities`.
+    prioritised = table.sampler in ("proportional", "rank")
+    return reverb.Table(
+        name=table.name,
+        sampler=selectors.Prioritized(table.priority_exponent) if prioritised else selectors.Uniform(),
+        remover=selectors.Fifo(),
+        max_size=table.size,
+        rate_limiter=make_limiter(table),
+        signature=sequence,
+    )
+
+
+def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
+    """Holds a replay table's `samples_per_insert`.
+
+    What counts is the samples owed, inserted * samples_per_insert - sampled. Reverb blocks readers where it would fall
+    under one bound and writers where it would rise over another, though no writer before `min_size` is reached. The
+    bounds here are, with B for the batch size:
+
+        -B                                      the reader may be one batch ahead, which the dataset prefetches
+        2 * samples_per_insert * min_size + B   the writer may be as far ahead again as it is when sampling begins
+
+    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
+    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
+    writer for min_size + B / samples_per_insert sequences. A group's append must fit in there, which inserts a sequence
+    of each environment at once, since under the serial schedule nobody draws meanwhile; `nodes.writer` checks it. The
+    bounds are always further apart than Reverb demands, 2 * max(1, samples_per_insert).
+    """
+    if table.samples_per_insert is None:
+        return reverb.rate_limiters.MinSize(table.min_size)
+    buffer = table.batch_size + table.samples_per_insert * table.min_size
+    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, buffer)
+
+
+def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:
+    """Raises ValueError if tables restored from a checkpoint differ from those asked for.
+
+    Reverb restores a table with the options that it was saved with, whatever the new one's are. Its sequences can't be
+    carried over, and whether they may be lost is for the user to say.
+    """
+    changed = []
+    for name in wanted:
+        before, after = _contract(restored[name]), _contract(wanted[name])
+        changed += [
+            f"{field} of {name!r} was {before.get(field, 'missing')}, is {after.get(field, 'missing')}"
+            for field in {**before, **after}
+            if before.get(field) != after.get(field)
+        ]
+    if changed:
+        raise ValueError(
+            f"{folder} holds tables made with other settings: {'; '.join(changed)}. Give the settings as they were, or "
+            "delete that folder to start with empty tables"
+        )
+
+
+def _contract(info: TableInfo) -> dict[str, Any]:
+    limiter = info.rate_limiter_info
+    return {
+        "size": info.max_size,
+        "sampler": " ".join(str(info.sampler_options).split()),
+        "samples_per_insert": limiter.samples_per_insert,
+        "min_size": limiter.min_size_to_sample,
+        "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
+        **{
+            "/".join(map(str, path)): f"{leaf.dtype.name}{leaf.shape.as_list()}"
+            for path, leaf in tree.flatten_with_path(info.signature)
+        },
+    }
 
 
 def require_free(port: int) -> None:

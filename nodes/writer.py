@@ -16,6 +16,8 @@ import tree
 
 from agents.base import Steps, Table
 
+NEW = 1.0  # priority: a large error, and the first rank, so that every sequence is likely to be drawn once
+
 
 class Writer:
     """Streams B slots into one Reverb table.
@@ -29,9 +31,19 @@ class Writer:
       table: the contract.
       num_envs: slots, B.
       wait_for: the node's `wait_for`; a full table blocks in it.
+
+    Raises:
+      ValueError: a replay table's rate limiter has no room for a sequence of every slot (`nodes.replay.make_limiter`).
     """
 
     def __init__(self, client: reverb.Client, table: Table, num_envs: int, wait_for: Callable[..., Any]):
+        if table.kind == "replay" and table.samples_per_insert is not None:
+            room = table.min_size + int(table.batch_size / table.samples_per_insert)
+            if num_envs > room:
+                raise ValueError(
+                    f"table {table.name!r}: min_size is {table.min_size}; a group of {num_envs} environments writes as "
+                    f"many sequences at once and needs min_size at least {table.min_size + num_envs - room}"
+                )
         self._table = table
         self._num_envs = num_envs
         self._wait_for = wait_for
@@ -49,7 +61,7 @@ class Writer:
         if self._length < length or (self._length - length) % self._table.period:
             return 0
         for columns in self._writer.history:
-            self._writer.create_item(self._table.name, 1.0, [column[-length:] for column in columns])
+            self._writer.create_item(self._table.name, NEW, [column[-length:] for column in columns])
         self._wait_for(f"room in {self._table.name}", self._flushed)
         return self._num_envs
 

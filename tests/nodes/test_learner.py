@@ -7,6 +7,8 @@ import subprocess
 import sys
 import textwrap
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,15 +31,20 @@ def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
 
 
 class Batches:
-    """Stands in for the dataset."""
+    """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
 
     def __init__(self, replay, table, sharding):
-        import jax
-
-        self._batches = iter([jax.device_put(batch(seed, table.batch_size), sharding) for seed in range(20)])
+        self._size = table.batch_size
+        self._sharding = sharding
+        self._seeds = iter(range(20))
+        self.prioritised = []
 
     def next(self, timeout_s: float):
-        return next(self._batches)
+        seed = next(self._seeds)
+        return jax.device_put(batch(seed, self._size), self._sharding), 100 * seed + np.arange(self._size)
+
+    def prioritise(self, keys, errors):
+        self.prioritised.append((keys, errors))
 
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
@@ -55,6 +62,31 @@ def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.nd
     return unpack(packed, learner._agent.update.params(learner._state))["linear"]["w"]
 
 
+def check_priorities(tmp_path, monkeypatch, devices: int | None = 1) -> None:
+    """Each batch's errors, here the sequences' mean rewards, reach the dataset with its keys and in its order."""
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    agent = tiny.make(Catch().spec)
+
+    def step(state, batch):
+        return state, jnp.mean(jnp.abs(batch.steps.reward), axis=0), {}
+
+    agent = agent._replace(update=agent.update._replace(step=step))
+    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=devices)
+    learner.start()
+    for _ in range(3):
+        learner.step()
+    learner.settle()
+    assert len(learner._dataset.prioritised) == 3
+    for seed, (keys, errors) in enumerate(learner._dataset.prioritised):
+        assert isinstance(errors, np.ndarray)
+        np.testing.assert_array_equal(keys, 100 * seed + np.arange(8))
+        np.testing.assert_allclose(errors, np.mean(np.abs(batch(seed).steps.reward), axis=0), rtol=1e-6)
+
+
+def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch):
+    check_priorities(tmp_path, monkeypatch)
+
+
 def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):
     first = learn(tmp_path, monkeypatch, 3)
     resumed = learn(tmp_path, monkeypatch, 0)
@@ -69,6 +101,7 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
     for _ in range(4):
         learner.step()
     learner.settle()
+    assert learner._dataset.prioritised == []  # this agent has none
     assert learner.report()["metrics"]["policy_lag"] == 3.0  # the fourth update learns from version 0
     assert learner.report()["counts"]["updates"] == 4
 
@@ -97,10 +130,11 @@ def test_one_device_and_eight_learn_the_same():
         """
         import pathlib, tempfile, numpy as np, pytest
         from nodes.learner import make_mesh
-        from tests.nodes.test_learner import learn
+        from tests.nodes.test_learner import check_priorities, learn
         patch = pytest.MonkeyPatch()
         one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
         np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
+        check_priorities(pathlib.Path(tempfile.mkdtemp()), patch, 8)
         with pytest.raises(ValueError, match="batch_size is 9; it must divide over 8 learner devices"):
             make_mesh(8, 9)
         """
