@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import inspect
 import json
 import pathlib
 import sys
@@ -15,21 +17,21 @@ import tyro
 
 from agents.base import Agent
 from envs.base import Env
+from nodes.actor import Actor
+from nodes.arena import Arena
 from nodes.checkpoint import Checkpointer
+from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
 from programs.launch import BadInput, parse
 
-STEPS_PER_S = 15
-WRITER_OPTIONS: dict[str, dict[str, Any]] = {
-    ".gif": {"duration": 1000 / STEPS_PER_S, "loop": 0},
-    ".mp4": {"fps": STEPS_PER_S},
-}
+STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
+ENDINGS = (".gif", ".mp4")
 SMALLEST_SIDE = 168  # pixels; smaller pictures are enlarged to it by whole factors
 
 
 def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int = 5_000, seed: int = 0) -> None:
-    """Plays one episode with the newest checkpoint's params and writes what the agent saw.
+    """Plays one episode with the newest checkpoint's params, both sides of a game of two, and draws it.
 
     Args:
       workdir: the run's folder.
@@ -38,16 +40,19 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
       seed: of the environment and the policy.
     """
     target = out or workdir / "play.gif"
-    if target.suffix not in WRITER_OPTIONS:
+    if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
     frames, total = episode(agent, env, newest_params(agent, workdir), max_steps, seed)
-    imageio.imwrite(target, [picture(frame) for frame in frames], **WRITER_OPTIONS[target.suffix])
-    print(f"return {total:g} in {len(frames)} env steps: {target}")
+    rate = STEPS_PER_S[env.spec.num_players]
+    options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
+    imageio.imwrite(target, [picture(frame) for frame in frames], **options)
+    outcome = "not over" if total is None else f"return {total:g}"
+    print(f"{outcome} in {len(frames) - 1} env steps: {target}")
 
 
 def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
-    """The agent and environment of a run's evaluator, from the program and arguments the run was started with."""
+    """The agent and environment of a run, from the program and arguments that it was started with."""
     try:
         config = json.loads((workdir / "config.json").read_text())
     except OSError as error:
@@ -61,8 +66,14 @@ def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
     program_function = getattr(module, config["function"])
     run, settings = parse(program_function, config["arguments"])
     program = program_function(run, **settings)
-    evaluator = program.groups["evaluator"][0]
-    return evaluator._args[1], evaluator._args[2]
+    for kind in (Evaluator, Arena, Actor):  # an actor's environment may be a variant for learning
+        for node in program.get_all_nodes():
+            if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
+                given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
+                return given["agent"], given["env"]
+    raise BadInput(
+        f"{config['function']} in {config['file']} has no Evaluator, Arena or Actor to show how it is played"
+    )
 
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
@@ -75,32 +86,37 @@ def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
     return agent.update.params(restored)
 
 
-def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float]:
-    """Plays one episode; what the agent saw, and the raw return."""
-    player = Play(env(1, seed), agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
-    frames: list[np.ndarray] = []
-    total = 0.0
-    while len(frames) < max_steps:
-        timestep, _, _ = player.step(params)
-        frames.append(np.asarray(timestep.observation)[0])
-        total += float(timestep.reward[0])
-        if player.env.episodes():  # the step that was just taken ended the game
-            final, _, _ = player.step(params)
-            frames.append(np.asarray(final.observation)[0])
-            return frames, total + float(final.reward[0])
-    return frames, total
+def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
+    """Plays one episode; a picture of every time step, and the raw return (player 0's), None if it isn't over."""
+    with contextlib.closing(env(1, seed)) as batch:
+        play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+        frames = [_frame(play)]
+        while len(frames) <= max_steps:
+            play.step(params)
+            frames.append(_frame(play))
+            for finished in batch.episodes():
+                return frames, finished.episode_return
+    return frames, None
+
+
+def _frame(play: Play) -> np.ndarray:
+    """The environment's own picture of this time step, or else the observation, the first leaf of a nest."""
+    drawn = play.env.render()
+    return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
 
 
 def picture(frame: np.ndarray) -> np.ndarray:
-    """An observation as uint8 RGB [H, W, 3] large enough to see; flat observations become a row of pixels."""
+    """A frame as uint8 RGB [H, W, 3] large enough to see; a flat one becomes a row of pixels, planes one picture."""
     frame = np.atleast_2d(frame)
+    if frame.ndim == 3 and frame.shape[2] != 3:
+        frame = frame.max(axis=2)
     if frame.dtype != np.uint8:
         low, high = float(frame.min()), float(frame.max())
         frame = (255 * (frame - low) / max(high - low, 1e-9)).astype(np.uint8)
     if frame.ndim == 2:
         frame = np.repeat(frame[:, :, None], 3, axis=2)
     factor = max(1, -(-SMALLEST_SIDE // min(frame.shape[:2])))
-    return np.repeat(np.repeat(frame[:, :, :3], factor, axis=0), factor, axis=1)
+    return np.repeat(np.repeat(frame, factor, axis=0), factor, axis=1)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.cluster
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from programs import play  # noqa: E402
-from tests.programs import tiny_program  # noqa: E402
+from tests.programs import nim_program, tiny_program  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +27,36 @@ def run_folder(tmp_path_factory):
 def test_an_episode_becomes_a_picture_and_its_return_is_told(run_folder, ending, capsys):
     out = run_folder / f"episode.{ending}"
     play.play(run_folder, out=out)
-    assert capsys.readouterr().out in (f"return {total} in 10 env steps: {out}\n" for total in (-1, 1))
+    assert capsys.readouterr().out in (f"return {total} in 9 env steps: {out}\n" for total in (-1, 1))
     frames = imageio.imread(out)
     assert len(frames) >= 9 and frames.shape[1] >= 168 and frames.shape[2] >= 80
+
+
+def test_an_episode_that_takes_too_long_is_cut(run_folder, capsys):
+    play.play(run_folder, out=run_folder / "cut.gif", max_steps=3)
+    assert capsys.readouterr().out == f"not over in 3 env steps: {run_folder / 'cut.gif'}\n"
+
+
+def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
+    run = nim_program.make_run(tmp_path / "run", 1)
+    play.play(run)
+    assert capsys.readouterr().out == f"return 1 in 5 env steps: {run / 'play.gif'}\n"  # 5-4-3-2-1-0: player 0 wins
+    frames, _ = play.episode(*play.agent_and_env(run), {"number": np.ones(1, np.int32)}, max_steps=10, seed=0)
+    assert [frame.tolist() for frame in frames] == [[5], [4], [3], [2], [1], [0]]
+
+
+def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
+    drawn = np.full((1, 200, 300, 3), 9, np.uint8)
+    monkeypatch.setattr("tests.nim._NimBatch.render", lambda self: drawn)
+    agent, env = play.agent_and_env(nim_program.make_run(tmp_path / "run", 1))
+    frames, _ = play.episode(agent, env, {"number": np.ones(1, np.int32)}, 10, seed=0)
+    assert all((frame == drawn[0]).all() for frame in frames)
+
+
+def test_a_program_that_plays_nothing_is_refused(tmp_path):
+    run = nim_program.make_run(tmp_path / "run", 1, "--no-arena")
+    with pytest.raises(launch.BadInput, match="nim_program in .* has no Evaluator, Arena or Actor"):
+        play.play(run)
 
 
 def test_another_ending_is_refused_before_playing(run_folder):
@@ -46,4 +73,5 @@ def test_observations_become_visible_pictures():
     assert play.picture(np.zeros((84, 84), np.uint8)).shape == (168, 168, 3)
     assert play.picture(np.zeros((10, 5), np.float32)).shape == (340, 170, 3)
     assert play.picture(np.arange(4, dtype=np.float32)).shape == (168, 672, 3)
+    assert play.picture(np.zeros((3, 3, 2), np.float32)).shape == (168, 168, 3)
     assert play.picture(np.eye(10, dtype=np.float32)).max() == 255

@@ -1,0 +1,42 @@
+"""A program of a game of two, with nodes given by keyword and nothing called evaluator: tools must find their way."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import jax
+
+from nodes.arena import Arena
+from nodes.checkpoint import Checkpointer
+from nodes.monitor import Monitor
+from nodes.services import Program, ServiceNode
+from nodes.variables import VariableServer
+from nodes.workers import WorkerNode
+from programs.launch import RunFlags
+from tests import nim
+
+
+def nim_program(run: RunFlags, heap: int = 5, arena: bool = True) -> Program:
+    """Only what evaluates."""
+    program = Program("nim_program")
+    with program.group("monitor"):
+        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop))
+    with program.group("variables"):
+        variables = program.add_node(ServiceNode(VariableServer, "variables", monitor))
+    with program.group("matches"):
+        if arena:
+            given = {"env": nim.Nim(heap), "variables": variables, "opponents": {"one": nim.Take(1)}}
+            program.add_node(WorkerNode(Arena, "arena", agent=nim.agent(), **given))
+        else:
+            program.add_node(WorkerNode(VariableServer, "other", monitor))
+    return program
+
+
+def make_run(folder: pathlib.Path, number: int, *arguments: str, program: str = __file__) -> pathlib.Path:
+    """What a run whose agent takes `number` has left in its folder."""
+    folder.mkdir(parents=True)
+    config = {"file": program, "function": "nim_program", "arguments": list(arguments)}
+    (folder / "config.json").write_text(json.dumps(config))
+    Checkpointer(folder / "checkpoints").save(1, jax.tree.map(jax.numpy.asarray, nim.params(number)), {})
+    return folder
