@@ -13,8 +13,23 @@ from agents.base import Batch, Nest, Update
 
 Optimiser = Literal["rmsprop", "adam"]
 
-# `(params, key, batch) -> (loss [], (priorities [B] or None, metrics))`
-Loss = Callable[[Nest, jax.Array, Batch], tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
+
+class Context(NamedTuple):
+    """What a loss may know besides the params it is differentiated by.
+
+    Attributes:
+      target_params: an older copy of the params, or () for agents that keep none.
+      key: PRNG key of this update.
+      updates: int32 [], made before this one.
+    """
+
+    target_params: Nest
+    key: jax.Array
+    updates: jax.Array
+
+
+# `(params, context, batch) -> (loss [], (priorities [B] or None, metrics))`
+Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
 
 
 class LearnerState(NamedTuple):
@@ -22,12 +37,14 @@ class LearnerState(NamedTuple):
 
     Attributes:
       params: of the networks, as the policy acts with them.
+      target_params: an older copy of them, or () for agents that keep none.
       opt_state: of the optimiser.
       key: PRNG key, for losses that draw random numbers.
       updates: int32 [], made so far.
     """
 
     params: Nest
+    target_params: Nest
     opt_state: Nest
     key: jax.Array
     updates: jax.Array
@@ -41,7 +58,12 @@ def make_schedule(learning_rate: float, anneal_updates: int | None) -> optax.Sch
 
 
 def make_optimiser(
-    name: Optimiser, schedule: optax.Schedule, eps: float, decay: float, max_grad_norm: float
+    name: Optimiser,
+    schedule: optax.Schedule,
+    eps: float,
+    max_grad_norm: float,
+    decay: float = 0.99,
+    weight_decay: float = 0.0,
 ) -> optax.GradientTransformation:
     """Clips the global norm of the gradient, then steps.
 
@@ -49,8 +71,11 @@ def make_optimiser(
       name: "rmsprop" or "adam".
       schedule: learning rate by update.
       eps: RMSProp adds it under the root, as TensorFlow does; Adam outside.
-      decay: of RMSProp's mean square; Adam keeps its usual 0.9 and 0.999.
       max_grad_norm: longer gradients are scaled down to it.
+      decay: of RMSProp's mean square; Adam keeps its usual 0.9 and 0.999.
+      weight_decay: of Adam, decoupled from the gradient: each step also takes this share, times the learning rate, off
+        every weight of rank 2 and more; biases and normalisations keep theirs. See "Decoupled Weight Decay
+        Regularization" (https://arxiv.org/abs/1711.05101).
 
     Raises:
       ValueError: no such optimiser.
@@ -61,7 +86,7 @@ def make_optimiser(
         # the first steps would be up to 1 / sqrt(1 - decay) times too long.
         return optax.chain(clip, optax.rmsprop(schedule, decay=decay, eps=eps, initial_scale=1.0))
     if name == "adam":
-        return optax.chain(clip, optax.adam(schedule, eps=eps))
+        return optax.chain(clip, optax.adamw(schedule, eps=eps, weight_decay=weight_decay, mask=_is_weight))
     raise ValueError(f"optimiser is {name!r}; allowed: 'rmsprop', 'adam'")
 
 
@@ -70,6 +95,7 @@ def make_update(
     loss: Loss,
     optimiser: optax.GradientTransformation,
     schedule: optax.Schedule,
+    target_period: int | None = None,
 ) -> Update:
     """Gradient descent on a loss.
 
@@ -81,6 +107,7 @@ def make_update(
       loss: sums or means over the whole batch; its metrics are scalars.
       optimiser: turns gradients into steps.
       schedule: the learning rate, for the metrics only.
+      target_period: updates between copies of the params to `Context.target_params`; None keeps no copy.
 
     Returns:
       `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate".
@@ -89,12 +116,14 @@ def make_update(
     def init(key: jax.Array) -> LearnerState:
         key, init_key = jax.random.split(key)
         params = init_params(init_key)
-        return LearnerState(params, optimiser.init(params), key, jnp.zeros((), jnp.int32))
+        target_params = () if target_period is None else params
+        return LearnerState(params, target_params, optimiser.init(params), key, jnp.zeros((), jnp.int32))
 
     def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, dict[str, jax.Array]]:
         key, loss_key = jax.random.split(state.key)
         grad = jax.value_and_grad(loss, has_aux=True)
-        (value, (priorities, metrics)), gradient = grad(state.params, loss_key, batch)
+        context = Context(state.target_params, loss_key, state.updates)
+        (value, (priorities, metrics)), gradient = grad(state.params, context, batch)
         change, opt_state = optimiser.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, change)
         metrics = metrics | {
@@ -102,6 +131,13 @@ def make_update(
             "grad_norm": optax.global_norm(gradient),
             "learning_rate": jnp.asarray(schedule(state.updates), jnp.float32),
         }
-        return LearnerState(params, opt_state, key, state.updates + 1), priorities, metrics
+        updates, target_params = state.updates + 1, state.target_params
+        if target_period is not None:
+            target_params = optax.periodic_update(params, target_params, updates, target_period)
+        return LearnerState(params, target_params, opt_state, key, updates), priorities, metrics
 
     return Update(init=init, step=step, params=lambda state: state.params)
+
+
+def _is_weight(params: Nest) -> Nest:
+    return jax.tree.map(lambda x: x.ndim > 1, params)

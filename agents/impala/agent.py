@@ -38,7 +38,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     networks.check_image(config.network, spec.observations.shape)
     network = make_network(config, spec.observations, spec.actions.num_values)
     schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
-    optimiser = optimisation.make_optimiser(config.optimiser, schedule, config.eps, config.decay, config.max_grad_norm)
+    optimiser = optimisation.make_optimiser(config.optimiser, schedule, config.eps, config.max_grad_norm, config.decay)
     loss = functools.partial(impala_loss, network=network, config=config)
     table = Table(
         name="trajectories",

@@ -19,6 +19,7 @@ from agents import sequences
 from agents.base import Batch, Nest, Steps
 from agents.impala.config import Config
 from agents.impala.networks import Inputs, Network, Outputs
+from agents.optimisation import Context
 
 
 class VTrace(NamedTuple):
@@ -77,13 +78,13 @@ def v_trace(
 
 
 def impala_loss(
-    params: Nest, key: jax.Array, batch: Batch, *, network: Network, config: Config
+    params: Nest, context: Context, batch: Batch, *, network: Network, config: Config
 ) -> tuple[jax.Array, tuple[None, dict[str, jax.Array]]]:
     """The loss of section 4.2: policy gradient, plus value loss, minus entropy.
 
     Args:
       params: of `network`.
-      key: not used.
+      context: not used.
       batch: steps with leaves [L-1+T+1, B, ...].
       network: as in `make_network`.
       config: hyper-parameters.
@@ -91,7 +92,7 @@ def impala_loss(
     Returns:
       The loss [], and as auxiliary no priorities and the metrics; all but "transitions" are means over transitions.
     """
-    del key
+    del context
     outputs, steps = evaluate(params, batch.steps, network, config.frame_stack)  # [T+1, B]
     action_tm1, reward_t, discount_t, mask_tm1 = sequences.transitions(steps, config.discount)  # [T, B]
     if config.reward_clip == "abs_one":

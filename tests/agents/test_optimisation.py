@@ -5,16 +5,26 @@ import pytest
 
 from agents import optimisation
 
+START = jnp.array([1.0, 2.0])
 
-def make_update(name="rmsprop", eps=0.1, max_grad_norm=1e9, anneal_updates=None):
+
+def make_update(
+    name="rmsprop",
+    eps=0.1,
+    max_grad_norm=1e9,
+    anneal_updates=None,
+    target_period=None,
+    init=lambda key: START,
+    **kwargs,
+):
     """Descends on `sum(params * batch)`, whose gradient is the batch."""
     schedule = optimisation.make_schedule(0.5, anneal_updates)
-    optimiser = optimisation.make_optimiser(name, schedule, eps=eps, decay=0.9, max_grad_norm=max_grad_norm)
+    optimiser = optimisation.make_optimiser(name, schedule, eps, max_grad_norm, decay=0.9, **kwargs)
 
-    def loss(params, key, batch):
-        return jnp.sum(params * batch), (None, {"drawn": jax.random.uniform(key)})
+    def loss(params, context, batch):
+        return jnp.sum(params * batch), (None, {"drawn": jax.random.uniform(context.key)})
 
-    return optimisation.make_update(lambda key: jnp.array([1.0, 2.0]), loss, optimiser, schedule)
+    return optimisation.make_update(init, loss, optimiser, schedule, target_period)
 
 
 def test_rmsprop_by_hand():
@@ -62,3 +72,24 @@ def test_constant_learning_rate():
 def test_unknown_optimiser():
     with pytest.raises(ValueError, match="'sgd'; allowed: 'rmsprop', 'adam'"):
         make_update("sgd")
+
+
+def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
+    start = jnp.array([[1.0, 2.0]])
+    update = make_update("adam", eps=1e-8, weight_decay=0.1, init=lambda key: start)
+    state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.array([[3.0, -4.0]]))
+    np.testing.assert_allclose(update.params(state), [[0.5 - 0.5 * 0.1 * 1.0, 2.5 - 0.5 * 0.1 * 2.0]], rtol=1e-5)
+    update = make_update("adam", eps=1e-8, weight_decay=0.1)  # rank 1: a bias
+    state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.array([3.0, -4.0]))
+    np.testing.assert_allclose(update.params(state), [0.5, 2.5], rtol=1e-5)
+
+
+def test_the_target_is_a_copy_made_every_so_many_updates():
+    update = make_update(target_period=2)
+    state = update.init(jax.random.PRNGKey(0))
+    np.testing.assert_array_equal(state.target_params, START)
+    state, _, _ = update.step(state, jnp.array([3.0, 4.0]))
+    np.testing.assert_array_equal(state.target_params, START)
+    state, _, _ = update.step(state, jnp.array([3.0, 4.0]))
+    np.testing.assert_array_equal(state.target_params, state.params)
+    assert make_update().init(jax.random.PRNGKey(0)).target_params == ()

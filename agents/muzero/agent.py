@@ -1,0 +1,90 @@
+"""MuZero as four values."""
+
+from __future__ import annotations
+
+import functools
+
+from dm_env import specs
+
+from agents import optimisation
+from agents.base import Agent, Table
+from agents.muzero.config import Config
+from agents.muzero.loss import muzero_loss
+from agents.muzero.networks import make_model
+from agents.muzero.policy import make_policy, view_of
+from agents.muzero.search import make_search
+from envs.base import EnvSpec
+
+
+def make(config: Config, spec: EnvSpec) -> Agent:
+    """Makes a MuZero agent: it plans with a model of what matters, learned from replayed sequences.
+
+    See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
+    Computes nothing and touches no device: programs call it in the launcher.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the environment.
+
+    Returns:
+      `Agent` with one table, "trajectories".
+
+    Raises:
+      ValueError: the environment's actions or observations are none that the model takes, or the config doesn't fit.
+    """
+    check(config, spec)
+    num_actions = spec.actions.num_values
+    model = make_model(config, view_of(spec.observations), num_actions)
+    schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
+    optimiser = optimisation.make_optimiser(
+        "adam", schedule, eps=1e-8, max_grad_norm=config.max_grad_norm, weight_decay=config.weight_decay
+    )
+    loss = functools.partial(muzero_loss, model=model, config=config)
+    table = Table(
+        name="trajectories",
+        kind="replay",
+        sequence_length=config.sequence_length,
+        period=config.roots,
+        batch_size=config.batch_size,
+        size=config.replay_size,
+        sampler=config.sampler,
+        priority_exponent=config.priority_exponent,
+        samples_per_insert=config.samples_per_insert,
+        min_size=config.min_replay_size,
+    )
+    explore, exploit = (make_search(config, model, num_actions, explore) for explore in (True, False))
+    return Agent(
+        policy=make_policy(explore, spec, config.frame_stack),
+        eval_policy=make_policy(exploit, spec, config.frame_stack),
+        update=optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period),
+        tables=(table,),
+    )
+
+
+def check(config: Config, spec: EnvSpec) -> None:
+    """Refuses what can't work, before anything runs.
+
+    Raises:
+      ValueError: says which field, what it is and what it must be.
+    """
+    if not isinstance(spec.actions, specs.DiscreteArray):
+        raise ValueError(f"MuZero chooses among discrete actions; this environment takes {spec.actions}")
+    view = view_of(spec.observations)
+    if not isinstance(view, specs.Array):
+        raise ValueError(f"MuZero takes observations of one array; this environment gives {view}")
+    if config.network == "tower" and len(view.shape) not in (2, 3):
+        raise ValueError(
+            f"muzero.Config: network is 'tower', which takes [H, W] or [H, W, C], but observations are {view.shape}; "
+            "take planes, or the 'mlp'"
+        )
+    considered = config.max_considered_actions
+    if considered is not None and considered > spec.actions.num_values:
+        raise ValueError(
+            f"muzero.Config: max_considered_actions is {considered}, but there are {spec.actions.num_values} actions"
+        )
+    two = spec.num_players == 2
+    if two != (config.discount < 0):
+        raise ValueError(
+            f"muzero.Config: discount is {config.discount}; for a game of {spec.num_players} player(s) it must be "
+            + ("below 0, since what is good for one is bad for the other" if two else "above 0")
+        )

@@ -1,0 +1,254 @@
+"""MuZero's loss, in numbered steps.
+
+See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265), Eq. 1
+and Appendix G; self-consistency after "Mastering Atari Games with Limited Data" (EfficientZero,
+https://arxiv.org/abs/2111.00210), Eq. 3; chance after "Planning in Stochastic Environments with a Learned Model"
+(Stochastic MuZero, https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.3.
+
+Batch and roots are folded together, N = B * R, and come first: a batch split over devices stays split.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from agents import sequences
+from agents.base import Batch, Nest, Steps
+from agents.muzero.config import Config
+from agents.muzero.networks import Model, make_support
+from agents.muzero.policy import view_of
+from agents.muzero.targets import Targets, make_targets, value_targets
+from agents.optimisation import Context
+
+
+class Chance(NamedTuple):
+    """What a model with chance says of K steps.
+
+    Attributes:
+      code: float32 [N, K, C], logits, before chance has its say.
+      value: float32 [N, K, Z], logits, of the afterstates.
+      encoding: float32 [N, K, C], probabilities of the codes in hindsight, once the next observation is known.
+    """
+
+    code: jax.Array
+    value: jax.Array
+    encoding: jax.Array
+
+
+class Unroll(NamedTuple):
+    """What the model says of N roots and the K states after each.
+
+    Attributes:
+      policy: float32 [N, K+1, A], logits.
+      value: float32 [N, K+1, Z], logits.
+      reward: float32 [N, K, Z], logits, of the steps between.
+      hidden: [N, K+1, ...], the states themselves.
+      chance: `Chance`, or None.
+    """
+
+    policy: jax.Array
+    value: jax.Array
+    reward: jax.Array
+    hidden: jax.Array
+    chance: Chance | None
+
+
+def muzero_loss(
+    params: Nest, context: Context, batch: Batch, *, model: Model, config: Config
+) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
+    """The loss of Eq. 1 over K model steps from each root.
+
+    Args:
+      params: of `model`.
+      context: target network and updates.
+      batch: steps with leaves [L-1+R+K+N', B, ...], N' the bootstrap length.
+      model: as in `make_model`.
+      config: hyper-parameters.
+
+    Returns:
+      The loss [], and as auxiliary the priorities [B], each sequence's mean |value - target|, and the metrics.
+    """
+    support = make_support(config)
+    # 1. Frames are stacked as they were when acting; the context goes.
+    view = view_of(batch.steps.observation)
+    stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
+    steps = sequences.drop_context(batch.steps, config.frame_stack)  # [M, B, ...]
+    # 2. Targets of rows, then of windows.
+    bootstrap = _bootstrap_values(context.target_params, stack, steps, model, config)  # [M, B]
+    returns = value_targets(steps, bootstrap, config.discount, config.bootstrap_length, config.trace_lambda)
+    targets = make_targets(steps, returns, steps.extras.policy, config.roots, config.unroll_length)
+    targets = jax.tree.map(_fold, targets)  # [N, K+1, ...]
+    # 3. The model follows the recorded actions.
+    unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1])
+    # 4. The losses of each state; of those of steps the root has none.
+    losses = {
+        "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),  # [N, K+1]
+        "value_loss": optax.softmax_cross_entropy(unroll.value, support.apply(targets.value)),
+        "reward_loss": _after_root(optax.softmax_cross_entropy(unroll.reward, support.apply(targets.reward))),
+    }
+    costs = {"policy_loss": config.policy_cost, "value_loss": config.value_cost, "reward_loss": config.reward_cost}
+    if config.consistency_cost:
+        # 5. What the model foresaw must resemble what it makes of the observation when that comes.
+        compared = consistency_loss(params, unroll.hidden, stack, model, config.roots)
+        losses["consistency_loss"] = _after_root(compared * targets.real[:, 1:])
+        costs["consistency_loss"] = config.consistency_cost
+    if unroll.chance:
+        losses["chance_loss"] = _after_root(chance_loss(unroll.chance))
+        losses["afterstate_loss"] = _after_root(
+            optax.softmax_cross_entropy(unroll.chance.value, support.apply(targets.value[:, :-1]))
+        )
+        costs |= {"chance_loss": 1.0, "afterstate_loss": config.value_cost}
+    # 6. The root counts fully, the K states after it together as much; beyond a truncation nothing does.
+    share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
+    of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
+    # 7. What was drawn more often than uniformly counts less.
+    importance, beta = importance_weights(batch.probability, context.updates, config)  # [B]
+    means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
+    # 8. How wrong the roots' values were decides how soon their sequence is drawn again.
+    value = support.apply_inv(jax.nn.softmax(unroll.value[:, 0]))  # [N]
+    error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
+    _warn_of_support(targets, config.support_limit)
+    metrics = means | {
+        "value": jnp.mean(value),
+        "value_target": jnp.mean(targets.value[:, 0]),
+        "value_error": jnp.mean(error),
+        "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
+        "importance_exponent": beta,
+        "outside_support": jnp.mean(jnp.abs(targets.value) > config.support_limit),
+    }
+    loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
+    return loss, (jnp.mean(error, axis=1), metrics)
+
+
+def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model, num_actions: int) -> Unroll:
+    """Represents the roots and follows their actions.
+
+    Args:
+      params: of the model.
+      stack: [M, B, ..., L]; the roots are the first R rows, and the rows after them what followed.
+      action: int32 [B * R, K].
+      model: as in `make_model`.
+      num_actions: A, the dummy action included.
+    """
+    roots = action.shape[0] // stack.shape[1]
+    hidden = model.represent(params, _fold(stack[None, :roots])[:, 0])  # [N, ...]
+    hiddens, rewards, chances = [hidden], [], []
+    for k in range(action.shape[1]):
+        # Half the gradient at each step: the model's depth must not multiply it (Appendix G).
+        hidden = optax.scale_gradient(hidden, 0.5)
+        choice = jax.nn.one_hot(action[:, k], num_actions)
+        if model.chance:
+            hidden = model.chance.afterstate(params, hidden, choice)
+            encoding = model.chance.encode(params, _fold(stack[None, k + 1 : k + 1 + roots])[:, 0])  # [N, C]
+            code_logits, value = model.chance.predict(params, hidden)
+            chances.append(Chance(code_logits, value, encoding))
+            # The code is a choice, one-hot; its gradient goes to the encoding as if it were that.
+            code = jax.nn.one_hot(jnp.argmax(encoding, axis=-1), encoding.shape[-1])
+            choice = code + encoding - jax.lax.stop_gradient(encoding)
+        hidden, reward = model.dynamics(params, hidden, choice)
+        hiddens.append(hidden)
+        rewards.append(reward)
+    hidden = jnp.stack(hiddens, axis=1)  # [N, K+1, ...]
+    prediction = _each(lambda x: model.predict(params, x), hidden)
+    chance = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *chances) if chances else None
+    return Unroll(prediction.logits, prediction.value, jnp.stack(rewards, axis=1), hidden, chance)
+
+
+def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: Model, roots: int) -> jax.Array:
+    """Cosine distance between the states foreseen and those observed, which get no gradient.
+
+    See EfficientZero's Eq. 3, after "Exploring Simple Siamese Representation Learning"
+    (https://arxiv.org/abs/2011.10566).
+
+    Args:
+      params: of the model.
+      hidden: [N, K+1, ...], as unrolled.
+      stack: [M, B, ..., L].
+      model: as in `make_model`.
+      roots: R.
+
+    Returns:
+      float32 [N, K], in [0, 2].
+    """
+    length = hidden.shape[1] - 1
+    rows = jnp.swapaxes(stack[1 : roots + length], 0, 1)  # [B, R+K-1, ..., L]
+    observed = _each(lambda x: model.project(params, model.represent(params, x)), rows)
+    windows = jnp.stack([observed[:, k : k + roots] for k in range(length)], axis=2)  # [B, R, K, D]
+    foreseen = _each(lambda x: model.foresee(params, model.project(params, x)), hidden[:, 1:])  # [N, K, D]
+    return optax.cosine_distance(foreseen, jax.lax.stop_gradient(windows.reshape(foreseen.shape)), epsilon=1e-6)
+
+
+def chance_loss(chance: Chance) -> jax.Array:
+    """Codes are to be foreseen, and their encoding to be decided: float32 [N, K].
+
+    Stochastic MuZero, section 4.3: the cross-entropy of the code, and the encoder's distance from its own choice.
+    """
+    code = jax.nn.one_hot(jnp.argmax(chance.encoding, axis=-1), chance.encoding.shape[-1])
+    code = jax.lax.stop_gradient(code)
+    return optax.softmax_cross_entropy(chance.code, code) + jnp.sum((code - chance.encoding) ** 2, axis=-1)
+
+
+def importance_weights(probability: jax.Array, updates: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
+    """Makes up for what was drawn more often than the rest.
+
+    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down; the size cancels.
+    See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
+
+    Args:
+      probability: float32 [B], with which each sequence was drawn.
+      updates: int32 [], made before.
+      config: where beta starts, and when it is 1.
+
+    Returns:
+      float32 [B] in (0, 1], and beta [].
+    """
+    start = config.importance_exponent
+    beta = start + (1 - start) * jnp.minimum(updates / config.importance_anneal_updates, 1.0)
+    return (jnp.min(probability) / probability) ** beta, beta
+
+
+def _bootstrap_values(target_params: Nest, stack: jax.Array, steps: Steps, model: Model, config: Config) -> jax.Array:
+    """The values [M, B] that targets bootstrap from."""
+    if config.value_target == "search":
+        return steps.extras.value
+    rows = jnp.swapaxes(stack, 0, 1)  # [B, M, ..., L]
+    logits = _each(lambda x: model.predict(target_params, model.represent(target_params, x)).value, rows)
+    return jax.lax.stop_gradient(make_support(config).apply_inv(jax.nn.softmax(logits))).T
+
+
+def _each(function: Callable[[jax.Array], Nest], x: jax.Array) -> Nest:
+    """Applies a function of [B * M, ...] to x [B, M, ...]."""
+    outputs = function(x.reshape(-1, *x.shape[2:]))
+    return jax.tree.map(lambda y: y.reshape(*x.shape[:2], *y.shape[1:]), outputs)
+
+
+def _fold(x: jax.Array) -> jax.Array:
+    """[K, R, B, ...] -> [B * R, K, ...]."""
+    x = jnp.moveaxis(x, 0, 2).swapaxes(0, 1)  # [B, R, K, ...]
+    return x.reshape(-1, *x.shape[2:])
+
+
+def _after_root(loss: jax.Array) -> jax.Array:
+    """Losses of K steps [N, K] as those of the states they lead to, [N, K+1]; to the root none led."""
+    return jnp.pad(loss, ((0, 0), (1, 0)))
+
+
+def _warn_of_support(targets: Targets, limit: float) -> None:
+    """Warns, once and from the device, of targets that the categories can't tell from their ends."""
+
+    def warn(largest: np.ndarray) -> None:
+        warnings.warn(
+            f"a value or reward of {float(largest):.4g} is to be learned, but the categories end at {limit:.4g}: "
+            "raise support_limit",
+            stacklevel=2,
+        )
+
+    largest = jnp.maximum(jnp.max(jnp.abs(targets.value)), jnp.max(jnp.abs(targets.reward)))
+    jax.lax.cond(largest > limit, lambda: jax.debug.callback(warn, largest), lambda: None)

@@ -1,0 +1,246 @@
+"""MuZero's model: representation h, dynamics g, prediction f and projection, as perceptrons or as a residual tower.
+
+See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265), the
+tower's shapes after MooZi's, the projection after "Mastering Atari Games with Limited Data"
+(https://arxiv.org/abs/2111.00210), section 4.1, afterstates and chance after "Planning in Stochastic Environments with
+a Learned Model" (https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.
+
+Every layer is normalised over its own example (a LayerNorm), not over the batch: what the model says of a state then
+depends neither on the other states of the batch, nor on how many devices hold it, nor on whether it acts (B = 1 in an
+evaluator) or learns; and there are no running averages to ship with the params.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import chex
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import rlax
+from dm_env import specs
+
+from agents.base import Nest
+from agents.muzero.config import Config
+
+
+class Prediction(NamedTuple):
+    """What f says of B hidden states.
+
+    Attributes:
+      logits: float32 [B, A], of the policy.
+      value: float32 [B, Z], logits over the support.
+    """
+
+    logits: jax.Array
+    value: jax.Array
+
+
+class ChanceModel(NamedTuple):
+    """What a model of a game with chance has besides: pure functions.
+
+    Attributes:
+      afterstate: `(params, X, action [B, A] one-hot) -> X`, before chance has its say.
+      predict: `(params, afterstate) -> Prediction`, whose logits [B, C] are the chance codes'.
+      encode: `(params, stack [B, ..., L]) -> probabilities [B, C]` of the codes in hindsight.
+    """
+
+    afterstate: Callable[[Nest, jax.Array, jax.Array], jax.Array]
+    predict: Callable[[Nest, jax.Array], Prediction]
+    encode: Callable[[Nest, jax.Array], jax.Array]
+
+
+class Model(NamedTuple):
+    """Pure functions. X [B, ...] are hidden states, scaled to [0, 1]; A counts the dummy action, the last one.
+
+    Attributes:
+      init: `(key) -> params`.
+      represent: h, `(params, stack [B, ..., L]) -> X`.
+      predict: f, `(params, X) -> Prediction`.
+      dynamics: g, `(params, X, action [B, A] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it takes an
+        afterstate and a chance code [B, C] instead.
+      project: `(params, X) -> [B, D]`, the space in which hidden states are compared.
+      foresee: `(params, projection [B, D]) -> [B, D]`, SimSiam's predictor, on the model's side of the comparison.
+      chance: `ChanceModel`; None where the dynamics is deterministic.
+    """
+
+    init: Callable[[jax.Array], Nest]
+    represent: Callable[[Nest, jax.Array], jax.Array]
+    predict: Callable[[Nest, jax.Array], Prediction]
+    dynamics: Callable[[Nest, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+    project: Callable[[Nest, jax.Array], jax.Array]
+    foresee: Callable[[Nest, jax.Array], jax.Array]
+    chance: ChanceModel | None = None
+
+
+class Trunk(Protocol):
+    """What the two families do differently."""
+
+    def represent(self, stack: jax.Array, name: str) -> jax.Array:
+        """[B, ..., L] -> features, of a hidden state's shape."""
+
+    def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
+        """A hidden state and an action or chance code [B, X] -> features, of a hidden state's shape."""
+
+    def look(self, hidden: jax.Array, name: str) -> jax.Array:
+        """A hidden state, or features -> [B, D], for heads."""
+
+
+def make_support(config: Config) -> rlax.TxPair:
+    """Scalars [...] to categories [..., Z] and back: the invertible transform, then two-hot.
+
+    See the paper's Appendix F; the transform's first source is "Observe and Look Further"
+    (https://arxiv.org/abs/1805.11593), Proposition A.2.
+    """
+    with jax.ensure_compile_time_eval():
+        end = float(rlax.signed_hyperbolic(jnp.float32(config.support_limit)))
+    return rlax.muzero_pair(-end, end, config.support_bins, rlax.SIGNED_HYPERBOLIC_PAIR)
+
+
+def scale_hidden(x: jax.Array) -> jax.Array:
+    """Scales each hidden state [B, ...] to [0, 1], the range of the actions beside it. See the paper's Appendix G."""
+    axes = tuple(range(1, x.ndim))
+    low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
+    return (x - low) / (high - low + 1e-5)
+
+
+def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
+    """Makes the model for one frame of `view` and `num_actions` real actions; computes nothing yet."""
+    with_chance = config.search == "stochastic"
+    actions = num_actions + 1
+
+    def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
+        trunk: Trunk = _Mlp(config) if config.network == "mlp" else _Tower(config)
+
+        def represent(stack: jax.Array) -> jax.Array:
+            return scale_hidden(trunk.represent(stack, "representation"))
+
+        def predict(hidden: jax.Array) -> Prediction:
+            x = trunk.look(hidden, "prediction")
+            return Prediction(_head(x, actions, config, "policy"), _head(x, config.support_bins, config, "value"))
+
+        def dynamics(hidden: jax.Array, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
+            x = trunk.advance(hidden, choice, "dynamics")
+            return scale_hidden(x), _head(trunk.look(x, "outcome"), config.support_bins, config, "reward")
+
+        def project(hidden: jax.Array) -> jax.Array:
+            x = _perceptron(hk.Flatten()(hidden), [config.head_width], "projection")
+            return hk.Linear(config.head_width, name="projection_out")(x)
+
+        def foresee(projection: jax.Array) -> jax.Array:
+            x = _perceptron(projection, [config.head_width // 2 + 1], "foresight")
+            return hk.Linear(config.head_width, name="foresight_out")(x)
+
+        def afterstate(hidden: jax.Array, choice: jax.Array) -> jax.Array:
+            return scale_hidden(trunk.advance(hidden, choice, "afterstate"))
+
+        def predict_chance(hidden: jax.Array) -> Prediction:
+            x = trunk.look(hidden, "chance")
+            return Prediction(
+                _head(x, config.chance_codes, config, "code"), _head(x, config.support_bins, config, "afterstate_value")
+            )
+
+        def encode(stack: jax.Array) -> jax.Array:
+            x = trunk.look(trunk.represent(stack, "encoder"), "encoding")
+            return jax.nn.softmax(hk.Linear(config.chance_codes, name="encoder_out")(x))
+
+        def init(stack: jax.Array, action: jax.Array) -> None:
+            hidden = represent(stack)
+            predict(hidden)
+            foresee(project(hidden))
+            if with_chance:
+                action, hidden = encode(stack), afterstate(hidden, action)
+                predict_chance(hidden)
+            dynamics(hidden, action)
+
+        chance = (afterstate, predict_chance, encode) if with_chance else ()
+        return init, (represent, predict, dynamics, project, foresee, *chance)
+
+    transformed = hk.without_apply_rng(hk.multi_transform(functions))
+
+    def init(key: jax.Array) -> Nest:
+        stack = jnp.zeros((1, *view.shape, config.frame_stack), view.dtype)
+        return transformed.init(key, stack, jnp.zeros((1, actions)))
+
+    deterministic, with_codes = transformed.apply[:5], transformed.apply[5:]
+    return Model(init, *deterministic, chance=ChanceModel(*with_codes) if with_chance else None)  # type: ignore[misc]
+
+
+class _Mlp:
+    """Perceptrons; a hidden state is [B, width]."""
+
+    def __init__(self, config: Config):
+        self._widths = [config.width] * config.layers
+
+    def represent(self, stack: jax.Array, name: str) -> jax.Array:
+        return _perceptron(hk.Flatten()(_to_float(stack)), self._widths, name)
+
+    def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
+        x = _perceptron(jnp.concatenate([hidden, choice], axis=-1), self._widths, name)
+        return hidden + hk.Linear(self._widths[-1], name=f"{name}_out")(x)
+
+    def look(self, hidden: jax.Array, name: str) -> jax.Array:
+        del name
+        return hidden
+
+
+class _Tower:
+    """Residual convolutions; a hidden state is [B, H, W, channels]."""
+
+    def __init__(self, config: Config):
+        self._channels, self._blocks, self._halvings = config.channels, config.blocks, config.halvings
+
+    def represent(self, stack: jax.Array, name: str) -> jax.Array:
+        x = _to_float(stack)
+        x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
+        for i in range(self._halvings):
+            x = _residual(_convolution(x, self._channels, f"{name}_halving_{i}", stride=2), f"{name}_halved_{i}")
+        x = _convolution(x, self._channels, f"{name}_in")
+        for i in range(self._blocks):
+            x = _residual(x, f"{name}_{i}")
+        return _convolution(x, self._channels, f"{name}_out")
+
+    def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
+        planes = jnp.broadcast_to(choice[:, None, None, :], (*hidden.shape[:3], choice.shape[-1]))
+        x = _convolution(jnp.concatenate([hidden, planes], axis=-1), self._channels, f"{name}_in")
+        return _residual(_residual(x, f"{name}_0"), f"{name}_1")
+
+    def look(self, hidden: jax.Array, name: str) -> jax.Array:
+        x = _residual(_convolution(hidden, self._channels, f"{name}_in"), f"{name}_0")
+        return hk.Flatten()(x)
+
+
+def _head(x: jax.Array, outputs: int, config: Config, name: str) -> jax.Array:
+    """[B, D] -> [B, outputs]. Starts at 0, so that the first searches follow no noise of the initialisation."""
+    x = _perceptron(x, [config.head_width], name)
+    return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)
+
+
+def _perceptron(x: jax.Array, widths: Sequence[int], name: str) -> jax.Array:
+    for i, width in enumerate(widths):
+        x = jax.nn.relu(_normalise(hk.Linear(width, name=f"{name}_{i}")(x), f"{name}_{i}"))
+    return x
+
+
+def _convolution(x: jax.Array, channels: int, name: str, stride: int = 1) -> jax.Array:
+    chex.assert_rank(x, 4)
+    return jax.nn.relu(_normalise(hk.Conv2D(channels, 3, stride, with_bias=False, name=name)(x), name))
+
+
+def _residual(x: jax.Array, name: str) -> jax.Array:
+    """A residual block. See "Deep Residual Learning" (https://arxiv.org/abs/1512.03385), Figure 2."""
+    y = _convolution(x, x.shape[-1], f"{name}_a")
+    y = _normalise(hk.Conv2D(x.shape[-1], 3, with_bias=False, name=f"{name}_b")(y), f"{name}_b")
+    return jax.nn.relu(x + y)
+
+
+def _normalise(x: jax.Array, name: str) -> jax.Array:
+    """Over all of one example, with a scale and an offset for each channel."""
+    axes = tuple(range(1, x.ndim))
+    return hk.LayerNorm(axes, create_scale=True, create_offset=True, param_axis=-1, name=f"{name}_norm")(x)
+
+
+def _to_float(x: jax.Array) -> jax.Array:
+    return x.astype(jnp.float32) * (1 / 255 if x.dtype == jnp.uint8 else 1.0)

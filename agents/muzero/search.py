@@ -1,0 +1,157 @@
+"""Planning with the model: mctx's searches, set up by the config.
+
+See https://github.com/google-deepmind/mctx.
+
+The dummy action. The model cannot know where an episode ends, and a search would go on past the end through states
+that nothing was ever learned about. So the model learns an action of its own for what comes after the end: it leads
+from absorbing state to absorbing state, worth nothing (MooZi, section 5.3.3). The search takes it for a switch: a state
+whose policy is more likely than not to choose it has ended, and has no other action; any other state does not have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import mctx
+
+from agents.base import Nest
+from agents.muzero.config import Config
+from agents.muzero.networks import Model, make_support
+
+# Below this many simulations a search over a convolutional model is unrolled on the CPU.
+MOST_UNROLLED = 64
+
+
+class Planned(NamedTuple):
+    """What a search found for B states.
+
+    Attributes:
+      action: int32 [B], to take.
+      policy: float32 [B, A], over the real actions: the improved policy, which the network learns.
+      value: float32 [B], of the state, by the search.
+      tree: mctx's, for whoever wants to look inside.
+    """
+
+    action: jax.Array
+    policy: jax.Array
+    value: jax.Array
+    tree: Any
+
+
+# `(params, key, stack [B, ..., L], legal bool [B, A]) -> Planned`
+Search = Callable[[Nest, jax.Array, jax.Array, jax.Array], Planned]
+
+
+def make_search(config: Config, model: Model, num_actions: int, explore: bool) -> Search:
+    """Makes a search.
+
+    Args:
+      config: which search, how many simulations, how much noise.
+      model: as in `make_model`.
+      num_actions: A, real ones; the dummy action is one more.
+      explore: as actors do; otherwise no noise anywhere, and the likeliest action.
+    """
+    support = make_support(config)
+
+    def scalar(logits: jax.Array) -> jax.Array:
+        return support.apply_inv(jax.nn.softmax(logits))  # [B]
+
+    def one_hot(action: jax.Array, hidden: jax.Array) -> jax.Array:
+        return jax.nn.one_hot(action, num_actions + 1, dtype=hidden.dtype)
+
+    def follow(params: Nest, hidden: jax.Array, choice: jax.Array) -> tuple[mctx.RecurrentFnOutput, jax.Array]:
+        hidden, reward = model.dynamics(params, hidden, choice)
+        prediction = model.predict(params, hidden)
+        out = mctx.RecurrentFnOutput(
+            reward=scalar(reward),
+            discount=jnp.full(hidden.shape[:1], config.discount),
+            prior_logits=switch_dummy(prediction.logits),
+            value=scalar(prediction.value),
+        )
+        return out, hidden
+
+    def recurrent(params: Nest, key: jax.Array, action: Any, hidden: Any) -> tuple[Any, Any]:
+        del key
+        return follow(params, hidden, one_hot(action, hidden))
+
+    def decide(params: Nest, key: jax.Array, action: Any, hidden: Any) -> tuple[Any, Any]:
+        del key
+        assert model.chance is not None
+        hidden = model.chance.afterstate(params, hidden, one_hot(action, hidden))
+        prediction = model.chance.predict(params, hidden)
+        value = scalar(prediction.value)
+        return mctx.DecisionRecurrentFnOutput(chance_logits=prediction.logits, afterstate_value=value), hidden
+
+    def happen(params: Nest, key: jax.Array, code: Any, hidden: Any) -> tuple[Any, Any]:
+        del key
+        out, hidden = follow(params, hidden, jax.nn.one_hot(code, config.chance_codes))
+        logits = out.prior_logits
+        return mctx.ChanceRecurrentFnOutput(
+            action_logits=logits, value=out.value, reward=out.reward, discount=out.discount
+        ), hidden
+
+    puct: dict[str, Any] = {
+        "dirichlet_alpha": config.dirichlet_alpha,
+        "dirichlet_fraction": config.dirichlet_fraction if explore else 0.0,
+        "temperature": config.temperature if explore else 0.0,
+        "pb_c_init": config.pb_c_init,
+        "pb_c_base": config.pb_c_base,
+    }
+
+    def search(params: Nest, key: jax.Array, stack: jax.Array, legal: jax.Array) -> Planned:
+        chex.assert_shape(legal, (stack.shape[0], num_actions))
+        hidden = model.represent(params, stack)
+        prediction = model.predict(params, hidden)
+        value = scalar(prediction.value)
+        root: Any = mctx.RootFnOutput(prior_logits=prediction.logits, value=value, embedding=hidden)
+        common: dict[str, Any] = {
+            "num_simulations": config.num_simulations,
+            "invalid_actions": jnp.pad(~legal, ((0, 0), (0, 1)), constant_values=True).astype(jnp.float32),
+            "loop_fn": _loop(config),
+        }
+        if config.search == "gumbel":
+            out: Any = mctx.gumbel_muzero_policy(
+                params,
+                key,
+                root,
+                recurrent,
+                max_num_considered_actions=config.max_considered_actions or min(16, num_actions),
+                gumbel_scale=1.0 if explore else 0.0,
+                **common,
+            )
+        elif config.search == "puct":
+            out = mctx.muzero_policy(params, key, root, recurrent, **common, **puct)
+        else:
+            out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
+        action = out.action.astype(jnp.int32)
+        return Planned(action, out.action_weights[:, :num_actions], out.search_tree.summary().value, out.search_tree)
+
+    return search
+
+
+def switch_dummy(logits: jax.Array) -> jax.Array:
+    """Leaves the dummy action as the only one where it is the likelier choice, and takes it away elsewhere.
+
+    Args:
+      logits: float32 [B, A + 1], the dummy action last.
+    """
+    dummy = jnp.arange(logits.shape[-1]) == logits.shape[-1] - 1
+    ended = jax.nn.softmax(logits)[:, -1:] > 0.5
+    return jnp.where(ended == dummy, logits, jnp.finfo(logits.dtype).min)
+
+
+def _loop(config: Config) -> Callable[..., Any]:
+    """How simulations follow each other: XLA on CPU computes convolutions in a loop many times slower than outside."""
+    slow = jax.default_backend() == "cpu" and config.network == "tower"
+    return _unrolled if slow and config.num_simulations <= MOST_UNROLLED else jax.lax.fori_loop
+
+
+def _unrolled(start: int, stop: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
+    """As `jax.lax.fori_loop`, but every round is compiled for itself."""
+    for i in range(start, stop):
+        carry = body(jnp.int32(i), carry)
+    return carry
