@@ -37,8 +37,10 @@ class _Play(NamedTuple):
     episodes: list[list[base.Episode]]
 
 
-def check(env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False) -> None:
-    """Plays an environment with random actions and asserts every rule of the contract.
+def check(
+    env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False, endless: bool = False
+) -> None:
+    """Plays an environment with random actions, legal ones where it tells, and asserts every rule of the contract.
 
     It is played five times and the plays are compared: as it comes, once more the same, with other actions in the
     first slot, with other actions in all but the first, with other actions on LAST.
@@ -51,6 +53,7 @@ def check(env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, liv
       seed: of the environment and of the actions.
       lives: games may go on after LAST, as in `Atari(life_loss=True)`. The stream does not tell then what
         `episodes()` should give; it is only checked not to give more than there was.
+      endless: no step may be LAST, as in `envs.continuing`; games return what their slots earned in them.
 
     Raises:
       ConformanceError: a rule is broken.
@@ -63,8 +66,11 @@ def check(env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, liv
     others = _other_actions(env.spec.actions, actions)
     play = _play(env, seed, actions)
     for t, timestep in enumerate(play.steps):
-        _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, t)
-    _check_episodes(play, lives)
+        _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, env.spec.num_players, t)
+    if endless:
+        _check_games(play)
+    else:
+        _check_episodes(play, lives, env.spec.num_players)
 
     def check_same(changed: np.ndarray, slots: np.ndarray, rule: str) -> None:
         """Plays with others' actions where changed [T, B], and compares in slots [B]."""
@@ -79,7 +85,7 @@ def check(env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, liv
     check_same(np.broadcast_to(~first, last.shape), first, alone)
     if last.any():
         check_same(last, every, "the action on LAST is ignored")
-    else:
+    elif not endless:
         warnings.warn(f"no episode ended in {steps} steps: the rules on ends went unchecked", stacklevel=2)
 
 
@@ -90,13 +96,13 @@ def _resets(steps: int) -> set[int]:
 
 def _play(env: base.Env, seed: int, actions: np.ndarray) -> _Play:
     """Plays the actions [T, B, ...]; checks every step's values, and that no array is written into once given."""
-    num_envs = actions.shape[1]
+    steps, num_envs = actions.shape[:2]
     batch = env(num_envs, seed)
     play = _Play([], [])
-    given = []
+    given: list[base.TimeStep] = []
     try:
-        for t in range(len(actions) + 1):
-            given.append(batch.reset() if t in _resets(len(actions)) else batch.step(actions[t - 1]))
+        for t in range(steps + 1):
+            given.append(batch.reset() if t in _resets(steps) else batch.step(_legal(actions[t - 1], given[-1])))
             _check_values(env.spec, given[-1], num_envs, t)
             play.steps.append(tree.map_structure(np.array, given[-1]))
             play.episodes.append(list(batch.episodes()))
@@ -133,6 +139,8 @@ def _check_spec(spec: base.EnvSpec) -> None:
         raise ConformanceError("discounts is bounded by 0 and 1", repr(bounds))
     if not isinstance(spec.frames_per_step, int) or spec.frames_per_step < 1:
         raise ConformanceError("frames_per_step is an int of at least 1", repr(spec.frames_per_step))
+    if spec.num_players != 1 and not (spec.num_players == 2 and isinstance(spec.observations, base.BoardView)):
+        raise ConformanceError("there is one player, or two who see a BoardView", f"{spec.num_players} players")
 
 
 def _check_pickle(env: base.Env) -> None:
@@ -156,6 +164,9 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
         if batch.spec != env.spec:
             raise ConformanceError("the batch has the factory's spec", repr(batch.spec))
         batch.reset()
+        picture = batch.render()
+        if picture is not None and (picture.dtype != np.uint8 or picture.shape != (num_envs, *picture.shape[1:3], 3)):
+            raise ConformanceError("render() gives uint8 [B, H, W, 3]", f"{picture.dtype} {list(picture.shape)}")
         batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
     except ConformanceError:
         raise
@@ -191,28 +202,38 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
             raise ConformanceError(rule, str(value[at]), int(at[0]), t)
 
 
-def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, t: int) -> None:
-    """Asserts that episodes follow each other as they should; previous is None after `reset()`."""
+def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_players: int, t: int) -> None:
+    """Asserts that steps, and players, follow each other as they should; previous is None after `reset()`."""
     first = timestep.step_type == base.FIRST
     wanted = np.ones_like(first) if previous is None else previous.step_type == base.LAST
-    for rule, broken in (
+    rules = [
         ("the step after LAST and after reset() is FIRST", wanted & ~first),
         ("FIRST comes after LAST and after reset() only", first & ~wanted),
         ("the reward on FIRST is 0", first & (timestep.reward != 0)),
         ("the discount on FIRST is 1", first & (timestep.discount != 1)),
-    ):
+    ]
+    if isinstance(timestep.observation, base.BoardView):
+        _, legal, player = timestep.observation
+        turn = player if previous is None else num_players - 1 - previous.observation.player
+        rules += [
+            ("every action is legal on LAST", (timestep.step_type == base.LAST) & ~legal.all(axis=-1)),
+            ("the players of an episode take turns", ~first & (player != turn)),
+        ]
+    for rule, broken in rules:
         if broken.any():
             slot = int(np.argmax(broken))
             seen = [int(timestep.step_type[slot]), float(timestep.reward[slot]), float(timestep.discount[slot])]
             raise ConformanceError(rule, f"step type, reward, discount {seen}", slot, t)
 
 
-def _check_episodes(play: _Play, lives: bool) -> None:
+def _check_episodes(play: _Play, lives: bool, num_players: int) -> None:
     """Asserts that `episodes()` gives the returns and lengths that the steps add up to, each once and at once."""
     tracker = base.EpisodeTracker(len(play.steps[0].step_type))
     wanted = []
     for timestep in play.steps:
-        tracker.update(timestep.reward, timestep.step_type == base.FIRST, timestep.step_type == base.LAST)
+        first, last = timestep.step_type == base.FIRST, timestep.step_type == base.LAST
+        by_player_1 = num_players == 2 and timestep.observation.player == 0  # player 0 loses what player 1 wins
+        tracker.update(np.where(by_player_1, -timestep.reward, timestep.reward), first, last)
         wanted.append(tracker.take())
     if lives:
         games, ends = (sum(map(len, episodes)) for episodes in (play.episodes, wanted))
@@ -228,6 +249,21 @@ def _check_episodes(play: _Play, lives: bool) -> None:
             raise ConformanceError("episodes() gives each episode as it ends", f"{given} instead of {want}", step=t)
 
 
+def _check_games(play: _Play) -> None:
+    """Asserts that no step is LAST, and that each game of `episodes()` returns what its slot earned in it."""
+    earned = np.zeros(len(play.steps[0].reward))  # [B]
+    for t, timestep in enumerate(play.steps):
+        if base.LAST in timestep.step_type:
+            raise ConformanceError("an endless stream has no LAST", "one", list(timestep.step_type).index(base.LAST), t)
+        earned = np.where(timestep.step_type == base.FIRST, 0.0, earned + timestep.reward)
+        for game in play.episodes[t]:
+            if not np.isclose(game.episode_return, earned[game.slot], rtol=1e-4):
+                raise ConformanceError(
+                    "a game returns what it earned", f"{game}, not {earned[game.slot]}", game.slot, t
+                )
+            earned[game.slot] = 0.0
+
+
 def _name(path: tuple) -> str:
     return ".".join(map(str, path)) or "the observation"
 
@@ -239,6 +275,16 @@ def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) 
         return rng.integers(spec.num_values, size=size, dtype=spec.dtype)
     low, high = _bounds(spec)
     return rng.uniform(low, high, (*size, *spec.shape)).astype(spec.dtype)
+
+
+def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
+    """Actions [B, ...] as they are, or, where the step says what is legal, as numbers among the legal ones."""
+    if not isinstance(timestep.observation, base.BoardView):
+        return actions
+    choices = [np.flatnonzero(legal) for legal in timestep.observation.legal]
+    if not all(map(len, choices)):
+        raise ConformanceError("some action is always legal", "none", list(map(len, choices)).index(0))
+    return np.array([choice[a % len(choice)] for choice, a in zip(choices, actions)], actions.dtype)
 
 
 def _other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:

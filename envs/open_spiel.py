@@ -1,0 +1,256 @@
+"""Board games of OpenSpiel by name, both players in one stream.
+
+See "OpenSpiel: A Framework for Reinforcement Learning in Games" (https://arxiv.org/abs/1908.09453).
+
+Glossary of shapes: B batch (environment slots stepped together), A actions, N numbers of a flat view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from typing import Literal
+
+import numpy as np
+import pyspiel
+from dm_env import specs
+
+from envs import base, drawing
+
+_PROBES, _PROBE_MOVES = 10, 200  # random games, and moves of each, that look for a player who moves twice in a row
+_BOTTOM_UP = {"connect_four"}  # whose planes begin with the lowest row
+_CELL = 12  # pixels
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenSpiel:
+    """A game of one player, or a zero-sum game of two who take turns, with nothing hidden; chance is fine.
+
+    Chance nodes are no steps of their own: what a slot's seeded generator draws belongs to the move before.
+
+    The view is OpenSpiel's observation tensor for the player to move. Many games show both players the same, so a game
+    of two has one more plane (or number, if flat) that holds the player, 0 or 1.
+
+    Agents take the value of the next step for the other player's, so players must strictly alternate. Where the rules
+    let one move twice in a row, as in "pig" or "dots_and_boxes", `passes` gives the other a step in between: that makes
+    the streams of these few games longer, and leaves every agent as it is.
+
+    Attributes:
+      game: as `pyspiel.load_game` takes it: "tic_tac_toe", "breakthrough(rows=6,columns=6)".
+      view: "planes" [H, W, C], or "flat" [N], which every game has.
+      passes: adds an action, the last, that is the only legal one to a player who must wait; and to the view a plane
+        (or number) that is 1 then.
+    """
+
+    game: str
+    view: Literal["planes", "flat"] = "planes"
+    passes: bool = False
+
+    def __post_init__(self) -> None:
+        shape, players = _load(self.game).observation_tensor_shape(), _load(self.game).num_players()
+        if self.view not in ("planes", "flat"):
+            raise ValueError(f"view is {self.view!r}; allowed: 'planes', 'flat'")
+        if self.view == "planes" and len(shape) not in (2, 3):
+            raise ValueError(f"view is 'planes', but {self.game} has observations of shape {shape}; allowed: 'flat'")
+        if self.passes and players == 1:
+            raise ValueError(f"passes is True, but {self.game} has one player, who never waits")
+        if not self.passes and players == 2 and _moves_again(self.game):
+            raise ValueError(f"game is {self.game!r}, where a player may move twice in a row; set passes=True")
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        game = _load(self.game)
+        players, num_actions = game.num_players(), game.num_distinct_actions() + self.passes
+        shape = _to_planes(game, np.zeros((1, game.observation_tensor_size()))).shape[1:]
+        *sides, channels = shape if self.view == "planes" else (game.observation_tensor_size(),)
+        channels += (players == 2) + self.passes
+        return base.EnvSpec(
+            observations=base.BoardView(
+                view=specs.Array((*sides, channels), np.float32, "view"),
+                legal=specs.Array((num_actions,), bool, "legal"),
+                player=specs.BoundedArray((), np.int32, 0, players - 1, "player"),
+            ),
+            actions=specs.DiscreteArray(num_actions, np.int32, "action"),
+            num_players=players,
+        )
+
+    def __call__(self, num_envs: int, seed: int) -> OpenSpielBatch:
+        return OpenSpielBatch(self, num_envs, seed)
+
+
+class OpenSpielBatch(base.BatchedEnv):
+    """One OpenSpiel state a slot.
+
+    Attributes:
+      game: OpenSpiel's own.
+      states: of the slots, for players to look at and to copy, not to change. Who is to move in them is not who is to
+        move in the stream where the latter must pass.
+    """
+
+    def __init__(self, settings: OpenSpiel, num_envs: int, seed: int):
+        self.num_envs = num_envs
+        self.spec = settings.spec
+        self.game = _load(settings.game)
+        self._settings = settings
+        self._rngs = [np.random.default_rng(slot_seed) for slot_seed in base.slot_seeds(num_envs, seed)]
+        self.states = [self.game.new_initial_state() for _ in range(num_envs)]
+        self._player = np.zeros(num_envs, np.int32)  # [B]
+        self._last = np.ones(num_envs, bool)  # [B]
+        self._legal = np.ones((num_envs, self.spec.actions.num_values), bool)  # [B, A]
+        self._tracker = base.EpisodeTracker(num_envs)
+
+    def reset(self) -> base.TimeStep:
+        self._last[:] = True
+        self._legal[:] = True
+        return self.step(np.zeros(self.num_envs, np.int32))
+
+    def step(self, action: np.ndarray) -> base.TimeStep:
+        action = base.check_action(action, self.spec.actions, self.num_envs)
+        self._check_legal(action)
+        first = self._last
+        reward = np.zeros(self.num_envs, np.float32)
+        for slot in range(self.num_envs):
+            if first[slot]:
+                self._start(slot)
+            else:
+                reward[slot] = self._move(slot, int(action[slot]))
+        return self._timestep(reward, first)
+
+    def episodes(self) -> list[base.Episode]:
+        return self._tracker.take()
+
+    def render(self) -> np.ndarray | None:
+        """Draws cells in the mixed colours of their planes, as player 0 sees them."""
+        if len(self.game.observation_tensor_shape()) not in (2, 3):
+            return None
+        planes = _to_planes(self.game, np.array([state.observation_tensor(0) for state in self.states]))
+        if self.game.get_type().short_name in _BOTTOM_UP:
+            planes = planes[:, ::-1]
+        cells = planes / max(planes.max(), 1e-9) @ drawing.palette(planes.shape[-1])  # [B, H, W, 3]
+        picture = np.repeat(np.repeat(255 * cells.clip(0, 1), _CELL, axis=1), _CELL, axis=2).astype(np.uint8)
+        picture[:, ::_CELL] = picture[:, :, ::_CELL] = 0
+        return picture
+
+    def _check_legal(self, action: np.ndarray) -> None:
+        illegal = ~self._legal[np.arange(self.num_envs), action]
+        if illegal.any():
+            slot = int(np.argmax(illegal))
+            legal = np.flatnonzero(self._legal[slot]).tolist()
+            raise ValueError(f"action of slot {slot} is {action[slot]}, which is illegal there; legal: {legal}")
+
+    def _start(self, slot: int) -> None:
+        self.states[slot] = state = self.game.new_initial_state()
+        _draw(state, self._rngs[slot])
+        self._player[slot] = state.current_player()
+
+    def _move(self, slot: int, action: int) -> float:
+        """Takes the action of the slot's player, and chance's after it; what it earned that player."""
+        state, player = self.states[slot], self._player[slot]
+        self._player[slot] = (player + 1) % self.spec.num_players
+        if action == self.game.num_distinct_actions():  # a pass
+            return 0.0
+        before = state.player_return(player)
+        state.apply_action(action)
+        _draw(state, self._rngs[slot])
+        return state.player_return(player) - before
+
+    def _timestep(self, reward: np.ndarray, first: np.ndarray) -> base.TimeStep:
+        """Shows the slots as they are now, with the reward [B] of the action that led here."""
+        last = np.array([state.is_terminal() for state in self.states])
+        waits = ~last & (self._player != [state.current_player() for state in self.states])
+        if waits.any() and not self._settings.passes:
+            slot = int(np.argmax(waits))
+            raise ValueError(f"a player of slot {slot} moves twice in a row in {self.game}; set passes=True")
+        self._last, self._legal = last, np.zeros_like(self._legal)
+        for slot, state in enumerate(self.states):
+            self._legal[slot, -1 if waits[slot] else slice(None) if last[slot] else state.legal_actions()] = True
+        # The player who took the action is the one before.
+        sign = np.where(self._player == 0, -1, 1) if self.spec.num_players == 2 else 1
+        self._tracker.update(sign * reward, first=first, ended=last)
+        return base.TimeStep(
+            step_type=np.where(first, base.FIRST, np.where(last, base.LAST, base.MID)).astype(np.int32),
+            reward=reward,
+            discount=np.where(last, 0, 1).astype(np.float32),
+            observation=base.BoardView(self._view(waits), self._legal.copy(), self._player.copy()),
+        )
+
+    def _view(self, waits: np.ndarray) -> np.ndarray:
+        """What each slot's player sees, and who that is; float32 [B, ...]."""
+        tensors = [state.observation_tensor(player) for state, player in zip(self.states, self._player)]
+        view = np.array(tensors, np.float32)
+        if self._settings.view == "planes":
+            view = _to_planes(self.game, view)
+        facts = [self._player] * (self.spec.num_players == 2) + [waits] * self._settings.passes
+        for fact in facts:
+            shown = np.broadcast_to(fact.reshape(-1, *(1,) * (view.ndim - 1)), (*view.shape[:-1], 1))
+            view = np.concatenate([view, shown], axis=-1, dtype=np.float32)
+        return view
+
+
+@functools.cache
+def _load(name: str) -> pyspiel.Game:
+    """OpenSpiel's game.
+
+    Raises:
+      ValueError: there is none of this name, or it is of a kind that can't be played here; says why.
+    """
+    known, short = pyspiel.registered_names(), name.split("(")[0]
+    if short not in known:
+        near = [repr(match) for match in difflib.get_close_matches(short, known, n=3, cutoff=0.5)]
+        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(known)}"
+        raise ValueError(f"game is {name!r}, which OpenSpiel does not know; {hint}")
+    try:
+        game = pyspiel.load_game(name)
+    except pyspiel.SpielError as error:
+        raise ValueError(f"game is {name!r}, which OpenSpiel refuses: {error}") from error
+    kind = game.get_type()
+    for refused, why in (
+        (kind.dynamics != kind.Dynamics.SEQUENTIAL, "its players move at the same time"),
+        (kind.information != kind.Information.PERFECT_INFORMATION, "it hides things from its players"),
+        (kind.chance_mode == kind.ChanceMode.SAMPLED_STOCHASTIC, "it draws its chances where they can't be seeded"),
+        (game.num_players() > 2, f"it has {game.num_players()} players"),
+        (game.num_players() == 2 and kind.utility != kind.Utility.ZERO_SUM, "it is not zero-sum"),
+        (not kind.provides_observation_tensor, "it has no observation tensor"),
+    ):
+        if refused:
+            raise ValueError(
+                f"game is {name!r}: {why}; allowed: games with observation tensors and nothing hidden, of one player"
+                " or zero-sum of two who take turns"
+            )
+    return game
+
+
+@functools.cache
+def _moves_again(name: str) -> bool:
+    """Whether a player moves twice in a row in some random games; where these miss it, `step()` finds out."""
+    rng = np.random.default_rng(0)
+    for _ in range(_PROBES):
+        state, mover = _load(name).new_initial_state(), None
+        _draw(state, rng)
+        for _ in range(_PROBE_MOVES):
+            if state.is_terminal():
+                break
+            if state.current_player() == mover:
+                return True
+            mover = state.current_player()
+            state.apply_action(int(rng.choice(state.legal_actions())))
+            _draw(state, rng)
+    return False
+
+
+def _draw(state: pyspiel.State, rng: np.random.Generator) -> None:
+    """Draws what chance decides, until a player is to move or the game is over."""
+    while state.is_chance_node():
+        outcomes, chances = zip(*state.chance_outcomes())
+        state.apply_action(int(rng.choice(outcomes, p=np.array(chances) / sum(chances))))
+
+
+def _to_planes(game: pyspiel.Game, tensors: np.ndarray) -> np.ndarray:
+    """Flat tensors [B, N] as planes [B, H, W, C]; one of two axes is a single plane, and others stay as they are."""
+    shape = game.observation_tensor_shape()
+    planes = tensors.reshape(-1, *shape)
+    if len(shape) == 2:
+        return planes[..., None]
+    channels_first = len(shape) == 3 and game.observation_tensor_layout() == pyspiel.TensorLayout.CHW
+    return np.moveaxis(planes, 1, -1) if channels_first else planes
