@@ -19,7 +19,7 @@ from agents.base import Batch, Steps, Table
 from nodes.priorities import make_priorities
 
 CONNECT_DEADLINE_S = 120
-WORKERS = 4
+WORKERS = 2  # streams from a replay table; more cost more than they bring
 
 
 class Dataset:
@@ -95,7 +95,7 @@ class Dataset:
             self._error = error
 
     def _samples(self) -> Any:
-        # A queue needs one worker to stay in order. In flight, and so drawn before their time, is a batch at most.
+        # A queue needs one worker to stay in order. In flight, and so drawn before their time, is half a batch at most.
         workers = 1 if self._table.kind == "queue" else WORKERS
         dataset = reverb.TrajectoryDataset.from_table_signature(
             server_address=self._client.server_address,

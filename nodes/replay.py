@@ -147,9 +147,9 @@ def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
 
     So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
     is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size + B / samples_per_insert sequences. A group's append must fit in there, which inserts a sequence
-    of each environment at once, since under the serial schedule nobody draws meanwhile; `nodes.writer` checks it. The
-    bounds are always further apart than Reverb demands, 2 * max(1, samples_per_insert).
+    writer for min_size + B / samples_per_insert sequences at least. That should hold the sequences that all groups of
+    environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
+    always further apart than Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
     """
     if table.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(table.min_size)

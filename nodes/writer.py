@@ -31,19 +31,9 @@ class Writer:
       table: the contract.
       num_envs: slots, B.
       wait_for: the node's `wait_for`; a full table blocks in it.
-
-    Raises:
-      ValueError: a replay table's rate limiter has no room for a sequence of every slot (`nodes.replay.make_limiter`).
     """
 
     def __init__(self, client: reverb.Client, table: Table, num_envs: int, wait_for: Callable[..., Any]):
-        if table.kind == "replay" and table.samples_per_insert is not None:
-            room = table.min_size + int(table.batch_size / table.samples_per_insert)
-            if num_envs > room:
-                raise ValueError(
-                    f"table {table.name!r}: min_size is {table.min_size}; a group of {num_envs} environments writes as "
-                    f"many sequences at once and needs min_size at least {table.min_size + num_envs - room}"
-                )
         self._table = table
         self._num_envs = num_envs
         self._wait_for = wait_for

@@ -179,13 +179,21 @@ def test_ready_says_whether_the_limiter_lets_the_next_batch_through(tmp_path):
         assert dataset.next(30.0) is not None
 
 
-def test_a_group_that_the_limiter_has_no_room_for_is_refused(tmp_path):
+def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn(tmp_path):
     from nodes.writer import Writer
 
-    with Serve(make(4, samples_per_insert=2.0, min_size=3), tmp_path) as server:
-        Writer(server.client, server.table, 5, server.node.wait_for)
-        with pytest.raises(ValueError, match="min_size is 3; a group of 8 .* needs min_size at least 6"):
-            Writer(server.client, server.table, 8, server.node.wait_for)
+    with Serve(make(4, samples_per_insert=4.0, min_size=1), tmp_path) as server:
+        node = Node("actor/0")
+        writer = Writer(server.client, server.table, 32, node.wait_for)  # room for 3
+        for t in range(5):
+            writer.append(steps(t, 32))
+        thread = threading.Thread(target=writer.append, args=(steps(5, 32),), daemon=True)
+        thread.start()
+        dataset = server.dataset()
+        for _ in range(32):
+            assert dataset.next(30.0) is not None
+        thread.join(timeout=30)
+        assert not thread.is_alive() and server.counts()[0] == 32
 
 
 @pytest.mark.parametrize(
