@@ -121,13 +121,15 @@ class OpenSpielBatch(base.BatchedEnv):
         return self._tracker.take()
 
     def render(self) -> np.ndarray | None:
-        """Draws cells in the mixed colours of their planes, as player 0 sees them."""
+        """Draws cells in the mean colour of their planes, as player 0 sees them."""
         if len(self.game.observation_tensor_shape()) not in (2, 3):
             return None
         planes = _to_planes(self.game, np.array([state.observation_tensor(0) for state in self.states]))
         if self.game.get_type().short_name in _BOTTOM_UP:
             planes = planes[:, ::-1]
-        cells = planes / max(planes.max(), 1e-9) @ drawing.palette(planes.shape[-1])  # [B, H, W, 3]
+        amounts = np.log1p(planes.clip(min=0))  # numbers of all sizes can then be told apart
+        scale = np.maximum(amounts.sum(axis=-1, keepdims=True), amounts.max() + 1e-9)
+        cells = amounts @ drawing.palette(planes.shape[-1]) / scale  # [B, H, W, 3]
         picture = np.repeat(np.repeat(255 * cells.clip(0, 1), _CELL, axis=1), _CELL, axis=2).astype(np.uint8)
         picture[:, ::_CELL] = picture[:, :, ::_CELL] = 0
         return picture

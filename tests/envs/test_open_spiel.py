@@ -148,7 +148,15 @@ def test_draws_each_slot():
     cells = picture[:, 6::12, 6::12]  # their middles
     stones = (cells != cells[:, :1, 3:4]).any(axis=-1)
     assert np.argwhere(stones).tolist() == [[0, 5, 0], [1, 5, 6]]  # in the lowest row
+    assert np.unique(cells.reshape(-1, 3), axis=0).shape == (2, 3)
     assert OpenSpiel("nim", "flat")(num_envs=1, seed=0).render() is None
+
+
+def test_draws_greater_numbers_brighter():
+    env = OpenSpiel("2048")(num_envs=40, seed=0)
+    tiles = env.reset().observation.view[..., 0]  # 0, 2 or 4
+    brightness = env.render()[:, 6::12, 6::12].sum(axis=-1)
+    assert brightness[tiles == 0].max() == 0 < brightness[tiles == 2].max() < brightness[tiles == 4].min()
 
 
 @pytest.mark.parametrize(
