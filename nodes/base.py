@@ -28,8 +28,8 @@ class Node:
     """Base of all nodes.
 
     A subclass builds its parts in `start()` and works in `step()`, or in several `tasks` that `run` calls in a thread
-    each. It counts with `count`, measures
-    with `stopwatch`, and blocks only in `wait_for`, so that every wait has a name and a deadline.
+    each. It counts with `count`, measures with `stopwatch`, and blocks only in `wait_for`, so that every wait has a
+    name and a deadline.
 
     Args:
       name: unique in the program, such as "actor/0".
@@ -37,6 +37,7 @@ class Node:
 
     Attributes:
       serves: others call this node, so it ends only after them.
+      meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
     """
 
     serves = False
@@ -46,6 +47,7 @@ class Node:
         self.stopwatch = Stopwatch()
         self.monitor = monitor
         self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
+        self.meanwhile: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         self._counts: dict[str, float] = collections.defaultdict(float)
         self._samples: dict[str, list[float]] = collections.defaultdict(list)
@@ -94,7 +96,7 @@ class Node:
             self._samples[name].append(value)
 
     def measure(self, metrics: dict[str, float]) -> None:
-        """Sets this node's latest metrics."""
+        """Sets this node's latest metrics; of what several nodes measure, the monitor shows the mean and each one's."""
         with self._lock:
             self._metrics.update(metrics)
 
@@ -129,6 +131,7 @@ class Node:
                     return result
                 if time.monotonic() > end:
                     raise TimeoutError(f"{self.name} waited {deadline_s:.0f} s for {what}")
+                self.meanwhile()
         raise Stopped
 
     # How it runs.
@@ -142,10 +145,10 @@ class Node:
         for thread in background:
             thread.start()
         try:
-            self._work(self.start, once=True)
+            self._work("starting", self.start)
             if not self.stopping:
                 self._work_on_all_tasks()
-            self._work(self.close, once=True)
+            self._work("closing", self.close)
         finally:
             self._stop.set()
         goodbye = threading.Thread(target=self._say_goodbye, daemon=True)
@@ -157,19 +160,22 @@ class Node:
     def _work_on_all_tasks(self) -> None:
         first, *others = self.tasks
         self._threads = 1 + len(others)
-        workers = [threading.Thread(target=self._work, args=(task,), daemon=True) for task in others]
+        workers = [threading.Thread(target=self._step_on, args=(task,), daemon=True) for task in others]
         for thread in workers:
             thread.start()
-        self._work(first)
+        self._step_on(first)
         for thread in workers:
             thread.join(timeout=GOODBYE_S)
 
-    def _work(self, task: Callable[[], None], once: bool = False) -> None:
+    def _step_on(self, task: Callable[[], None]) -> None:
+        while not self.stopping:
+            self._work("stepping", task)
+
+    def _work(self, activity: str, task: Callable[[], None]) -> None:
+        """Does a task as `activity`, unless it says itself what it is doing; a failure is kept and stops the node."""
         try:
-            while once or not self.stopping:
+            with self.stopwatch(activity):
                 task()
-                if once:
-                    return
         except Stopped:
             pass
         except BaseException as error:
@@ -231,7 +237,7 @@ class Node:
         failure = ""
         if self._error is not None:
             cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
-            failure = f"{self.name} failed while {self.stopwatch.failed_in or 'starting'}: {cause}"
+            failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:
             self.heartbeat()
             self.monitor.goodbye(self.name, failure)

@@ -24,7 +24,6 @@ class Stopwatch:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = collections.defaultdict(float)
         self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # by thread, the innermost last
-        self.failed_in = ""
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
@@ -36,8 +35,8 @@ class Stopwatch:
             yield
         except Stopped:
             raise
-        except BaseException:
-            self.failed_in = self.failed_in or name  # the innermost
+        except BaseException as error:
+            vars(error).setdefault("activity", name)  # the innermost
             raise
         finally:
             with self._lock:

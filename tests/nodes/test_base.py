@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -56,6 +57,31 @@ def test_a_failing_step_ends_the_node_and_names_node_activity_and_cause():
     assert monitor.failures["actor/3"] == "actor/3 failed while dividing: ZeroDivisionError: division by zero"
 
 
+@pytest.mark.parametrize(("phase", "activity"), [("start", "starting"), ("step", "stepping"), ("close", "closing")])
+def test_a_failure_outside_any_activity_says_how_far_the_node_was(monkeypatch, phase, activity):
+    monitor = FakeMonitor(stop_after=2)
+    node = Counter("actor/3", monitor)
+    monkeypatch.setattr(node, phase, lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        node.run()
+    assert monitor.failures["actor/3"] == f"actor/3 failed while {activity}: ZeroDivisionError: division by zero"
+
+
+class Recovering(Node):
+    def step(self) -> None:
+        with contextlib.suppress(KeyError), self.stopwatch("looking up"):
+            raise KeyError("found elsewhere")
+        with self.stopwatch("dividing"):
+            print(1 / 0)
+
+
+def test_an_error_that_was_handled_is_not_blamed():
+    monitor = FakeMonitor()
+    with pytest.raises(ZeroDivisionError):
+        Recovering("actor/3", monitor).run()
+    assert monitor.failures["actor/3"].startswith("actor/3 failed while dividing: ")
+
+
 class FailingStart(Node):
     def start(self) -> None:
         raise ValueError("no such thing")
@@ -107,6 +133,13 @@ def test_a_wait_has_a_name_and_a_deadline():
     with pytest.raises(TimeoutError, match=r"actor/0 waited 0 s for the bus"):
         node.wait_for("the bus", poll, deadline_s=0.05)
     assert set(seen) == {"waiting for the bus"}
+
+
+def test_others_may_work_meanwhile():
+    node = Node("actor/0")
+    came = []
+    node.meanwhile = lambda: came.append("room")
+    assert node.wait_for("room", lambda timeout: came or None) == ["room"]
 
 
 def test_a_wait_ends_when_the_node_is_told_to_stop():
