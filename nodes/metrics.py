@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import pathlib
@@ -19,6 +20,8 @@ class MetricsWriter:
     def __init__(self, folder: pathlib.Path):
         folder.mkdir(parents=True, exist_ok=True)
         self._lines = open(folder / "metrics.jsonl", "a", buffering=1)  # noqa: SIM115  # closed in close()
+        if self._lines.tell():
+            self._lines.write("\n")  # the run's earlier part may have been killed within a row
         self._events = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, row: dict[str, float], env_steps: int) -> None:
@@ -35,6 +38,10 @@ class MetricsWriter:
 
 
 def read(folder: pathlib.Path) -> list[dict[str, float]]:
-    """The rows of a run, oldest first."""
+    """The rows of a run, oldest first, without one that a kill cut short."""
+    rows = []
     with open(folder / "metrics.jsonl") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+        for line in lines:
+            with contextlib.suppress(json.JSONDecodeError):
+                rows.append(json.loads(line))
+    return rows

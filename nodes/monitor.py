@@ -7,6 +7,7 @@ import dataclasses
 import pathlib
 import threading
 import time
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from nodes import metrics
@@ -14,6 +15,7 @@ from nodes.base import Periodic
 
 DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
 END_S = 12.0  # from asking nodes to end until the monitor ends even if others have not
+START_S = 180.0  # from the launch to the first heartbeat; imports take a minute on a busy machine
 RECENT = 100  # samples, such as episode returns, that a mean is taken over
 
 
@@ -25,7 +27,7 @@ class StopRule:
       env_steps: steps of all actors' environments.
       updates: learner updates.
       seconds: wall time, earlier parts of a resumed run included.
-      eval_return: mean return of the last evaluation.
+      eval_return: mean return of the last evaluation; with several evaluators the mean over them.
     """
 
     env_steps: int | None = None
@@ -66,6 +68,7 @@ class Monitor(Periodic):
       stop: when the program has done its work.
       log_every_s: seconds between rows of metrics.
       silent_s: seconds without a heartbeat after which a node counts as lost and the program fails.
+      start_s: seconds from the launch within which an expected node sends its first.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Monitor(Periodic):
         stop: StopRule,
         log_every_s: float = 10.0,
         silent_s: float = 60.0,
+        start_s: float = START_S,
     ):
         super().__init__(name, every_s=0.5)
         self._folder = pathlib.Path(folder)
@@ -82,13 +86,16 @@ class Monitor(Periodic):
         self._base: dict[str, float] = {}
         self._log_every_s = log_every_s
         self._silent_s = silent_s
+        self._start_s = start_s
         self._state = threading.RLock()
+        self._expected: Sequence[str] = ()
         self._peers: dict[str, _Peer] = {}
         self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
         self._started = time.monotonic()
         self._reason = ""
         self._failure = ""
         self._stop_asked: float | None = None
+        self._told = False  # the launcher, how everybody ended
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder)
@@ -97,10 +104,17 @@ class Monitor(Periodic):
 
     # What nodes and the launcher call.
 
+    def expect(self, names: Sequence[str]) -> None:
+        """Fails the program if one of these nodes isn't heard soon: it hangs before its first heartbeat."""
+        with self._state:
+            self._expected = names
+
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Takes a node's report; answers with the program's counters and, if it is to end, why."""
         with self._state:
-            self._peers[report["name"]] = _Peer(report, time.monotonic())
+            before = self._peers.get(report["name"])
+            gone = before is not None and before.gone  # a heartbeat may be overtaken by the goodbye
+            self._peers[report["name"]] = _Peer(report, time.monotonic(), gone)
             for name, values in report["samples"].items():
                 self._recent[name].extend(values)
             served = report["serves"] and not self._drained()
@@ -142,6 +156,7 @@ class Monitor(Periodic):
                 }
                 for name, peer in self._peers.items()
             }
+            self._told = self._stop_asked is not None and self._all_gone()
             return {
                 "totals": self.totals(),
                 "row": dict(self._row),
@@ -160,9 +175,9 @@ class Monitor(Periodic):
                 for name, value in peer.report["counts"].items():
                     totals[name] += value
             totals["seconds"] = self._base.get("seconds", 0.0) + time.monotonic() - self._started
-            for peer in self._peers.values():
-                if "eval_return" in peer.report["metrics"]:
-                    totals["eval_return"] = peer.report["metrics"]["eval_return"]
+            evaluations = self._measured().get("eval_return")
+            if evaluations:
+                totals["eval_return"] = _mean(evaluations.values())
             return dict(totals)
 
     def round(self) -> None:
@@ -170,16 +185,27 @@ class Monitor(Periodic):
             reached = self._rule.reached(self.totals())
             if reached:
                 self.stop_program(reached)
-            for name, peer in self._peers.items():
-                silent = time.monotonic() - peer.heard
-                if not peer.gone and silent > self._silent_s:
-                    peer.gone = True
-                    self._fail(f"{name} has sent no heartbeat for {silent:.0f} s; it was {peer.report['activity']}")
+            self._miss_the_silent()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
-            ended = all(peer.gone for peer in self._peers.values())
-            if self._stop_asked is not None and (ended or time.monotonic() - self._stop_asked > END_S):
+            late = self._stop_asked is not None and time.monotonic() - self._stop_asked > END_S
+            if late or (self._told and self._all_gone()):
                 super().stop()
+
+    def _miss_the_silent(self) -> None:
+        now = time.monotonic()
+        for name, peer in self._peers.items():
+            silent = now - peer.heard
+            if not peer.gone and silent > self._silent_s:
+                peer.gone = True
+                self._fail(f"{name} has sent no heartbeat for {silent:.0f} s; it was {peer.report['activity']}")
+        age = now - self._started
+        unheard = [name for name in self._expected if name not in self._peers]
+        if unheard and age > self._start_s and not self._reason:
+            self._fail(f"{', '.join(unheard)} sent no heartbeat since the launch, {age:.0f} s ago")
+
+    def _all_gone(self) -> bool:
+        return all(peer.gone for peer in self._peers.values())
 
     def _drained(self) -> bool:
         """Whether services may end: nobody is left who could call them, or has been given long enough."""
@@ -187,8 +213,9 @@ class Monitor(Periodic):
         return late or all(peer.gone or peer.report["serves"] for peer in self._peers.values())
 
     def close(self) -> None:
-        self._write_row()
-        self._writer.close()
+        if hasattr(self, "_writer"):
+            self._write_row()
+            self._writer.close()
 
     def stop(self) -> None:
         """Told to stop from outside, it asks the nodes to, and stays until they have said goodbye."""
@@ -205,16 +232,24 @@ class Monitor(Periodic):
         row = dict(totals)
         for name in ("env_steps", "frames", "updates"):
             row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
-        for name, values in self._recent.items():
-            if values:
-                row[name] = sum(values) / len(values)
-        for name, peer in self._peers.items():
-            row.update(peer.report["metrics"])
-            row[f"rss_mb/{name}"] = peer.report["rss_mb"]
+        row.update({name: _mean(values) for name, values in self._recent.items() if values})
+        for metric, values in self._measured().items():
+            row[metric] = _mean(values.values())
+            if len(values) > 1:  # each node's own, too
+                row.update({f"{metric}/{name}": value for name, value in values.items()})
+        row.update({f"rss_mb/{name}": peer.report["rss_mb"] for name, peer in self._peers.items()})
         for key, value in seconds.items():
             row[f"share/{key}"] = (value - old_seconds.get(key, 0.0)) / max(now - then, 1e-9)
         self._row = row
         self._writer.write(row, int(totals.get("env_steps", 0)))
+
+    def _measured(self) -> dict[str, dict[str, float]]:
+        """The nodes' latest metrics: by the metric's name, then by the node's."""
+        values: dict[str, dict[str, float]] = collections.defaultdict(dict)
+        for name, peer in self._peers.items():
+            for metric, value in peer.report["metrics"].items():
+                values[metric][name] = value
+        return values
 
     def _seconds_by_group(self) -> dict[str, float]:
         """Seconds of a thread by "group/activity", a mean over the nodes of a group."""
@@ -224,6 +259,10 @@ class Monitor(Periodic):
             for activity, seconds in peer.report["seconds"].items():
                 total[f"{_group(name)}/{activity.replace(' ', '_')}"] += seconds / size[_group(name)]
         return dict(total)
+
+
+def _mean(values: Collection[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _group(name: str) -> str:

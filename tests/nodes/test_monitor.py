@@ -75,9 +75,29 @@ def test_when_the_rule_is_reached_workers_end_before_services(monitor):
     assert "env_steps reached 100" in monitor.beat(report("replay", serves=True))["stop"]
     assert not monitor.stopping
     monitor.goodbye("replay", "")
+    assert monitor.status()["failure"] == ""
     monitor.round()
     assert monitor.stopping
-    assert monitor.status()["failure"] == ""
+
+
+def test_the_monitor_stays_until_the_launcher_knows_how_everybody_ended(monitor):
+    monitor.beat(report("learner", counts={"env_steps": 100.0}))
+    monitor.round()
+    monitor.status()
+    monitor.goodbye("learner", "learner failed while saving a checkpoint: OSError: disk full")
+    monitor.round()
+    assert not monitor.stopping
+    assert monitor.status()["failure"] == "learner failed while saving a checkpoint: OSError: disk full"
+    monitor.round()
+    assert monitor.stopping
+
+
+def test_a_heartbeat_overtaken_by_the_goodbye_changes_nothing(monitor):
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    monitor.round()
+    monitor.goodbye("actor/0", "")
+    monitor.beat(report("actor/0"))
+    assert monitor.status()["nodes"]["actor/0"]["gone"]
 
 
 def test_a_failure_is_kept_with_its_first_cause(monitor):
@@ -101,6 +121,49 @@ def test_a_silent_node_is_named_with_what_it_was_waiting_for(tmp_path):
     monitor.round()
     assert "learner has sent no heartbeat" in monitor.status()["failure"]
     assert "it was waiting for trajectories" in monitor.status()["failure"]
+
+
+def test_a_node_that_hangs_before_its_first_heartbeat_is_named(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), start_s=0.0)
+    monitor.start()
+    monitor.expect(["learner", "actor/0"])
+    monitor.beat(report("learner"))
+    monitor.round()
+    assert monitor.status()["failure"] == "actor/0 sent no heartbeat since the launch, 0 s ago"
+
+
+def test_a_node_may_take_its_time_to_start(monitor):
+    monitor.expect(["actor/0"])
+    monitor.round()
+    assert monitor.status()["reason"] == ""
+
+
+def test_what_several_nodes_measure_is_their_mean_and_each_ones_own(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(eval_return=2.0), log_every_s=0.0)
+    monitor.start()
+    monitor.beat(report("learner", loss=0.5))
+    monitor.beat(report("evaluator/0", eval_return=1.0))
+    monitor.round()
+    assert monitor.status()["reason"] == ""
+    monitor.beat(report("evaluator/1", eval_return=4.0))
+    monitor.round()
+    assert monitor.status()["reason"] == "eval_return reached 2.5 (limit 2)"
+    monitor.close()
+    first, last = metrics.read(tmp_path)[0], metrics.read(tmp_path)[-1]
+    assert first["eval_return"] == 1.0 and "eval_return/evaluator/0" not in first
+    assert last["eval_return"] == 2.5
+    assert (last["eval_return/evaluator/0"], last["eval_return/evaluator/1"]) == (1.0, 4.0)
+    assert last["loss"] == 0.5 and "loss/learner" not in last
+
+
+def test_a_row_cut_short_by_a_kill_costs_no_other(tmp_path):
+    for _ in range(2):
+        writer = metrics.MetricsWriter(tmp_path)
+        writer.write({"loss": 1.0}, 0)
+        writer.close()
+        with open(tmp_path / "metrics.jsonl", "a") as file:
+            file.write('{"loss": 2.')
+    assert metrics.read(tmp_path) == [{"loss": 1.0}, {"loss": 1.0}]
 
 
 def test_rows_hold_rates_means_shares_and_memory(monitor, tmp_path):
