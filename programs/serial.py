@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import tree
@@ -22,26 +24,26 @@ def run(program: Program) -> int:
     """Steps every node in program order until the monitor ends the program; the exit code as `launch.launch` gives it.
 
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
+    What a node raises is raised, once all nodes have been closed.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    nodes: list[Node] = []
-    code = 0
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
-        for node in build(program):
-            node.start()
-            nodes.append(node)
-        status = _loop(nodes)
-        code = 1 if status["failure"] else 0
-        print(f"{'error' if code else 'done'}: {status['failure'] or status['reason']}", flush=True)
-    except KeyboardInterrupt:
-        code = 130
-    except SystemExit as exit_:
-        code = int(exit_.code or 0)
-    finally:
-        for node in reversed(nodes):
-            node.heartbeat()
-            node.close()
-    return code
+        with View() as view, contextlib.ExitStack() as endings:
+            status = _loop(_start(build(program), endings), view)
+    except KeyboardInterrupt as interrupt:
+        print(f"ended by {signal.Signals(interrupt.args[0]).name}", flush=True)
+        return 128 + interrupt.args[0]
+    if status["failure"]:
+        print(f"error: {status['failure']}", file=sys.stderr, flush=True)
+        return 1
+    print(f"done: {status['reason']}", flush=True)
+    return 0
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    del frame
+    raise KeyboardInterrupt(number)
 
 
 def build(program: Program) -> list[Node]:
@@ -65,23 +67,41 @@ def build(program: Program) -> list[Node]:
     return nodes
 
 
-def _loop(nodes: list[Node]) -> dict[str, Any]:
+def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Node]:
+    """Starts the nodes; at the end each is heard and closed, the last first, whatever happens to the others."""
+    for node in nodes:
+        endings.callback(node.close)
+        endings.callback(node.heartbeat)
+        node.start()
+    return nodes
+
+
+def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     """Steps until the monitor says why to end; its last status."""
     (monitor,) = (node for node in nodes if isinstance(node, Monitor))
-    view = View()
+    learners = [node for node in nodes if isinstance(node, Learner)]
+    others = [node for node in nodes if node is not monitor and node not in learners]
+
+    def learn() -> None:
+        """Steps learners on all that is there: or else one thread could fill a queue that only they empty."""
+        for learner in learners:
+            while learner.ready():
+                learner.step()
+                learner.settle()
+
+    for node in others:
+        node.meanwhile = learn
     while True:
-        for node in nodes:
-            # A learner takes all that is there, or else one thread could fill a queue that only it empties.
-            while node is not monitor and node.ready():
+        learn()
+        for node in others:
+            if node.ready():
                 node.step()
                 node.settle()
-                if not isinstance(node, Learner):
-                    break
+                learn()
         for node in nodes:
             node.heartbeat()  # also of those that rested: the monitor counts the silent as lost
         monitor.round()
         status = monitor.status()
         view.show(status)
         if status["reason"]:
-            view.close(status)
             return status

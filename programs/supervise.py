@@ -12,16 +12,18 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent import futures
+from collections.abc import Sequence
 from typing import Any
 
 import courier
 from launchpad.launch.run_locally import launch_local_output_to_files
 
+from nodes.monitor import START_S
 from nodes.services import Program, lp
 from programs.view import View
 
 GRACE_S = 14.0  # from asking the nodes to end until those that have not are killed
+SILENT_S = 45.0  # without an answer from the monitor; less than the nodes wait for one, so that it is the one blamed
 POLL_S = 0.25
 
 
@@ -36,12 +38,18 @@ def run(program: Program, launch_type: str, workdir: str, environment: dict[str,
     print(f"run folder {workdir}, logs {logs}", flush=True)
     manager = _launch(program, launch_type, logs, environment)
     names = [node._args[0] for node in program.get_all_nodes()]
-    handles = [worker for group in manager._active_workers.values() for worker in group]  # in program order, too
-    pids = {name: getattr(handle, "pid", os.getpid()) for name, handle in zip(names, handles)}
-    (logs / "pids.json").write_text(json.dumps(pids))
+    handles = [handle for group in manager._active_workers.values() for handle in group]  # in program order, too
+    workers = [_worker(name, handle) for name, handle in zip(names, handles)]
+    (logs / "pids.json").write_text(json.dumps({worker.name: worker.pid for worker in workers}))
     (monitor,) = program.groups["monitor"]
     client = courier.Client(monitor.courier_address.resolve(), call_timeout=2.0)
-    return _Supervisor([_Worker(name, handle) for name, handle in zip(names, handles)], client).watch()
+    with View() as view:
+        supervisor = _Supervisor(workers, client, view)
+        supervisor.watch()
+    code = supervisor.tell()
+    if any(worker.alive() for worker in workers):  # threads, which can't be killed
+        os._exit(code)
+    return code
 
 
 def _launch(program: Program, launch_type: str, logs: pathlib.Path, environment: dict[str, dict[str, str]]) -> Any:
@@ -57,57 +65,82 @@ def _launch(program: Program, launch_type: str, logs: pathlib.Path, environment:
     return manager
 
 
-class _Worker:
-    """A node's process or thread."""
+class _Process:
+    """A node that is a process."""
 
-    def __init__(self, name: str, worker: Any):
+    def __init__(self, name: str, process: subprocess.Popen):
         self.name = name
-        self._process = worker if isinstance(worker, subprocess.Popen) else None
-        self._future: futures.Future | None = None if self._process else worker.future
+        self.pid = process.pid
+        self._process = process
+        self._sent: set[int] = set()  # signals, by us
 
     def alive(self) -> bool:
-        if self._process:
-            return self._process.poll() is None
-        return not self._future.done()  # type: ignore[union-attr]
+        return self._process.poll() is None
 
     def death(self) -> str:
-        """How it died, in words; empty if it lives or ended well."""
-        if self.alive():
+        """How it died, in words; empty if it lives, ended well or was ended by us."""
+        code = self._process.poll()
+        if not code or -code in self._sent:
             return ""
-        if self._process is None:
-            error = self._future.exception()  # type: ignore[union-attr]
-            return f"raised {error!r}" if error else ""
-        code = self._process.returncode
-        if code < 0:
-            return f"was killed by {signal.Signals(-code).name}"
-        return f"exited with code {code}" if code else ""
+        return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
 
     def terminate(self) -> None:
-        if self._process and self.alive():
+        if self.alive():
+            self._sent.add(signal.SIGTERM)
             self._process.terminate()
 
     def kill(self) -> None:
-        if self._process and self.alive():
+        if self.alive():
+            self._sent.add(signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+
+
+class _Thread:
+    """A node that is a thread, which nobody can end but itself."""
+
+    def __init__(self, name: str, worker: Any):
+        self.name = name
+        self.pid = os.getpid()
+        self._future = worker.future
+
+    def alive(self) -> bool:
+        return not self._future.done()
+
+    def death(self) -> str:
+        """How it died, in words; empty if it lives or ended well."""
+        error = None if self.alive() else self._future.exception()
+        return f"raised {error!r}" if error else ""
+
+    def terminate(self) -> None:
+        """Leaves it alone."""
+
+    def kill(self) -> None:
+        """Leaves it alone."""
+
+
+def _worker(name: str, handle: Any) -> _Process | _Thread:
+    """What Launchpad has launched for the node `name`."""
+    return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle)
 
 
 class _Supervisor:
     """Polls the workers and the monitor until everybody has ended."""
 
-    def __init__(self, workers: list[_Worker], monitor: courier.Client):
+    def __init__(self, workers: Sequence[_Process | _Thread], monitor: Any, view: View):
         self._workers = workers
         self._monitor = monitor
-        self._view = View()
+        self._view = view
         self._status: dict[str, Any] = {}
+        self._answered = time.monotonic()
         self._signal = 0
         self._failure = ""
         self._asked: float | None = None
         self._told_directly = False
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
-    def watch(self) -> int:
-        """Returns the exit code, having told how it ended."""
+    def watch(self) -> None:
+        """Returns when all workers have ended, but for threads that don't."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._caught)
         while any(worker.alive() for worker in self._workers):
@@ -115,16 +148,22 @@ class _Supervisor:
             if self._asked is None:
                 self._look_for_an_end()
             elif time.monotonic() - self._asked > GRACE_S:
-                self._kill_the_rest()
+                return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._told_directly:
-                self._told_directly = True  # those that it never heard of, still starting, would wait for its word
-                for worker in self._workers:
-                    worker.terminate()
+                self._tell_directly()  # those that it never heard of, still starting, would wait for its word
             time.sleep(POLL_S)
-        if self._asked is None:
-            self._look_for_an_end()
-        self._view.close(self._status or None)
-        return self._tell()
+
+    def tell(self) -> int:
+        """Says how it ended; the exit code."""
+        failure = self._status.get("failure") or self._failure or self._death()[1]
+        if failure:
+            print(f"error: {failure}", file=sys.stderr, flush=True)
+            return 1
+        if self._signal:
+            print(f"ended by {signal.Signals(self._signal).name}", flush=True)
+            return 128 + self._signal
+        print(f"done: {self._status.get('reason', 'all nodes ended')}", flush=True)
+        return 0
 
     def _caught(self, number: int, frame: Any) -> None:
         del frame
@@ -132,22 +171,45 @@ class _Supervisor:
 
     def _refresh(self) -> None:
         try:
+            if not self._status:
+                self._monitor.expect([worker.name for worker in self._workers if worker is not self._monitor_worker])
             self._status = self._monitor.status()
-        except Exception:  # not up yet, or ended: the workers' exit codes tell which
+        except Exception:  # not up yet, hung or ended: told by the time that passes and the workers' exit codes
             return
+        self._answered = time.monotonic()
         self._view.show(self._status)
 
     def _look_for_an_end(self) -> None:
-        """Asks everybody to end if a signal came, a worker died, or the monitor has decided so."""
-        dead = next((worker for worker in self._workers if worker.death()), None)
+        """Asks everybody to end if a signal came, a worker died, or the monitor hangs or has decided so."""
+        dead, death = self._death()
+        silent = time.monotonic() - self._answered
         if self._signal:
             self._ask(f"{signal.Signals(self._signal).name} to the launcher")
-        elif dead:
-            doing = self._status.get("nodes", {}).get(dead.name, {}).get("activity", "starting")
-            self._failure = f"{dead.name} {dead.death()} while {doing}"
-            self._ask(self._failure, dead.name)
+        elif death:
+            self._failure = death
+            self._ask(death, dead)
+        elif silent > (SILENT_S if self._status else START_S):
+            self._failure = f"monitor has not answered for {silent:.0f} s"
+            self._ask(self._failure)
         elif self._status.get("reason"):
             self._asked = time.monotonic()
+
+    def _death(self) -> tuple[str, str]:
+        """The first worker that died unheard, and how; nothing if none has."""
+        for worker in self._workers:
+            how, doing = worker.death(), self._doing(worker)
+            # Who has said goodbye has said how it ended; what may follow, an abort by Reverb's threads, does no harm.
+            # Ctrl-C reaches processes that are still starting, too, and ends them.
+            if how and doing != "ended" and not (self._signal and doing == "starting"):
+                return worker.name, f"{worker.name} {how} while {doing}"
+        return "", ""
+
+    def _doing(self, worker: _Process | _Thread) -> str:
+        """What a worker was doing when the monitor last knew."""
+        if worker is self._monitor_worker:
+            return "monitoring" if self._status else "starting"
+        node = self._status.get("nodes", {}).get(worker.name, {"activity": "starting", "gone": False})
+        return "ended" if node["gone"] else node["activity"]
 
     def _ask(self, reason: str, dead: str = "") -> None:
         self._asked = time.monotonic()
@@ -156,27 +218,19 @@ class _Supervisor:
                 self._monitor.goodbye(dead, reason)
             self._monitor.stop_program(reason)
         except Exception:  # the monitor isn't up or has died: go without it
-            for worker in self._workers:
-                worker.terminate()
+            self._tell_directly()
 
-    def _kill_the_rest(self) -> None:
+    def _tell_directly(self) -> None:
+        self._told_directly = True
+        for worker in self._workers:
+            worker.terminate()
+
+    def _kill_the_late(self) -> None:
         late = [worker for worker in self._workers if worker.alive()]
-        if late and not self._failure and not self._signal:
-            self._failure = f"{', '.join(worker.name for worker in late)} did not end within {GRACE_S:.0f} s"
+        doing = {worker.name: self._doing(worker) for worker in late}
+        harmless = ("starting", "ended", "monitoring")  # nothing is lost
+        cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
+        if cut_short:
+            self._failure = self._failure or f"{', '.join(cut_short)} did not end within {GRACE_S:.0f} s"
         for worker in late:
             worker.kill()
-        if any(worker.alive() for worker in late):  # threads can't be killed
-            print(f"error: {self._failure or 'stopped'}; threads are still running", file=sys.stderr, flush=True)
-            os._exit(1)
-
-    def _tell(self) -> int:
-        failure = self._status.get("failure") or self._failure
-        if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
-        if self._signal:
-            print(f"ended by {signal.Signals(self._signal).name}", flush=True)
-            return 128 + self._signal
-        if failure:
-            return 1
-        print(f"done: {self._status.get('reason', 'all nodes ended')}", flush=True)
-        return 0

@@ -12,29 +12,31 @@ LINE_EVERY_S = 10.0
 
 
 class View:
-    """Shows the monitor's `status`."""
+    """Shows the monitor's `status`, within a `with` that leaves the terminal as it was."""
 
     def __init__(self) -> None:
         self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
         self._next_line = 0.0
+        self._last: dict[str, Any] | None = None
+
+    def __enter__(self) -> View:
         if self._live:
             self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live:
+            self._live.stop()
+        elif self._last and self._last["row"]:
+            print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
         """Refreshes the table, or prints a line if one is due."""
+        self._last = status
         if self._live:
             self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + LINE_EVERY_S
-            print(line(status), flush=True)
-
-    def close(self, status: dict[str, Any] | None) -> None:
-        """Shows the last state and leaves the terminal as it was."""
-        if self._live:
-            if status:
-                self._live.update(table_of(status), refresh=True)
-            self._live.stop()
-        elif status and status["row"]:
             print(line(status), flush=True)
 
 
@@ -81,7 +83,7 @@ def table_of(status: dict[str, Any]) -> table.Table:
     for name, node in status["nodes"].items():
         doing = "ended" if node["gone"] else node["activity"]
         silent = "  [red]silent" if node["heard_s"] > 5 and not node["gone"] else ""
-        nodes.add_row(name, doing + silent, f"{node['activity_s']:.0f} s", f"{node['rss_mb']:.0f} MB")
+        nodes.add_row(name, markup.escape(doing) + silent, f"{node['activity_s']:.0f} s", f"{node['rss_mb']:.0f} MB")
     whole = table.Table.grid()
     whole.add_row(grid)
     whole.add_row(nodes)

@@ -136,39 +136,16 @@ def test_threads_instead_of_processes(tmp_path):
     assert metrics.read(tmp_path)[-1]["updates"] >= 50
 
 
-def test_serial_is_repeatable(tmp_path):
-    """The same seed gives the same run: every count, return and loss; another seed another."""
-    last = []
-    for folder, seed in (("a", 3), ("b", 3), ("c", 4)):
-        workdir = tmp_path / folder
-        arguments = ["--workdir", str(workdir), "--stop.updates", "60", "--launch", "serial", "--seed", str(seed)]
-        process = start(*arguments)
-        output = finish(process)
-        assert process.returncode == 0, output
-        row = metrics.read(workdir)[-1]
-        last.append([row[name] for name in ("updates", "env_steps", "episodes", "return", "loss")])
-    assert last[0] == last[1] != last[2]
-    assert last[0][0] == 60
-
-
-def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
-    finish(start("--workdir", str(tmp_path), "--stop.updates", "5", "--launch", "serial"))
-    before = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    code = (
-        "import sys; from tests import tiny; from envs.catch import Catch; import nodes.learner as l;"
-        "from nodes.variables import VariableServer;"
-        f"l.Learner('learner', tiny.make(Catch(8, 5).spec), None, VariableServer('v'), folder={str(tmp_path)!r}"
-        " + '/checkpoints').start()"
-    )
-    failed = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert "another network's: weights/linear/w is (50, 3) there, (40, 3) here" in failed.stderr
-    assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir()) == before
+def test_a_failure_while_ending_is_told(tmp_path):
+    """The learner can't save its last checkpoint, since something else stands where the checkpoints were."""
+    process = start("--workdir", str(tmp_path), "--launch", "local_mt")
+    wait_for_rows(tmp_path, process)
+    (tmp_path / "checkpoints").rmdir()
+    (tmp_path / "checkpoints").write_text("")
+    process.send_signal(signal.SIGTERM)
+    output = finish(process, timeout_s=30)
+    assert process.returncode == 1, output
+    assert "error: learner failed while saving a checkpoint: OSError: checkpoint " in output, output
 
 
 def test_impala_learns_catch_as_processes(tmp_path):
