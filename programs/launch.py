@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import pathlib
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
         run, settings = parse(program_function, arguments)
         program = program_function(run, **settings)
         check_nodes(program)
-        environment = group_environment(program, run.environment)
+        environment = group_environment(program, run)
         origin = {
             "file": os.path.abspath(inspect.getfile(program_function)),
             "function": program_function.__name__,
@@ -126,10 +127,15 @@ def check_nodes(program: Program) -> None:
         node._constructor(*node._args, **node._kwargs)
 
 
-def group_environment(program: Program, overrides: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Environment variables by group: the defaults, and GROUP:NAME=VALUE overrides over them."""
+def group_environment(program: Program, run: Run) -> dict[str, dict[str, str]]:
+    """Environment variables by group: the defaults, and the run's over them."""
+    if run.environment and run.launch != "local_mp":
+        raise BadInput(
+            f"--environment {run.environment[0]!r} is for processes of its own; with --launch {run.launch} all nodes "
+            "share the launcher's: set the variable before the command"
+        )
     environment = {group: dict(GROUP_ENVIRONMENT.get(group, {})) for group in program.groups}
-    for override in overrides:
+    for override in run.environment:
         group, colon, assignment = override.partition(":")
         name, equals, value = assignment.partition("=")
         if not (colon and equals and name) or group not in environment:
@@ -150,7 +156,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       The open lock file; closing it gives the folder up.
 
     Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds another run.
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one.
     """
     folder = pathlib.Path(run.workdir)
     try:
@@ -166,10 +172,20 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     resolved = {"program": name, "seed": run.seed, "settings": _plain(settings)}
     config = folder / "config.json"
     if config.exists():
-        _require_same_run(folder, json.loads(config.read_text()), resolved, run.allow_changes)
-        config.rename(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    config.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
+        _require_same_run(folder, _read_config(config), resolved, run.allow_changes)
+        shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    fresh = folder / "config.json.new"
+    fresh.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
+    fresh.replace(config)  # whole or not at all, whenever we are killed
     return lock
+
+
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+        return {"program": config["program"], "seed": config["seed"], "settings": dict(config["settings"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"{path} is damaged, or not a run's: {error!r}; mend it, or choose another --workdir") from error
 
 
 def _require_same_run(folder: pathlib.Path, old: dict[str, Any], new: dict[str, Any], allow_changes: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+from typing import Literal
 
 import matplotlib
 import tyro
@@ -14,14 +15,19 @@ from programs.launch import BadInput
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
 
+X = Literal["env_steps", "frames", "updates", "seconds"]
 
-def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: str = "env_steps") -> None:
+
+def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps") -> None:
     """Draws the mean return of training and evaluation over the course of one or several runs.
 
     Args:
       workdir: the runs' folders; each gets a colour and its name in the legend.
       out: the picture's file; its ending says which kind.
-      x: what the course is counted in: env_steps, frames, updates or seconds.
+      x: what the course is counted in.
+
+    Raises:
+      BadInput: a folder holds no curve, or the picture can't be written.
     """
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for i, folder in enumerate(workdir):
@@ -29,17 +35,25 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: str = "env_ste
             rows = metrics.read(folder)
         except OSError as error:
             raise BadInput(f"--workdir {folder} has no metrics: {error.strerror}") from error
-        training = {row[x]: row["return"] for row in rows if x in row and row.get("return") is not None}
-        evaluation = {
-            row["eval_version"]: (row[x], row["eval_return"]) for row in reversed(rows) if "eval_version" in row
+        rows = [row for row in rows if row.get(x) is not None]
+        training = [(row[x], row["return"]) for row in rows if row.get("return") is not None]
+        evaluation = {  # each once, where it was first reported
+            row["eval_version"]: (row[x], row["eval_return"])
+            for row in reversed(rows)
+            if row.get("eval_return") is not None
         }
-        for kind, style, points in (("training", "-", training.items()), ("evaluation", ".", evaluation.values())):
+        if not training and not evaluation:
+            raise BadInput(f"--workdir {folder} has no returns by {x} yet")
+        for kind, style, points in (("training", "-", training), ("evaluation", ".", evaluation.values())):
             if points:
                 axes.plot(*zip(*points), style, color=f"C{i}", label=f"{folder.name}: {kind}")
     axes.set(xlabel=x.replace("_", " "), ylabel="mean return")
     axes.legend()
     axes.grid(alpha=0.3)
-    figure.savefig(out, dpi=110)
+    try:
+        figure.savefig(out, dpi=110)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"--out {out} can't be written: {error}") from error
     print(out)
 
 

@@ -84,6 +84,39 @@ def test_environment_overrides_must_name_a_group(capsys, tmp_path, override):
     assert not os.path.exists(tmp_path / "config.json")
 
 
+@pytest.mark.parametrize("launch_type", ["local_mt", "serial"])
+def test_environment_overrides_need_processes(capsys, tmp_path, launch_type):
+    said = refused(capsys, "--workdir", str(tmp_path), "--launch", launch_type, "--environment", "learner:X=1")
+    assert f"--environment 'learner:X=1' is for processes of its own; with --launch {launch_type} all nodes" in said
+    assert not os.path.exists(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    "found",
+    ["", '{"program": "tiny_pro', '{"name": "x"}', "[]", '{"program": "tiny_program", "seed": 0, "settings": 1}'],
+)
+def test_a_damaged_or_foreign_config_is_told_and_kept(capsys, tmp_path, found):
+    (tmp_path / "config.json").write_text(found)
+    said = refused(capsys, "--workdir", str(tmp_path))
+    assert f"{tmp_path}/config.json is damaged, or not a run's" in said
+    assert (tmp_path / "config.json").read_text() == found
+
+
+def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+
+    def disk_full(path, text):
+        with open(path, "w") as file:
+            file.write(text[:10])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
+    with pytest.raises(OSError, match="disk full"):
+        claim(tmp_path, width=4, allow_changes=True)
+    assert (tmp_path / "config.json").read_text() == before
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "said"),
     [
