@@ -10,7 +10,8 @@ whose policy is more likely than not to choose it has ended, and has no other ac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import chex
@@ -22,8 +23,8 @@ from agents.base import Nest
 from agents.muzero.config import Config
 from agents.muzero.networks import Model, make_support
 
-# Below this many simulations a search over a convolutional model is unrolled on the CPU.
-MOST_UNROLLED = 64
+# Up to this many simulations a search over a convolutional model is unrolled on the CPU; compiling takes the longer.
+MOST_UNROLLED = 32
 
 
 class Planned(NamedTuple):
@@ -126,7 +127,8 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         elif config.search == "puct":
             out = mctx.muzero_policy(params, key, root, recurrent, **common, **puct)
         else:
-            out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
+            with _tree_map():
+                out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
         action = out.action.astype(jnp.int32)
         return Planned(action, out.action_weights[:, :num_actions], out.search_tree.summary().value, out.search_tree)
 
@@ -142,6 +144,19 @@ def switch_dummy(logits: jax.Array) -> jax.Array:
     dummy = jnp.arange(logits.shape[-1]) == logits.shape[-1] - 1
     ended = jax.nn.softmax(logits)[:, -1:] > 0.5
     return jnp.where(ended == dummy, logits, jnp.finfo(logits.dtype).min)
+
+
+@contextlib.contextmanager
+def _tree_map() -> Iterator[None]:
+    """Lends jax the old name of `jax.tree.map` while a search is traced: mctx's stochastic one still calls it so."""
+    if hasattr(jax, "tree_map"):
+        yield
+        return
+    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del jax.tree_map  # type: ignore[attr-defined]
 
 
 def _loop(config: Config) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""MuZero's targets on hand-made trajectories: one that goes on, one that ends, one cut short, one across, one of two."""
+"""MuZero's targets on hand-made trajectories: some go on, end, are cut short, cross an end; one is a game of two."""
 
 import numpy as np
 import pytest

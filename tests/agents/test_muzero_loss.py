@@ -1,0 +1,236 @@
+"""MuZero's loss against a second implementation: plain loops over batch, roots and steps, in numpy."""
+
+import dataclasses
+import functools
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from agents.base import Batch, Steps
+from agents.muzero import Config
+from agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, unroll_model
+from agents.muzero.networks import Model, Prediction, make_model, make_support
+from agents.muzero.policy import Extras
+from agents.optimisation import Context
+from envs.base import FIRST, LAST, MID
+
+B, A, D = 3, 2, 4
+CONFIG = Config(
+    roots=2, unroll_length=3, bootstrap_length=2, batch_size=B, discount=0.9, support_bins=11, support_limit=3.0
+)
+DUMMY = np.eye(A + 1)[A]
+TO_SUPPORT = jax.jit(make_support(CONFIG).apply)
+FROM_SUPPORT = jax.jit(lambda logits: make_support(CONFIG).apply_inv(jax.nn.softmax(logits)))
+
+
+def make_params(seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = {"h": (D, D), "g": (D + A + 1, D), "r": (D + A + 1, 11), "p": (D, A + 1), "v": (D, 11), "q": (D, D)}
+    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def _dynamics(params, hidden, choice):
+    x = jnp.concatenate([hidden, choice], axis=-1)
+    return jnp.tanh(x @ params["g"]), x @ params["r"]
+
+
+# A model of one matrix a function, which the second implementation can do by hand.
+LINEAR = Model(
+    init=lambda key: make_params(),
+    represent=lambda params, stack: jnp.tanh(stack[..., 0] @ params["h"]),
+    predict=lambda params, hidden: Prediction(hidden @ params["p"], hidden @ params["v"]),
+    dynamics=_dynamics,
+    project=lambda params, hidden: hidden,
+    foresee=lambda params, x: x @ params["q"],
+)
+
+
+def make_batch(seed=0, rows=7):
+    """Random episodes of about four steps, one in two truncated."""
+    rng = np.random.default_rng(seed)
+    step_type = np.full((rows, B), MID, np.int32)
+    for b in range(B):
+        for t in range(rows):
+            if t and step_type[t - 1, b] == LAST:
+                step_type[t, b] = FIRST
+            elif rng.random() < 0.25:
+                step_type[t, b] = LAST
+    truncated = rng.random((rows, B)) < 0.5
+    policy = rng.dirichlet(np.ones(A), (rows, B)).astype(np.float32)
+    steps = Steps(
+        observation=rng.normal(size=(rows, B, D)).astype(np.float32),
+        step_type=step_type,
+        reward=np.where(step_type == FIRST, 0, rng.normal(size=(rows, B))).astype(np.float32),
+        discount=np.where((step_type == LAST) & ~truncated, 0, 1).astype(np.float32),
+        action=rng.integers(A, size=(rows, B)).astype(np.int32),
+        extras=Extras(policy, rng.normal(size=(rows, B)).astype(np.float32)),
+        version=np.zeros((rows, B), np.int32),
+    )
+    return Batch(steps, np.array([0.1, 0.4, 0.2], np.float32))
+
+
+def cross_entropy(logits, target):
+    return float(-np.sum(target * (logits - np.log(np.sum(np.exp(logits))))))
+
+
+def plain_loss(params, target_params, batch, config):
+    """Eq. 1 with loops, and the priorities."""
+    s = jax.tree.map(np.asarray, batch.steps)
+    two_hot = lambda x: np.asarray(TO_SUPPORT(jnp.float32(x)))  # noqa: E731
+    scalar = lambda logits: float(FROM_SUPPORT(logits[None])[0])  # noqa: E731
+    represent = lambda params, t, b: np.tanh(s.observation[t, b] @ params["h"])  # noqa: E731
+
+    def bootstrap(t, b):
+        if config.value_target == "search":
+            return float(s.extras.value[t, b])
+        return scalar(represent(target_params, t, b) @ target_params["v"])
+
+    def value_of(t, b, n):
+        """The n-step return of row t."""
+        if s.step_type[t, b] == LAST:
+            return bootstrap(t, b) if s.discount[t, b] else 0.0
+        if n == 0:
+            return bootstrap(t, b)
+        return s.reward[t + 1, b] + config.discount * s.discount[t + 1, b] * value_of(t + 1, b, n - 1)
+
+    total, priorities = 0.0, np.zeros(B)
+    weights = (batch.probability.min() / batch.probability) ** config.importance_exponent
+    for b in range(B):
+        for root in range(config.roots):
+            hidden = represent(params, root, b)
+            z = value_of(root, b, config.bootstrap_length)
+            priorities[b] += abs(scalar(hidden @ params["v"]) - z) / config.roots
+            ended = ""  # how the window's episode has, before row t
+            loss = 0.0
+            for k in range(config.unroll_length + 1):
+                t, share = root + k, 1.0 if k == 0 else 1 / config.unroll_length
+                if k:
+                    last = s.step_type[t - 1, b] == LAST
+                    if last and not ended:
+                        ended = "truncated" if s.discount[t - 1, b] else "terminated"
+                    action = A if ended else s.action[t - 1, b]
+                    x = np.concatenate([hidden, np.eye(A + 1)[action]])
+                    hidden = np.tanh(x @ params["g"])
+                    if ended == "truncated":
+                        break
+                    reward = 0.0 if ended else s.reward[t, b]
+                    loss += share * config.reward_cost * cross_entropy(x @ params["r"], two_hot(reward))
+                    if not ended:
+                        seen, said = represent(params, t, b), hidden @ params["q"]
+                        distance = 1 - seen @ said / np.linalg.norm(seen) / np.linalg.norm(said)
+                        loss += share * config.consistency_cost * distance
+                here = s.step_type[t, b] == LAST and s.discount[t, b] == 0
+                z = 0.0 if ended else value_of(t, b, config.bootstrap_length)
+                policy = DUMMY if ended or here else np.append(s.extras.policy[t, b], 0)
+                loss += share * config.value_cost * cross_entropy(hidden @ params["v"], two_hot(z))
+                loss += share * config.policy_cost * cross_entropy(hidden @ params["p"], policy)
+            total += weights[b] * loss / (B * config.roots)
+    return total, priorities
+
+
+@pytest.mark.parametrize("value_target", ["target", "search"])
+def test_agrees_with_plain_loops(value_target):
+    config = dataclasses.replace(CONFIG, value_target=value_target)
+    params, target_params = make_params(1), make_params(2)
+    context = Context(target_params, jax.random.PRNGKey(0), jnp.int32(0))
+    compiled = jax.jit(functools.partial(muzero_loss, model=LINEAR, config=config))
+    for seed in range(6):
+        batch = make_batch(seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # random values may leave the support
+            loss, (priorities, metrics) = compiled(params, context, batch)
+        wanted, wanted_priorities = plain_loss(params, target_params, batch, config)
+        assert float(loss) == pytest.approx(wanted, rel=1e-4)
+        np.testing.assert_allclose(priorities, wanted_priorities, rtol=1e-3, atol=1e-4)
+        assert all(np.isfinite(x) for x in metrics.values())
+
+
+def test_gradients_halve_at_each_step_of_the_model():
+    identity = LINEAR._replace(dynamics=lambda params, hidden, choice: (hidden, hidden))
+    stack = np.ones((1, 1, D, 1), np.float32)
+
+    def sum_of_hidden(w, k):
+        model = identity._replace(represent=lambda params, stack: w * stack[..., 0])
+        unroll = unroll_model(make_params(), stack, np.zeros((1, 3), np.int32), model, A + 1)
+        return jnp.sum(unroll.hidden[:, k])
+
+    gradients = [float(jax.grad(sum_of_hidden)(1.0, k)) for k in range(4)]
+    np.testing.assert_allclose(gradients, D * np.array([1, 1 / 2, 1 / 4, 1 / 8]))
+
+
+def test_consistency_teaches_only_the_side_that_foresees():
+    def loss(params, observed):
+        stack = jnp.stack([jnp.ones((1, D)), observed])[..., None]
+        unroll = unroll_model(params, stack, np.zeros((1, 1), np.int32), LINEAR, A + 1)
+        return jnp.sum(consistency_loss(params, unroll.hidden, stack, LINEAR, roots=1))
+
+    observed = jnp.arange(1.0, D + 1)[None]
+    assert 0 <= float(loss(make_params(), observed)) <= 2
+    assert not np.any(jax.grad(loss, 1)(make_params(), observed))
+    assert np.any(jax.grad(loss)(make_params(), observed)["q"])
+
+
+def test_importance_weights_by_hand():
+    config = dataclasses.replace(CONFIG, importance_exponent=0.5, importance_anneal_updates=100)
+    probability = jnp.array([0.1, 0.4])
+    weights, beta = importance_weights(probability, jnp.int32(0), config)
+    np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)
+    weights, beta = importance_weights(probability, jnp.int32(50), config)
+    assert float(beta) == 0.75
+    weights, beta = importance_weights(probability, jnp.int32(1000), config)
+    np.testing.assert_allclose(weights, [1, 0.25], rtol=1e-5)
+
+
+def test_a_support_too_small_for_what_is_seen_is_told():
+    steps = make_batch().steps
+    batch = Batch(steps._replace(reward=100 * steps.reward), np.ones(B, np.float32))
+    context = Context(make_params(2), jax.random.PRNGKey(0), jnp.int32(0))
+    with pytest.warns(UserWarning, match="the categories end at 3: raise support_limit"):
+        _, (_, metrics) = muzero_loss(make_params(), context, batch, model=LINEAR, config=CONFIG)
+        jax.effects_barrier()
+    assert float(metrics["outside_support"]) > 0
+
+
+def test_support_goes_there_and_back():
+    support = make_support(Config(support_bins=51, support_limit=10.0))
+    x = jnp.array([-10.0, -3.3, 0.0, 0.5, 10.0])
+    categories = support.apply(x)
+    assert categories.shape == (5, 51)
+    np.testing.assert_allclose(np.sum(categories, -1), 1, rtol=1e-5)
+    np.testing.assert_allclose(support.apply_inv(categories), x, atol=2e-2)
+    assert float(categories[2, 25]) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "view"),
+    [
+        (Config(width=16, layers=2, head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
+        (Config(width=16, layers=1, head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
+        (Config(network="tower", channels=4, blocks=1, halvings=2, frame_stack=3), specs.Array((20, 20), np.uint8)),
+        (Config(network="tower", channels=4, blocks=0, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
+    ],
+)
+def test_models_learn_as_one(config, view):
+    """Each part of either family gets a gradient; hidden states stay in [0, 1]."""
+    config = dataclasses.replace(config, roots=2, unroll_length=1, bootstrap_length=1, chance_codes=3)
+    model = make_model(config, view, A)
+    batch = make_batch(rows=config.sequence_length)
+    rng = np.random.default_rng(0)
+    observation = rng.integers(0, 5, (config.sequence_length, B, *view.shape)).astype(view.dtype)
+    batch = batch._replace(steps=batch.steps._replace(observation=observation))
+    params = jax.jit(model.init)(jax.random.PRNGKey(0))
+    # The heads begin at 0 and hold back what is below them; move off that point.
+    params = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(jax.random.PRNGKey(1), x.shape), params)
+    context = Context(params, jax.random.PRNGKey(0), jnp.int32(0))
+    loss = functools.partial(muzero_loss, model=model, config=config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        gradient, _ = jax.jit(jax.grad(loss, has_aux=True))(params, context, batch)
+    still = [jax.tree_util.keystr(path) for path, x in jax.tree_util.tree_leaves_with_path(gradient) if not np.any(x)]
+    assert not still
+    hidden = model.represent(params, observation[0][..., None].repeat(config.frame_stack, -1))
+    assert hidden.shape[0] == B and float(hidden.min()) >= 0 and float(hidden.max()) <= 1

@@ -1,0 +1,152 @@
+"""MuZero's searches over hand-made models, where the best action is known."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents.muzero import Config
+from agents.muzero import search as search_module
+from agents.muzero.networks import ChanceModel, Model, Prediction, make_support
+from agents.muzero.search import make_search, switch_dummy
+
+A = 3
+CONFIG = Config(num_simulations=24, support_bins=21, support_limit=2.0, discount=0.9, chance_codes=2)
+ALL = np.ones((2, A), bool)
+SEARCHES = ["gumbel", "puct"]
+
+
+def logits_of(value):
+    """Logits over the support that say `value` [B]."""
+    return jnp.log(make_support(CONFIG).apply(value) + 1e-8)
+
+
+def make_game(rewards, values):
+    """A tree of positions by number: action a leads from position p to A * p + a + 1.
+
+    Args:
+      rewards: dict of positions, the reward for coming there; 0 elsewhere.
+      values: dict of positions, what the network says of them; 0 elsewhere.
+    """
+
+    def table(entries):
+        array = np.zeros(200, np.float32)
+        for position, value in entries.items():
+            array[position] = value
+        return jnp.asarray(array)
+
+    rewards, values = table(rewards), table(values)
+
+    def predict(params, hidden):
+        return Prediction(jnp.zeros((*hidden.shape, A + 1)), logits_of(values[hidden.astype(int)]))
+
+    def dynamics(params, hidden, choice):
+        position = jnp.minimum(A * hidden + jnp.argmax(choice[:, :A], axis=-1) + 1, 199)
+        return position, logits_of(rewards[position.astype(int)])
+
+    return Model(
+        init=lambda key: (),
+        represent=lambda params, stack: stack[:, 0],
+        predict=predict,
+        dynamics=dynamics,
+        project=lambda params, hidden: hidden,
+        foresee=lambda params, x: x,
+    )
+
+
+def plan(config, model, legal=ALL, explore=False, seed=0):
+    search = jax.jit(make_search(config, model, A, explore))
+    return search((), jax.random.PRNGKey(seed), jnp.zeros((len(legal), 1)), jnp.asarray(legal))
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_finds_the_reward_and_respects_the_mask(name):
+    config = dataclasses.replace(CONFIG, search=name)
+    model = make_game(rewards={2: 1.0, 3: 0.5}, values={})
+    legal = np.array([[True, True, True], [True, False, True]])
+    planned = plan(config, model, legal)
+    np.testing.assert_array_equal(planned.action, [1, 2])
+    np.testing.assert_allclose(np.sum(planned.policy, -1), 1, rtol=1e-5)
+    assert np.argmax(planned.policy[0]) == 1 and np.argmax(planned.policy[1]) == 2
+    assert planned.policy[1, 1] == 0
+    assert 0 < planned.value[1] < planned.value[0] <= 1
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_two_players_want_opposite_things(name):
+    """After action 0 the other player wins, whatever he does."""
+    model = make_game(rewards={4: 1.0, 5: 1.0, 6: 1.0}, values={})
+    config = dataclasses.replace(CONFIG, search=name, discount=-1.0)
+    planned = plan(config, model)
+    assert 0 not in planned.action and planned.policy[0, 0] < 1 / A
+    # One player alone would go for it.
+    alone = plan(dataclasses.replace(config, discount=1.0), model)
+    np.testing.assert_array_equal(alone.action, [0, 0])
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_noise_is_for_actors_only(name):
+    config = dataclasses.replace(CONFIG, search=name, num_simulations=4)
+
+    def actions(model, explore):
+        search = jax.jit(make_search(config, model, A, explore))
+        return {int(search((), jax.random.PRNGKey(i), jnp.zeros((1, 1)), ALL[:1]).action[0]) for i in range(16)}
+
+    assert len(actions(make_game(rewards={}, values={}), explore=True)) > 1
+    assert actions(make_game(rewards={1: 0.5}, values={}), explore=False) == {0}
+
+
+def test_stochastic_search_weighs_outcomes():
+    """Action 0 wins 1 with one code of two, and loses 1 with the other; action 1 always gets 0.3."""
+
+    def happen(params, hidden, code):
+        lucky = code[:, 0] > 0.5
+        reward = jnp.where(hidden == 1, jnp.where(lucky, 1.0, -1.0), jnp.where(hidden == 2, 0.3, -0.5))
+        return jnp.zeros_like(hidden) + 9, logits_of(jnp.where(hidden < 9, reward, 0.0))
+
+    game = make_game({}, {})
+    chance = ChanceModel(
+        afterstate=lambda params, hidden, choice: jnp.where(hidden < 1, jnp.argmax(choice, -1) + 1.0, 9.0),
+        predict=lambda params, hidden: Prediction(jnp.zeros((*hidden.shape, 2)), logits_of(0 * hidden)),
+        encode=lambda params, stack: None,
+    )
+    model = game._replace(dynamics=happen, chance=chance)
+    config = dataclasses.replace(CONFIG, search="stochastic", num_simulations=60)
+    np.testing.assert_array_equal(plan(config, model).action, [1, 1])
+    assert plan(config, model).policy.shape == (2, A)
+
+
+def test_the_dummy_action_is_a_switch():
+    logits = jnp.array([[0.0, 1.0, 2.0, 9.0], [0.0, 1.0, 2.0, 2.0]])
+    lowest = np.finfo(np.float32).min
+    np.testing.assert_array_equal(switch_dummy(logits), [[lowest, lowest, lowest, 9], [0, 1, 2, lowest]])
+
+
+def test_nothing_is_found_beyond_an_end():
+    """Position 1 has ended: what the network would say of the positions after it must not count."""
+    beyond = {position: 1.0 for position in (*range(4, 7), *range(13, 22), *range(40, 67), *range(121, 199))}
+    model = make_game(rewards={2: 0.5, 4: 1.0, 5: 1.0, 6: 1.0}, values=beyond)
+    plain = model.predict
+
+    def predict(params, hidden):
+        ended = (hidden == 1)[:, None] & (jnp.arange(A + 1) == A)
+        return plain(params, hidden)._replace(logits=jnp.where(ended, 20.0, 0.0))
+
+    def dynamics(params, hidden, choice):
+        position, reward = model.dynamics(params, hidden, choice)
+        return jnp.where(choice[:, A] > 0, 199.0, position), jnp.where(choice[:, A:] > 0, logits_of(0.0), reward)
+
+    np.testing.assert_array_equal(plan(CONFIG, model._replace(dynamics=dynamics)).action, [0, 0])
+    np.testing.assert_array_equal(plan(CONFIG, model._replace(dynamics=dynamics, predict=predict)).action, [1, 1])
+
+
+def test_an_unrolled_search_is_the_same(monkeypatch):
+    model = make_game(rewards={2: 1.0}, values={3: 0.4})
+    config = dataclasses.replace(CONFIG, num_simulations=5)
+    looped = plan(config, model, explore=True)
+    monkeypatch.setattr(search_module, "_loop", lambda config: search_module._unrolled)
+    unrolled = plan(config, model, explore=True)
+    np.testing.assert_allclose(looped.policy, unrolled.policy, rtol=1e-5)
+    np.testing.assert_array_equal(looped.action, unrolled.action)
