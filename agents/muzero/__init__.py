@@ -1,6 +1,6 @@
 """MuZero: planning with a learned model."""
 
 from agents.muzero.agent import make
-from agents.muzero.config import Config
+from agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, MINATAR, Config
 
-__all__ = ["Config", "make"]
+__all__ = ["ATARI", "BOARD", "CARTPOLE", "CATCH", "MINATAR", "Config", "make"]

@@ -166,3 +166,11 @@ class Config:
     def _require(self, field: str, holds: bool, allowed: str) -> None:
         if not holds:
             raise ValueError(f"muzero.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")
+
+
+# What the programs start from; measured where agents/muzero/README.md shows the curves.
+CATCH = Config(width=64, layers=1, head_width=64, num_simulations=8, support_limit=2.0, support_bins=21)
+CARTPOLE = Config(num_simulations=16, support_limit=300.0)
+BOARD = Config(discount=-1.0, bootstrap_length=9, support_limit=1.0, support_bins=21)
+MINATAR = Config(network="tower", blocks=1)
+ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)
