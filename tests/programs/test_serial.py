@@ -46,7 +46,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     assert last[0][0] == 60
 
 
-def test_a_group_may_write_more_than_the_queue_holds(tmp_path, monkeypatch):
+def test_a_group_may_write_more_than_the_queue_holds(tmp_path):
     """128 sequences at once into a queue of 32: the learner empties it while the actor waits."""
     assert run(tmp_path, "--num-envs", "256", "--stop.updates", "20") == 0
     assert metrics.read(tmp_path)[-1]["updates"] >= 20
