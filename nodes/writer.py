@@ -6,6 +6,7 @@ from nodes import rlax_first  # noqa: F401
 
 # isort: split
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +38,7 @@ class Writer:
         self._table = table
         self._num_envs = num_envs
         self._wait_for = wait_for
-        self._writer = client.trajectory_writer(table.sequence_length)
+        self._writer = wait_for("the replay server", functools.partial(_open, client, table.sequence_length))
         self._length = 0
 
     def append(self, steps: Steps) -> int:
@@ -71,6 +72,16 @@ class Writer:
         except reverb.errors.DeadlineExceededError:
             return None
         return True
+
+
+def _open(client: reverb.Client, length: int, timeout_s: float) -> Any:
+    """A stream to the server; None if it doesn't answer within `timeout_s`, because it is still starting."""
+    try:
+        return client.trajectory_writer(length, get_signature_timeout_ms=math.ceil(1000 * timeout_s))
+    except RuntimeError as error:
+        if "Deadline Exceeded" not in str(error):
+            raise
+        return None
 
 
 def chunk_length(table: Table) -> int:

@@ -142,3 +142,18 @@ def test_chunks_line_up_with_sequences(length, period, chunk):
 
     assert chunk_length(Table("t", "queue", length, period, 1, 1)) == chunk
     assert period % chunk == 0
+
+
+def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
+    import reverb
+
+    from nodes.writer import Writer
+
+    port = portpicker.pick_unused_port()
+    late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
+    starter = threading.Timer(4.0, late.start)  # Reverb by itself gives up after 3
+    starter.start()
+    writer = Writer(reverb.Client(f"localhost:{port}"), agent.tables[0], 2, Node("actor").wait_for)
+    starter.join()
+    assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
+    late._server.stop()
