@@ -33,6 +33,8 @@ class Config:
       search: "gumbel" [G], "puct" [M], or "stochastic", for games with chance.
       num_simulations: of a search.
       max_considered_actions: "gumbel": actions tried at the root ([G]: 16); None is 16, or all if they are fewer.
+      min_value_range: "gumbel": values of a state's actions that differ by less than this aren't spread over the whole
+        of [0, 1] before they improve the policy ([E]: 0.01): early on they would be noise, and exploration would end.
       dirichlet_alpha: "puct": of the root's noise ([M], board games: 0.3 for chess, 0.25 for Atari).
       dirichlet_fraction: "puct": the noise's share of the root's prior ([M]: 0.25).
       temperature: "puct": actors act by visits ** (1 / temperature) ([M]: 1, later less).
@@ -84,6 +86,7 @@ class Config:
     search: Literal["gumbel", "puct", "stochastic"] = "gumbel"
     num_simulations: int = 16
     max_considered_actions: int | None = None
+    min_value_range: float = 0.01
     dirichlet_alpha: float = 0.3
     dirichlet_fraction: float = 0.25
     temperature: float = 1.0
@@ -148,7 +151,14 @@ class Config:
             self._require(field, getattr(self, field) >= 1, "at least 1")
         for field in ("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost"):
             self._require(field, getattr(self, field) >= 0, "at least 0")
-        for field in ("support_limit", "learning_rate", "max_grad_norm", "samples_per_insert", "dirichlet_alpha"):
+        for field in (
+            "support_limit",
+            "learning_rate",
+            "max_grad_norm",
+            "samples_per_insert",
+            "dirichlet_alpha",
+            "min_value_range",
+        ):
             self._require(field, getattr(self, field) > 0, "above 0")
         for field in ("trace_lambda", "dirichlet_fraction", "priority_exponent", "importance_exponent"):
             self._require(field, 0 <= getattr(self, field) <= 1, "in [0, 1]")
@@ -169,7 +179,18 @@ class Config:
 
 
 # What the programs start from; measured where agents/muzero/README.md shows the curves.
-CATCH = Config(width=64, layers=1, head_width=64, num_simulations=8, support_limit=2.0, support_bins=21)
+CATCH = Config(
+    width=64,
+    layers=1,
+    head_width=64,
+    num_simulations=8,
+    min_value_range=0.3,
+    discount=0.95,
+    bootstrap_length=10,
+    support_limit=2.0,
+    support_bins=21,
+    learning_rate=3e-3,
+)
 CARTPOLE = Config(num_simulations=16, support_limit=300.0)
 BOARD = Config(discount=-1.0, bootstrap_length=9, support_limit=1.0, support_bins=21)
 MINATAR = Config(network="tower", blocks=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 
 from agents import sequences
 from agents.base import Nest, Policy
-from agents.muzero.search import Search
+from agents.muzero.search import Planned, Search
 from envs.base import BoardView, EnvSpec, TimeStep
 
 
@@ -30,23 +31,31 @@ def view_of(observation: Nest) -> Nest:
     return observation.view if isinstance(observation, BoardView) else observation
 
 
-def make_policy(search: Search, spec: EnvSpec, frame_stack: int) -> Policy:
+def extras_of(planned: Planned) -> Extras:
+    """What the learner needs of a search."""
+    return Extras(planned.policy, planned.value)
+
+
+def make_policy(
+    search: Search, spec: EnvSpec, frame_stack: int, remember: Callable[[Planned], Nest] = extras_of
+) -> Policy:
     """Acts by a search; the whole step, from frames to action, is one jitted program.
 
     Args:
       search: as in `make_search`.
       spec: of the environment.
       frame_stack: L, frames the network sees at once.
+      remember: makes the extras of what a search found; whoever looks inside keeps more than the learner needs.
 
     Returns:
-      `Policy`; actions are int32 [B], extras `Extras`; the state is the frames [B, ..., L-1], oldest first.
+      `Policy`; actions are int32 [B], extras as remembered; the state is the frames [B, ..., L-1], oldest first.
     """
     view = view_of(spec.observations)
 
     def initial_state(batch_size: int) -> jax.Array:
         return jnp.zeros((batch_size, *view.shape, frame_stack - 1), view.dtype)
 
-    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array) -> tuple[jax.Array, Extras, jax.Array]:
+    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array) -> tuple[jax.Array, Nest, jax.Array]:
         observation = timestep.observation
         stack, state = sequences.push(state, view_of(observation), timestep.step_type)
         if isinstance(observation, BoardView):
@@ -54,6 +63,6 @@ def make_policy(search: Search, spec: EnvSpec, frame_stack: int) -> Policy:
         else:
             legal = jnp.ones((stack.shape[0], spec.actions.num_values), bool)
         planned = search(params, key, stack, legal)
-        return planned.action, Extras(planned.policy, planned.value), state
+        return planned.action, remember(planned), state
 
     return Policy(initial_state, step)

@@ -11,6 +11,7 @@ whose policy is more likely than not to choose it has ended, and has no other ac
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -122,6 +123,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
                 recurrent,
                 max_num_considered_actions=config.max_considered_actions or min(16, num_actions),
                 gumbel_scale=1.0 if explore else 0.0,
+                qtransform=functools.partial(mctx.qtransform_completed_by_mix_value, epsilon=config.min_value_range),
                 **common,
             )
         elif config.search == "puct":
