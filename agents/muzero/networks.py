@@ -12,6 +12,7 @@ evaluator) or learns; and there are no running averages to ship with the params.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -94,8 +95,7 @@ def make_support(config: Config) -> rlax.TxPair:
     See the paper's Appendix F; the transform's first source is "Observe and Look Further"
     (https://arxiv.org/abs/1805.11593), Proposition A.2.
     """
-    with jax.ensure_compile_time_eval():
-        end = float(rlax.signed_hyperbolic(jnp.float32(config.support_limit)))
+    end = math.sqrt(config.support_limit + 1) - 1 + 1e-3 * config.support_limit  # the transform, without a device
     return rlax.muzero_pair(-end, end, config.support_bins, rlax.SIGNED_HYPERBOLIC_PAIR)
 
 

@@ -28,7 +28,8 @@ class Extras(NamedTuple):
 
 def view_of(observation: Nest) -> Nest:
     """The part of an observation, or of its spec, that the network sees."""
-    return observation.view if isinstance(observation, BoardView) else observation
+    # Not `BoardView` alone: named tuples that have been through TensorFlow come back as classes of its own.
+    return observation.view if isinstance(observation, tuple) else observation
 
 
 def extras_of(planned: Planned) -> Extras:

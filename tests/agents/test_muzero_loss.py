@@ -1,5 +1,6 @@
 """MuZero's loss against a second implementation: plain loops over batch, roots and steps, in numpy."""
 
+import collections
 import dataclasses
 import functools
 import warnings
@@ -16,7 +17,7 @@ from agents.muzero.loss import consistency_loss, importance_weights, muzero_loss
 from agents.muzero.networks import Model, Prediction, make_model, make_support
 from agents.muzero.policy import Extras
 from agents.optimisation import Context
-from envs.base import FIRST, LAST, MID
+from envs.base import FIRST, LAST, MID, BoardView
 
 B, A, D = 3, 2, 4
 CONFIG = Config(
@@ -234,3 +235,16 @@ def test_models_learn_as_one(config, view):
     assert not still
     hidden = model.represent(params, observation[0][..., None].repeat(config.frame_stack, -1))
     assert hidden.shape[0] == B and float(hidden.min()) >= 0 and float(hidden.max()) <= 1
+
+
+def test_boards_may_have_travelled():
+    """What went through a replay server has the fields of a `BoardView`, but another class."""
+    Board = collections.namedtuple("Board", BoardView._fields)
+    context = Context(make_params(2), jax.random.PRNGKey(0), jnp.int32(0))
+    plain = make_batch()
+    board = Board(plain.steps.observation, np.ones((7, B, A), bool), np.zeros((7, B), np.int32))
+    losses = [
+        muzero_loss(make_params(), context, batch, model=LINEAR, config=CONFIG)[0]
+        for batch in (plain, plain._replace(steps=plain.steps._replace(observation=board)))
+    ]
+    assert losses[0] == losses[1]

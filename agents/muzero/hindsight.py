@@ -1,0 +1,62 @@
+"""What the model says along recorded steps, beside what came of them. For people to look at; nothing learns from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from agents import sequences
+from agents.base import Nest, Steps
+from agents.muzero.config import Config
+from agents.muzero.loss import unroll_model
+from agents.muzero.networks import Model, make_support
+from agents.muzero.policy import view_of
+from agents.muzero.targets import value_targets
+
+
+class Hindsight(NamedTuple):
+    """Of M rows; entry [t, k] is about row t+k, foreseen from row t: from its observation, then by k model steps.
+
+    Where row t+k belongs to another episode than row t, or to none, the entry means nothing.
+
+    Attributes:
+      hidden: float32 [M, K+1, D], hidden states, flat.
+      value: float32 [M, K+1], the network's.
+      reward: float32 [M, K]; entry [t, k] for coming into row t+k+1.
+      returns: float32 [M], what the value should have been: all rewards that came until the episode's end, discounted
+        by the agent. Where the rows stop before the end the network's value stands for what would have followed.
+    """
+
+    hidden: jax.Array
+    value: jax.Array
+    reward: jax.Array
+    returns: jax.Array
+
+
+def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hindsight:
+    """Lets the model follow the recorded actions from every row, as far as it does in learning.
+
+    Args:
+      params: of `model`.
+      steps: of one slot, leaves [M, 1, ...], starting with FIRST; extras have a `policy` [M, 1, A].
+      model: as in `make_model`.
+      config: hyper-parameters; `unroll_length` is K.
+    """
+    chex.assert_rank(steps.reward, 2)
+    num_rows, context, num_ahead = steps.reward.shape[0], config.frame_stack - 1, config.unroll_length
+
+    def extend(x: jax.Array) -> jax.Array:
+        """[M, 1, ...] -> [L-1+M+K, 1, ...]; no stack reaches into the context, for an episode starts after it."""
+        return jnp.pad(x, ((context, num_ahead), *((0, 0),) * (x.ndim - 1)), mode="edge")
+
+    stack = sequences.stack(extend(view_of(steps.observation)), extend(steps.step_type), config.frame_stack)
+    later = extend(steps.action)[context:, 0]  # [M+K]
+    action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
+    unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1] + 1)
+    support = make_support(config)
+    value, reward = (support.apply_inv(jax.nn.softmax(logits)) for logits in (unroll.value, unroll.reward))
+    returns = value_targets(steps, value[:, :1], config.discount, num_rows, 1.0)[:, 0]
+    return Hindsight(unroll.hidden.reshape(num_rows, num_ahead + 1, -1), value, reward, returns)

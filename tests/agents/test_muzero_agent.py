@@ -1,0 +1,180 @@
+import dataclasses
+import os
+import subprocess
+import sys
+
+import cloudpickle
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import tyro
+from dm_env import specs
+
+from agents import muzero
+from envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
+
+SMALL = muzero.Config(width=8, layers=1, head_width=8, num_simulations=2, roots=2, unroll_length=2, bootstrap_length=1)
+FLAT = EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
+BOARD = EnvSpec(
+    BoardView(specs.Array((4,), np.float32), specs.Array((3,), bool), specs.BoundedArray((), np.int32, 0, 1)),
+    specs.DiscreteArray(3),
+    num_players=2,
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "bad"),
+    [
+        ("network", "cnn"),
+        ("search", "alphazero"),
+        ("sampler", "fifo"),
+        ("unroll_length", 0),
+        ("roots", 0),
+        ("support_bins", 10),
+        ("support_limit", 0.0),
+        ("discount", 0.0),
+        ("discount", -1.5),
+        ("trace_lambda", 1.1),
+        ("importance_exponent", 2.0),
+        ("temperature", -1.0),
+        ("max_considered_actions", 0),
+        ("min_replay_size", 10**9),
+    ],
+)
+def test_config_refuses(field, bad):
+    with pytest.raises(ValueError, match=f"muzero.Config: {field} is {bad!r}; it must be"):
+        muzero.Config(**{field: bad})
+
+
+def test_config_is_a_command_line():
+    assert tyro.cli(muzero.Config, args=["--search", "puct", "--roots", "3"]) == muzero.Config(search="puct", roots=3)
+
+
+def test_table():
+    config = muzero.Config(
+        frame_stack=4, roots=8, unroll_length=5, bootstrap_length=3, sampler="rank", priority_exponent=0.7
+    )
+    (table,) = muzero.make(config, FLAT).tables
+    assert (table.kind, table.sampler, table.priority_exponent) == ("replay", "rank", 0.7)
+    assert (table.sequence_length, table.period) == (3 + 8 + 5 + 3, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "spec", "message"),
+    [
+        ({}, FLAT._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
+        ({}, FLAT._replace(observations={"a": FLAT.observations}), "observations of one array; .*'a'"),
+        ({"network": "tower"}, FLAT, r"'tower', which takes \[H, W\] or \[H, W, C\], but observations are \(4,\)"),
+        ({"max_considered_actions": 4}, FLAT, "max_considered_actions is 4, but there are 3 actions"),
+        ({}, BOARD, r"discount is 0.997; for a game of 2 player\(s\) it must be below 0"),
+        ({"discount": -1.0}, FLAT, r"discount is -1.0; for a game of 1 player\(s\) it must be above 0"),
+    ],
+)
+def test_make_refuses_what_does_not_fit(change, spec, message):
+    with pytest.raises(ValueError, match=message):
+        muzero.make(dataclasses.replace(muzero.Config(), **change), spec)
+
+
+def test_make_touches_no_device():
+    """On a platform that does not exist any computation fails."""
+    program = """
+import numpy as np
+from dm_env import specs
+from agents import muzero
+from envs.base import EnvSpec
+muzero.make(muzero.Config(search="stochastic"), EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3)))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"JAX_PLATFORMS": "nowhere"})
+
+
+def timestep(step_type, observation, batch=2):
+    return TimeStep(np.full(batch, step_type, np.int32), np.zeros(batch, np.float32), np.ones(batch), observation)
+
+
+def test_acts_legally_and_remembers_what_it_searched():
+    agent = muzero.make(dataclasses.replace(SMALL, discount=-1.0, num_simulations=4), BOARD)
+    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    legal = np.array([[True, False, True], [False, True, False]])
+    board = BoardView(np.ones((2, 4), np.float32), legal, np.zeros(2, np.int32))
+    step = jax.jit(agent.policy.step)
+    for seed in range(10):
+        action, extras, _ = step(
+            params, jax.random.PRNGKey(seed), timestep(FIRST, board), agent.policy.initial_state(2)
+        )
+        assert legal[np.arange(2), action].all()
+        np.testing.assert_allclose(np.sum(extras.policy, -1), 1, rtol=1e-5)
+        assert not np.any(np.asarray(extras.policy)[~legal])
+    assert step._cache_size() == 1
+
+
+def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
+    agent = muzero.make(dataclasses.replace(SMALL, frame_stack=3), FLAT)
+    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    step = jax.jit(agent.policy.step)
+    state = agent.policy.initial_state(2)
+    for t, step_type in enumerate((FIRST, MID, LAST, FIRST)):
+        observation = np.full((2, 4), t + 1, np.float32)
+        _, _, state = step(params, jax.random.PRNGKey(0), timestep(step_type, observation), state)
+        wanted = {0: (0, 1), 1: (1, 2), 2: (2, 3), 3: (0, 4)}[t]
+        np.testing.assert_array_equal(state[0, 0], wanted)
+
+
+def test_agent_travels_to_another_process():
+    agent = muzero.make(SMALL, FLAT)
+    copy = cloudpickle.loads(cloudpickle.dumps(agent))
+    assert copy.tables == agent.tables
+    seen = timestep(FIRST, np.ones((2, 4), np.float32))
+    played = [
+        a.eval_policy.step(
+            a.update.params(a.update.init(jax.random.PRNGKey(0))),
+            jnp.array([0, 1], jnp.uint32),
+            seen,
+            jnp.zeros((2, 4, 0)),
+        )
+        for a in (agent, copy)
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *played)
+
+
+EIGHT_DEVICES = """
+import jax, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from agents import muzero
+from agents.base import Batch, Steps
+from agents.muzero.policy import Extras
+from tests.agents.test_muzero_agent import FLAT, SMALL
+
+assert jax.device_count() == 8
+rng = np.random.default_rng(0)
+rows, batch = SMALL.sequence_length, 16
+normal = lambda *shape: rng.normal(size=(rows, batch, *shape)).astype(np.float32)
+step_type, action = rng.integers(3, size=(2, rows, batch)).astype(np.int32)
+extras = Extras(rng.dirichlet(np.ones(3), (rows, batch)).astype(np.float32), normal())
+steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type)
+data = Batch(steps, rng.uniform(0.1, 1, batch).astype(np.float32))
+update = muzero.make(SMALL, FLAT).update
+results = []
+for devices in (1, 8):
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
+    replicated = NamedSharding(mesh, PartitionSpec())
+    over_batch = Batch(*(NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",))))
+    state = jax.device_put(jax.jit(update.init)(jax.random.PRNGKey(0)), replicated)
+    step = jax.jit(update.step, in_shardings=(replicated, over_batch), donate_argnums=0)
+    compiled = step.lower(state, data).compile().as_text()
+    # Devices add up their gradients; were they to exchange anything else, each would do the work of all.
+    assert ("all-reduce" in compiled) == (devices > 1)
+    assert not any(word in compiled for word in ("all-gather", "all-to-all", "collective-permute"))
+    for _ in range(3):
+        state, priorities, metrics = step(state, data)
+    assert step._cache_size() == 1  # nothing is compiled twice
+    results.append(jax.device_get((state.params, priorities, metrics)))
+jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), *results)
+"""
+
+
+def test_one_and_eight_devices_agree_and_compile_once():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    subprocess.run(
+        [sys.executable, "-c", EIGHT_DEVICES], check=True, env=os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    )
