@@ -192,6 +192,15 @@ CATCH = Config(
     learning_rate=3e-3,
 )
 CARTPOLE = Config(num_simulations=16, support_limit=300.0)
-BOARD = Config(discount=-1.0, bootstrap_length=9, support_limit=1.0, support_bins=21)
+BOARD = Config(
+    num_simulations=25,
+    min_value_range=0.3,
+    discount=-1.0,
+    bootstrap_length=9,
+    target_period=200,
+    support_limit=1.0,
+    support_bins=21,
+    learning_rate=2e-3,
+)
 MINATAR = Config(network="tower", blocks=1)
 ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)

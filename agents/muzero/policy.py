@@ -29,7 +29,8 @@ class Extras(NamedTuple):
 def view_of(observation: Nest) -> Nest:
     """The part of an observation, or of its spec, that the network sees."""
     # Not `BoardView` alone: named tuples that have been through TensorFlow come back as classes of its own.
-    return observation.view if isinstance(observation, tuple) else observation
+    is_board = isinstance(observation, tuple)
+    return observation.view if is_board else observation
 
 
 def extras_of(planned: Planned) -> Extras:
