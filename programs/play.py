@@ -23,7 +23,7 @@ from nodes.checkpoint import Checkpointer
 from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput, parse
+from programs.launch import BadInput, ProgramFunction, Run, parse
 
 STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
 ENDINGS = (".gif", ".mp4")
@@ -53,6 +53,21 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
 
 def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
     """The agent and environment of a run, from the program and arguments that it was started with."""
+    program_function, run, settings = program_of(workdir)
+    program = program_function(run, **settings)
+    for kind in (Evaluator, Arena, Actor):  # an actor's environment may be a variant for learning
+        for node in program.get_all_nodes():
+            if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
+                given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
+                return given["agent"], given["env"]
+    raise BadInput(
+        f"{program_function.__name__} in {inspect.getfile(program_function)} has no Evaluator, Arena or Actor to show "
+        "how it is played"
+    )
+
+
+def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, Any]]:
+    """A run's program function, and the run and settings that it was called with."""
     try:
         config = json.loads((workdir / "config.json").read_text())
     except OSError as error:
@@ -64,16 +79,7 @@ def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
     sys.modules[found.name] = module  # as an import would: dataclasses look their module up
     found.loader.exec_module(module)
     program_function = getattr(module, config["function"])
-    run, settings = parse(program_function, config["arguments"])
-    program = program_function(run, **settings)
-    for kind in (Evaluator, Arena, Actor):  # an actor's environment may be a variant for learning
-        for node in program.get_all_nodes():
-            if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
-                given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
-                return given["agent"], given["env"]
-    raise BadInput(
-        f"{config['function']} in {config['file']} has no Evaluator, Arena or Actor to show how it is played"
-    )
+    return program_function, *parse(program_function, config["arguments"])
 
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
@@ -90,16 +96,16 @@ def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> t
     """Plays one episode; a picture of every time step, and the raw return (player 0's), None if it isn't over."""
     with contextlib.closing(env(1, seed)) as batch:
         play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
-        frames = [_frame(play)]
+        frames = [frame_of(play)]
         while len(frames) <= max_steps:
             play.step(params)
-            frames.append(_frame(play))
+            frames.append(frame_of(play))
             for finished in batch.episodes():
                 return frames, finished.episode_return
     return frames, None
 
 
-def _frame(play: Play) -> np.ndarray:
+def frame_of(play: Play) -> np.ndarray:
     """The environment's own picture of this time step, or else the observation, the first leaf of a nest."""
     drawn = play.env.render()
     return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
