@@ -34,7 +34,7 @@ class Planned(NamedTuple):
     Attributes:
       action: int32 [B], to take.
       policy: float32 [B, A], over the real actions: the improved policy, which the network learns.
-      value: float32 [B], of the state, by the search.
+      value: float32 [B], of the state, under that policy.
       tree: mctx's, for whoever wants to look inside.
     """
 
@@ -131,10 +131,21 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         else:
             with _tree_map():
                 out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
-        action = out.action.astype(jnp.int32)
-        return Planned(action, out.action_weights[:, :num_actions], out.search_tree.summary().value, out.search_tree)
+        policy = out.action_weights[:, :num_actions]
+        value = policy_value(policy, out.search_tree.summary(), num_actions)
+        return Planned(out.action.astype(jnp.int32), policy, value, out.search_tree)
 
     return search
+
+
+def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:
+    """What a state is worth under the improved policy [B, A], by the actions that the search tried: float32 [B].
+
+    Not the mean over simulations: Gumbel's try bad actions as often as good ones, to compare them.
+    """
+    visits, qvalues = summary.visit_counts[:, :num_actions], summary.qvalues[:, :num_actions]
+    weights = jnp.where(visits > 0, policy + 1e-8, 0.0)
+    return jnp.sum(weights * qvalues, axis=-1) / jnp.sum(weights, axis=-1)
 
 
 def switch_dummy(logits: jax.Array) -> jax.Array:

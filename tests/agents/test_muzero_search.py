@@ -150,3 +150,10 @@ def test_an_unrolled_search_is_the_same(monkeypatch):
     unrolled = plan(config, model, explore=True)
     np.testing.assert_allclose(looped.policy, unrolled.policy, rtol=1e-5)
     np.testing.assert_array_equal(looped.action, unrolled.action)
+
+
+def test_a_state_is_worth_what_its_improved_policy_gets():
+    """Gumbel tries bad actions as often as good ones; they must not drag the value down."""
+    planned = plan(CONFIG, make_game(rewards={2: 1.0}, values={}))
+    mean_of_simulations = planned.tree.summary().value
+    assert np.all(planned.value > 0.95) and np.all(mean_of_simulations < 0.7)

@@ -148,9 +148,11 @@ def test_a_failure_while_ending_is_told(tmp_path):
     assert "error: learner failed while saving a checkpoint: OSError: checkpoint " in output, output
 
 
-def test_impala_learns_catch_as_processes(tmp_path):
-    arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.95", "--stop.seconds", "150"]
-    process = start(*arguments, program="programs/impala_catch.py")
-    output = finish(process, timeout_s=220)
+@pytest.mark.parametrize("program", ["impala_catch", "muzero_catch"])
+def test_learns_catch_as_processes(tmp_path, program):
+    """An agent that empties a queue, and one that samples a replay table."""
+    arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.95", "--stop.seconds", "240"]
+    process = start(*arguments, program=f"programs/{program}.py")
+    output = finish(process, timeout_s=300)
     assert process.returncode == 0, output
     assert "done: eval_return reached" in output
