@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import inspect
 import json
@@ -79,7 +80,21 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
     sys.modules[found.name] = module  # as an import would: dataclasses look their module up
     found.loader.exec_module(module)
     program_function = getattr(module, config["function"])
-    return program_function, *parse(program_function, config["arguments"])
+    run, settings = parse(program_function, config["arguments"])
+    try:
+        return program_function, run, as_recorded(settings, config["settings"])
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"--workdir {workdir} was made with settings that the program no longer has: {error}") from error
+
+
+def as_recorded(settings: Any, recorded: Any) -> Any:
+    """Settings as a run had them: what its config.json says, whatever the program's defaults have become since."""
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        fields = {name: as_recorded(getattr(settings, name, None), value) for name, value in recorded.items()}
+        return dataclasses.replace(settings, **fields)
+    if isinstance(settings, dict):
+        return settings | {name: as_recorded(settings[name], value) for name, value in recorded.items()}
+    return tuple(recorded) if isinstance(recorded, list) else recorded
 
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:

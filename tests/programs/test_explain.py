@@ -28,6 +28,7 @@ def make_run(workdir, program, *arguments):
     """What a run has left in its folder, with params that mean nothing, but differ from each other."""
     workdir.mkdir(parents=True, exist_ok=True)
     config = {"file": program.__file__, "function": program.__name__.split(".")[-1], "arguments": arguments}
+    config["settings"] = {}  # as the arguments say
     (workdir / "config.json").write_text(json.dumps(config))
     agent, _ = agent_and_env(workdir)
     rng = np.random.default_rng(0)

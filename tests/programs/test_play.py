@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import imageio.v3 as imageio
 import numpy as np
 import pytest
@@ -75,3 +77,18 @@ def test_observations_become_visible_pictures():
     assert play.picture(np.arange(4, dtype=np.float32)).shape == (168, 672, 3)
     assert play.picture(np.zeros((3, 3, 2), np.float32)).shape == (168, 168, 3)
     assert play.picture(np.eye(10, dtype=np.float32)).max() == 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float = 0.2
+    sizes: tuple[int, ...] = (1,)
+    limit: int | None = None
+
+
+def test_settings_are_those_of_the_run_whatever_the_defaults_have_become():
+    recorded = {"game": "nim", "config": {"rate": 0.1, "sizes": [2, 3], "limit": 5}}
+    settings = play.as_recorded({"game": "chess", "config": Config()}, recorded)
+    assert settings == {"game": "nim", "config": Config(0.1, (2, 3), 5)}
+    with pytest.raises(TypeError, match="gone"):
+        play.as_recorded({"config": Config()}, {"config": {"gone": 1}})
