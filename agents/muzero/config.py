@@ -35,6 +35,8 @@ class Config:
       max_considered_actions: "gumbel": actions tried at the root ([G]: 16); None is 16, or all if they are fewer.
       min_value_range: "gumbel": values of a state's actions that differ by less than this aren't spread over the whole
         of [0, 1] before they improve the policy ([E]: 0.01): early on they would be noise, and exploration would end.
+      random_actions: share of the actors' actions that are drawn from all legal ones. Without some, self-play narrows
+        down to a few games, and forgets how to meet other moves.
       dirichlet_alpha: "puct": of the root's noise ([M], board games: 0.3 for chess, 0.25 for Atari).
       dirichlet_fraction: "puct": the noise's share of the root's prior ([M]: 0.25).
       temperature: "puct": actors act by visits ** (1 / temperature) ([M]: 1, later less).
@@ -87,6 +89,7 @@ class Config:
     num_simulations: int = 16
     max_considered_actions: int | None = None
     min_value_range: float = 0.01
+    random_actions: float = 0.0
     dirichlet_alpha: float = 0.3
     dirichlet_fraction: float = 0.25
     temperature: float = 1.0
@@ -160,7 +163,13 @@ class Config:
             "min_value_range",
         ):
             self._require(field, getattr(self, field) > 0, "above 0")
-        for field in ("trace_lambda", "dirichlet_fraction", "priority_exponent", "importance_exponent"):
+        for field in (
+            "trace_lambda",
+            "random_actions",
+            "dirichlet_fraction",
+            "priority_exponent",
+            "importance_exponent",
+        ):
             self._require(field, 0 <= getattr(self, field) <= 1, "in [0, 1]")
         self._require("discount", 0 < abs(self.discount) <= 1, "in [-1, 1], and not 0")
         self._require("temperature", self.temperature >= 0, "at least 0")
@@ -191,13 +200,14 @@ CATCH = Config(
     support_bins=21,
     learning_rate=3e-3,
 )
-CARTPOLE = Config(num_simulations=16, support_limit=300.0)
+CARTPOLE = Config(min_value_range=1.0, bootstrap_length=10, support_limit=300.0)
 BOARD = Config(
     num_simulations=25,
     min_value_range=0.3,
+    random_actions=0.1,
     discount=-1.0,
-    bootstrap_length=9,
-    target_period=200,
+    bootstrap_length=3,
+    value_target="search",
     support_limit=1.0,
     support_bins=21,
     learning_rate=2e-3,

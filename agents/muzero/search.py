@@ -106,6 +106,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
 
     def search(params: Nest, key: jax.Array, stack: jax.Array, legal: jax.Array) -> Planned:
         chex.assert_shape(legal, (stack.shape[0], num_actions))
+        key, stray_key = jax.random.split(key)
         hidden = model.represent(params, stack)
         prediction = model.predict(params, hidden)
         value = scalar(prediction.value)
@@ -133,9 +134,19 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
                 out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
         policy = out.action_weights[:, :num_actions]
         value = policy_value(policy, out.search_tree.summary(), num_actions)
-        return Planned(out.action.astype(jnp.int32), policy, value, out.search_tree)
+        action = out.action.astype(jnp.int32)
+        if explore and config.random_actions:
+            action = stray(stray_key, action, legal, config.random_actions)
+        return Planned(action, policy, value, out.search_tree)
 
     return search
+
+
+def stray(key: jax.Array, action: jax.Array, legal: jax.Array, share: float) -> jax.Array:
+    """Replaces this share of actions [B] by random ones of the legal [B, A]."""
+    choice_key, stray_key = jax.random.split(key)
+    random = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
+    return jnp.where(jax.random.bernoulli(stray_key, share, action.shape), random, action)
 
 
 def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:

@@ -157,3 +157,9 @@ def test_a_state_is_worth_what_its_improved_policy_gets():
     planned = plan(CONFIG, make_game(rewards={2: 1.0}, values={}))
     mean_of_simulations = planned.tree.summary().value
     assert np.all(planned.value > 0.95) and np.all(mean_of_simulations < 0.7)
+
+
+def test_some_actions_stray_and_stay_legal():
+    action, legal = jnp.zeros(3000, jnp.int32), jnp.tile(jnp.array([True, False, True]), (3000, 1))
+    strayed = np.asarray(search_module.stray(jax.random.PRNGKey(0), action, legal, 0.2))
+    assert set(strayed) == {0, 2} and 0.07 < np.mean(strayed == 2) < 0.13  # half of a fifth
