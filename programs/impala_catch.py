@@ -7,11 +7,8 @@ from envs.catch import Catch
 from nodes.actor import Actor
 from nodes.evaluator import Evaluator
 from nodes.learner import Learner
-from nodes.monitor import Monitor
-from nodes.replay import ReplayNode
-from nodes.services import Program, ServiceNode
-from nodes.variables import VariableServer
-from nodes.workers import WorkerNode
+from nodes.services import Program
+from programs.cluster import Cluster
 from programs.launch import RunFlags, main
 
 
@@ -26,24 +23,11 @@ def impala_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: imp
     """
     env = Catch()
     agent = impala.make(config, env.spec)
-    program = Program("impala_catch")
-    with program.group("monitor"):
-        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop))
-    with program.group("variables"):
-        variables = program.add_node(ServiceNode(VariableServer, "variables", monitor))
-    with program.group("replay"):
-        replay = program.add_node(ReplayNode("replay", agent, env.spec, run.path("replay"), monitor))
-    with program.group("learner"):
-        learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
-        program.add_node(WorkerNode(Learner, "learner", agent, replay, variables, monitor, **learner))
-    with program.group("actor"):
-        for i in range(actors):
-            settings = {"num_envs": num_envs, "seed": run.seed + i}
-            program.add_node(WorkerNode(Actor, f"actor/{i}", agent, env, variables, replay, monitor, **settings))
-    with program.group("evaluator"):
-        evaluator = {"episodes": 50, "every_s": 5.0, "seed": run.seed}
-        program.add_node(WorkerNode(Evaluator, "evaluator", agent, env, variables, monitor, **evaluator))
-    return program
+    cluster = Cluster("impala_catch", run, agent, env)
+    cluster.add_learner(Learner)
+    cluster.add_actors(Actor, actors, num_envs=num_envs)
+    cluster.add_evaluator(Evaluator, episodes=50, every_s=5.0)
+    return cluster.program
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""The wiring that programs share: who calls whom, and which group of processes a node belongs to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.base import Agent
+from envs.base import Env
+from nodes.base import Node
+from nodes.monitor import Monitor
+from nodes.replay import ReplayNode
+from nodes.services import Program, ServiceNode
+from nodes.variables import VariableServer
+from nodes.workers import WorkerNode
+from programs.launch import Run
+
+
+class Cluster:
+    """A program that grows a node at a time: first the services that all others call, then the nodes that work.
+
+    Handles only point backwards: a node is given those of nodes added before it.
+
+    Args:
+      name: of the program.
+      run: where and how long.
+      agent: whose tables are served.
+      env: whose steps are in them; actors act in it.
+
+    Attributes:
+      program: for the launcher, once all nodes are added.
+      monitor, variables, replay: handles, for nodes of your own.
+    """
+
+    def __init__(self, name: str, run: Run, agent: Agent, env: Env):
+        self.program = Program(name)
+        self._run, self._agent, self._env = run, agent, env
+        with self.program.group("monitor"):
+            self.monitor = self.program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop))
+        with self.program.group("variables"):
+            self.variables = self.program.add_node(ServiceNode(VariableServer, "variables", self.monitor))
+        with self.program.group("replay"):
+            node = ReplayNode("replay", agent, env.spec, run.path("replay"), self.monitor)
+            self.replay = self.program.add_node(node)
+
+    def add_learner(self, node: type[Node], **settings: Any) -> None:
+        """Adds the node that samples the tables and publishes params."""
+        run = self._run
+        handles = (self._agent, self.replay, self.variables, self.monitor)
+        settings = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s, **settings}
+        with self.program.group("learner"):
+            self.program.add_node(WorkerNode(node, "learner", *handles, **settings))
+
+    def add_actors(self, node: type[Node], number: int, **settings: Any) -> None:
+        """Adds nodes that act and write; each has a seed of its own."""
+        handles = (self._agent, self._env, self.variables, self.replay, self.monitor)
+        with self.program.group("actor"):
+            for i in range(number):
+                self.program.add_node(WorkerNode(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
+
+    def add_evaluator(self, node: type[Node], **settings: Any) -> None:
+        """Adds a node that measures params and writes no learning data."""
+        handles = (self._agent, self._env, self.variables, self.monitor)
+        with self.program.group("evaluator"):
+            self.program.add_node(WorkerNode(node, "evaluator", *handles, seed=self._run.seed, **settings))
