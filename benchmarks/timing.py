@@ -1,24 +1,36 @@
-"""How benchmarks time: work that says how much it did, on one thread or on one per core."""
+"""How benchmarks time: work that says how much it did, parts in processes of their own, whole programs."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from programs.launch import ON_CPU
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
-def per_second(work: Callable[[], int], seconds: float) -> float:
+def per_second(work: Callable[[], float], seconds: float) -> float:
     """How much `work` does a second: it returns the env steps that one call did. Warms up first."""
     for _ in range(3):
         work()
-    done, start = 0, time.perf_counter()
+    done, start = 0.0, time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds:
         done += work()
     return done / elapsed
 
 
-def on_all_cores(make_work: Callable[[int], Callable[[], int]], seconds: float) -> float:
+def on_all_cores(make_work: Callable[[int], Callable[[], float]], seconds: float) -> float:
     """The sum of `per_second` over one thread a core."""
     rates: list[float] = []
     works = [make_work(i) for i in range(os.cpu_count() or 1)]
@@ -28,3 +40,53 @@ def on_all_cores(make_work: Callable[[int], Callable[[], int]], seconds: float) 
     for thread in threads:
         thread.join()
     return sum(rates)
+
+
+def in_process(file: str, options: Any, part: str) -> float:
+    """Measures a part in a fresh process, with the environment variables that its group has in a program.
+
+    Args:
+      file: the benchmark, which answers with `answer` where a part is asked for.
+      options: a dataclass, all of whose fields are flags.
+      part: for `options.part`.
+    """
+    group = ON_CPU if part in ("env", "act") else {"JAX_PLATFORMS": "cpu"}
+    fields = dataclasses.asdict(options) | {"part": part}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]
+    command = [sys.executable, file, *flags]
+    done = subprocess.run(command, env={**os.environ, **group}, stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def answer(rate: float) -> None:
+    """Prints the rate and ends the process: Reverb's and TensorFlow's threads would abort it on its way out."""
+    print(json.dumps(rate), flush=True)
+    os._exit(0)
+
+
+def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float]:
+    """Runs a program as a user starts it, for 30 s and `seconds`; medians over its rows in steady state."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "programs" / program), "--workdir", folder]
+        subprocess.run([*command, f"--stop.seconds={30 + seconds}", *flags], check=True, stdout=sys.stderr)
+        rows = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
+    steady = [row for row in rows[:-1] if row.get("updates_per_s", 0) > 0][2:]
+    names = {name for row in steady for name in row}
+    return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
+
+
+def print_table(alone: dict[str, float], limit: float, together: dict[str, float]) -> None:
+    """Prints rates and costs of the parts, of the limit that they set, and of the whole, with its share of it."""
+    print(f"{'':50s} {'steps/s':>9s} {'us/step':>9s} {'of limit':>9s}")
+    for label, rate in {**alone, "limit of the parts: 1/(1/env + 1/act + 1/learn)": limit, **together}.items():
+        share = f"{rate / limit:9.0%}" if label in together else ""
+        print(f"{label:50s} {rate:9,.0f} {1e6 / rate:9,.0f} {share}")
+
+
+def print_profile(row: dict[str, float]) -> None:
+    """Prints where a thread's time goes in a whole program, and the memory it takes."""
+    print("\nwhere a thread's time goes, as processes through Reverb:")
+    for name, value in sorted(row.items(), key=lambda item: -item[1]):
+        if name.startswith("share/") and value >= 0.01 and "resting" not in name:
+            print(f"  {name.removeprefix('share/').replace('_', ' '):45s} {value:5.0%}")
+    print(f"  resident memory of all nodes: {sum(v for k, v in row.items() if k.startswith('rss_mb/')) / 1000:.2f} GB")

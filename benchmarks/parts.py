@@ -1,0 +1,137 @@
+"""The parts of any program, each measured alone, on all cores: stepping, acting, updating, and the way through Reverb.
+
+All rates are env steps a second; an update counts as the env steps after which the table asks for the next one.
+"""
+
+from __future__ import annotations
+
+from nodes import rlax_first  # noqa: F401
+
+# isort: split
+
+import threading
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import reverb
+from jax.sharding import SingleDeviceSharding
+
+from agents.base import Agent, Batch, Steps, Table
+from benchmarks.timing import on_all_cores, per_second
+from envs.base import Env
+from nodes.base import Node
+from nodes.dataset import Dataset
+from nodes.play import jit_policy, step_shapes
+from nodes.replay import make_table
+from nodes.writer import Writer
+
+
+def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> float:
+    """One part of a program of `num_envs` environments, in two groups: "env", "act", "learn" or "reverb"."""
+    if part == "env":
+        return env_rate(env, num_envs // 2, seconds)
+    if part == "act":
+        return act_rate(agent, env, num_envs // 2, seconds)
+    if part == "learn":
+        return learn_rate(agent, env, seconds)
+    return reverb_rate(agent, env, num_envs, seconds)
+
+
+def limit(rates: dict[str, float]) -> float:
+    """What no design can exceed on these cores."""
+    return 1 / sum(1 / rates[part] for part in ("env", "act", "learn"))
+
+
+def env_rate(env: Env, size: int, seconds: float) -> float:
+    """Stepping `size` environments at once, with random actions."""
+
+    def make_work(i: int) -> Callable[[], float]:
+        batch, rng = env(size, i), np.random.default_rng(i)
+        batch.reset()
+
+        def work() -> float:
+            batch.step(rng.integers(0, env.spec.actions.num_values, size).astype(np.int32))
+            return size
+
+        return work
+
+    return on_all_cores(make_work, seconds)
+
+
+def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
+    """The policy on one batch of `size` observations, actions and extras brought back."""
+    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    act = jit_policy(agent.policy)
+
+    def make_work(i: int) -> Callable[[], float]:
+        timestep, key = env(size, i).reset(), jax.random.PRNGKey(i)
+        state = [agent.policy.initial_state(size)]
+
+        def work() -> float:
+            action, extras, state[0] = act(params, key, 0, timestep, state[0])
+            jax.device_get((action, extras))
+            return size
+
+        return work
+
+    return on_all_cores(make_work, seconds)
+
+
+def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
+    """Updates on one batch that stays on the device."""
+    (table,) = agent.tables
+    steps = _noise(agent, env, (table.sequence_length, table.batch_size))
+    batch = jax.device_put(Batch(steps, np.ones(table.batch_size, np.float32)))
+    step = jax.jit(agent.update.step, donate_argnums=0)
+    state = [jax.jit(agent.update.init)(jax.random.PRNGKey(0))]
+
+    def work() -> float:
+        state[0], _, metrics = step(state[0], batch)
+        jax.block_until_ready(metrics)
+        return env_steps_per_update(table)
+
+    return per_second(work, seconds)
+
+
+def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
+    """A writer of `size` slots and a dataset on one table in one process, observations of a real game."""
+    (table,) = agent.tables
+    server = reverb.Server([make_table(table, step_shapes(agent, env.spec))])
+    client = reverb.Client(f"localhost:{server.port}")
+    node = Node("benchmark")
+    dataset = Dataset(client, table, SingleDeviceSharding(jax.devices()[0]))
+    row = _noise(agent, env, (size,))
+    batch, rng = env(size, 0), np.random.default_rng(0)
+    actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)
+    observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
+    writer = Writer(client, table, size, node.wait_for)
+
+    def write() -> None:
+        for t in range(10**9):
+            if node.stopping:
+                return
+            writer.append(row._replace(observation=observations[t % len(observations)]))
+
+    threading.Thread(target=write, daemon=True).start()
+
+    def work() -> float:
+        node.wait_for("a batch", dataset.next)
+        return env_steps_per_update(table)
+
+    return per_second(work, seconds)
+
+
+def env_steps_per_update(table: Table) -> float:
+    """An env step inserts 1/period sequences, and every sequence is sampled `samples_per_insert` times."""
+    assert table.samples_per_insert is not None
+    return table.batch_size * table.period / table.samples_per_insert
+
+
+def _noise(agent: Agent, env: Env, leading: tuple[int, ...]) -> Steps:
+    """Raw steps of zeros in the middle of an episode; observations of noise, which costs what it costs."""
+    rng = np.random.default_rng(0)
+    steps = jax.tree.map(lambda leaf: np.zeros((*leading, *leaf.shape), leaf.dtype), step_shapes(agent, env.spec))
+    observation = jax.tree.map(lambda leaf: rng.integers(0, 255, leaf.shape).astype(leaf.dtype), steps.observation)
+    ones = np.ones(leading, np.float32)
+    return steps._replace(observation=observation, step_type=np.ones(leading, np.int32), discount=ones)
