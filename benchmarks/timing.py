@@ -65,12 +65,14 @@ def answer(rate: float) -> None:
 
 
 def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float]:
-    """Runs a program as a user starts it, for 30 s and `seconds`; medians over its rows in steady state."""
+    """Runs a program as a user starts it, for `seconds` after a minute of starting; medians of its steady rows."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "programs" / program), "--workdir", folder]
-        subprocess.run([*command, f"--stop.seconds={30 + seconds}", *flags], check=True, stdout=sys.stderr)
+        subprocess.run([*command, f"--stop.seconds={60 + seconds}", *flags], check=True, stdout=sys.stderr)
         rows = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
     steady = [row for row in rows[:-1] if row.get("updates_per_s", 0) > 0][2:]
+    if not steady:
+        raise SystemExit(f"{program} had hardly begun to learn in {60 + seconds:.0f} s: measure with more --seconds")
     names = {name for row in steady for name in row}
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
 
