@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nodes import metrics
 from programs.launch import ON_CPU
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -69,7 +70,7 @@ def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "programs" / program), "--workdir", folder]
         subprocess.run([*command, f"--stop.seconds={60 + seconds}", *flags], check=True, stdout=sys.stderr)
-        rows = [json.loads(line) for line in (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()]
+        rows = metrics.read(pathlib.Path(folder))
     steady = [row for row in rows[:-1] if row.get("updates_per_s", 0) > 0][2:]
     if not steady:
         raise SystemExit(f"{program} had hardly begun to learn in {60 + seconds:.0f} s: measure with more --seconds")

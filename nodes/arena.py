@@ -11,15 +11,11 @@ from agents.base import Agent
 from envs.base import Env, Player
 from nodes import elo
 from nodes.base import Periodic
-from nodes.match import MakeSide, play_match, player_side, policy_side, result, shares
+from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from nodes.play import acting_params, jit_policy
 from nodes.variables import VariableClient
 
 Nest = Any
-
-# Random moves that start a game between two versions: where neither leaves anything to chance they would else play the
-# same two games over and over.
-OPENING_OF_VERSIONS = 2
 
 
 class Arena(Periodic):
@@ -98,7 +94,7 @@ class Arena(Periodic):
         past = [other for other in self._versions if other != version]
         rivals = self._rng.permutation(past)[: self._earlier].tolist()
         if rivals:
-            matches = [self._match(version, rival, self._side(rival), OPENING_OF_VERSIONS) for rival in rivals]
+            matches = [self._match(version, rival, self._side(rival), OPENING) for rival in rivals]
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
         self._report(version, outcomes)

@@ -18,6 +18,11 @@ from nodes.play import Act, Acting
 from nodes.stopwatch import Stopped, Stopwatch
 
 Nest = Any
+
+# Random moves that start a game between two policies: where neither leaves anything to chance they would else play the
+# same two games over and over.
+OPENING = 2
+
 # One of the two who play: `(time step [B], asked bool [B]) -> action [B]`. It sees every time step, and its action
 # counts where it is asked.
 Side = Callable[[base.TimeStep, np.ndarray], np.ndarray]

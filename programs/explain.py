@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import pathlib
-import sys
 from typing import Any
 
 import jax
 import matplotlib
 import numpy as np
-import tyro
 
 from agents import muzero
 from agents.base import Policy, Steps
@@ -22,7 +20,7 @@ from agents.muzero.search import Planned, make_search
 from envs.base import LAST, Env
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput
+from programs.launch import BadInput, command
 from programs.play import agent_and_env, frame_of, newest_params, picture, program_of
 
 matplotlib.use("agg")
@@ -283,11 +281,7 @@ def project(points: np.ndarray, *others: np.ndarray) -> tuple[list[np.ndarray], 
 
 def main() -> None:
     """The command line of `explain`."""
-    try:
-        tyro.cli(explain)
-    except (BadInput, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(explain, ValueError, OSError)
 
 
 if __name__ == "__main__":

@@ -88,6 +88,16 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
         sys.exit(launch(program, run, environment))
 
 
+def command(function: Callable[..., None], *errors: type[Exception]) -> None:
+    """Runs a tool's function from the command line; bad input, and `errors` besides, end it with words and code 2."""
+    told: tuple[type[Exception], ...] = (BadInput, *errors)
+    try:
+        tyro.cli(function)
+    except told as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
 def parse(program_function: ProgramFunction, arguments: list[str] | None = None) -> tuple[Run, dict[str, Any]]:
     """The run and the program function's other arguments, from the command line."""
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 
 import numpy as np
-import tyro
 
 from agents.base import Agent
 from envs.base import Env, Player
 from envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from nodes import elo
-from nodes.match import MakeSide, play_match, player_side, policy_side, result
+from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result
 from nodes.play import jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput
+from programs.launch import BadInput, command
 from programs.play import agent_and_env, newest_params
-
-OPENING_OF_RUNS = 2  # random moves: two policies may leave nothing to chance, and repeat themselves from the same start
 
 
 def match(
@@ -48,7 +44,7 @@ def match(
     player = parse_player(opponent)
     other = rival(pathlib.Path(opponent), env) if player is None else player_side(player, _never, Stopwatch())
     if opening is None:
-        opening = OPENING_OF_RUNS if player is None else 0
+        opening = OPENING if player is None else 0
     sides = (run_side(agent, workdir), other)
     outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
     print(table(outcome))
@@ -99,11 +95,7 @@ def _never() -> bool:
 
 def main() -> None:
     """The command line of `match`."""
-    try:
-        tyro.cli(match)
-    except (BadInput, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(match, ValueError, OSError)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from typing import Any
 import imageio.v3 as imageio
 import jax
 import numpy as np
-import tyro
 
 from agents.base import Agent
 from envs.base import Env
@@ -24,7 +23,7 @@ from nodes.checkpoint import Checkpointer
 from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput, ProgramFunction, Run, parse
+from programs.launch import BadInput, ProgramFunction, Run, command, parse
 
 STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
 ENDINGS = (".gif", ".mp4")
@@ -142,11 +141,7 @@ def picture(frame: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """The command line of `play`."""
-    try:
-        tyro.cli(play)
-    except (BadInput, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(play, ValueError, OSError)
 
 
 if __name__ == "__main__":

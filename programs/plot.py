@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-import sys
 from typing import Literal
 
 import matplotlib
-import tyro
 
 from nodes import metrics
-from programs.launch import BadInput
+from programs.launch import BadInput, command
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
@@ -59,11 +57,7 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps
 
 def main() -> None:
     """The command line of `plot`."""
-    try:
-        tyro.cli(plot)
-    except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    command(plot)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from agents import sequences
 from agents.base import Nest, Steps
 from agents.muzero.config import Config
 from agents.muzero.loss import unroll_model
-from agents.muzero.networks import Model, make_support
+from agents.muzero.networks import Model, expectation, make_support
 from agents.muzero.policy import view_of
 from agents.muzero.targets import value_targets
 
@@ -57,6 +57,6 @@ def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hi
     action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
     unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1] + 1)
     support = make_support(config)
-    value, reward = (support.apply_inv(jax.nn.softmax(logits)) for logits in (unroll.value, unroll.reward))
+    value, reward = (expectation(support, logits) for logits in (unroll.value, unroll.reward))
     returns = value_targets(steps, value[:, :1], config.discount, num_rows, 1.0)[:, 0]
     return Hindsight(unroll.hidden.reshape(num_rows, num_ahead + 1, -1), value, reward, returns)

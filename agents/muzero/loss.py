@@ -22,7 +22,7 @@ import optax
 from agents import sequences
 from agents.base import Batch, Nest, Steps
 from agents.muzero.config import Config
-from agents.muzero.networks import Model, make_support
+from agents.muzero.networks import Model, expectation, make_support
 from agents.muzero.policy import view_of
 from agents.muzero.targets import Targets, make_targets, value_targets
 from agents.optimisation import Context
@@ -112,7 +112,7 @@ def muzero_loss(
     importance, beta = importance_weights(batch.probability, context.updates, config)  # [B]
     means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
     # 8. How wrong the roots' values were decides how soon their sequence is drawn again.
-    value = support.apply_inv(jax.nn.softmax(unroll.value[:, 0]))  # [N]
+    value = expectation(support, unroll.value[:, 0])  # [N]
     error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
     _warn_of_support(targets, config.support_limit)
     metrics = means | {
@@ -138,7 +138,7 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
       num_actions: A, the dummy action included.
     """
     roots = action.shape[0] // stack.shape[1]
-    hidden = model.represent(params, _fold(stack[None, :roots])[:, 0])  # [N, ...]
+    hidden = model.represent(params, _fold_rows(stack[:roots]))  # [N, ...]
     hiddens, rewards, chances = [hidden], [], []
     for k in range(action.shape[1]):
         # Half the gradient at each step: the model's depth must not multiply it (Appendix G).
@@ -146,12 +146,11 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
         choice = jax.nn.one_hot(action[:, k], num_actions)
         if model.chance:
             hidden = model.chance.afterstate(params, hidden, choice)
-            encoding = model.chance.encode(params, _fold(stack[None, k + 1 : k + 1 + roots])[:, 0])  # [N, C]
+            encoding = model.chance.encode(params, _fold_rows(stack[k + 1 : k + 1 + roots]))  # [N, C]
             code_logits, value = model.chance.predict(params, hidden)
             chances.append(Chance(code_logits, value, encoding))
             # The code is a choice, one-hot; its gradient goes to the encoding as if it were that.
-            code = jax.nn.one_hot(jnp.argmax(encoding, axis=-1), encoding.shape[-1])
-            choice = code + encoding - jax.lax.stop_gradient(encoding)
+            choice = _code(encoding) + encoding - jax.lax.stop_gradient(encoding)
         hidden, reward = model.dynamics(params, hidden, choice)
         hiddens.append(hidden)
         rewards.append(reward)
@@ -190,9 +189,13 @@ def chance_loss(chance: Chance) -> jax.Array:
 
     Stochastic MuZero, section 4.3: the cross-entropy of the code, and the encoder's distance from its own choice.
     """
-    code = jax.nn.one_hot(jnp.argmax(chance.encoding, axis=-1), chance.encoding.shape[-1])
-    code = jax.lax.stop_gradient(code)
+    code = _code(chance.encoding)
     return optax.softmax_cross_entropy(chance.code, code) + jnp.sum((code - chance.encoding) ** 2, axis=-1)
+
+
+def _code(encoding: jax.Array) -> jax.Array:
+    """The likeliest code, one-hot [..., C], without a gradient."""
+    return jax.nn.one_hot(jnp.argmax(encoding, axis=-1), encoding.shape[-1])
 
 
 def importance_weights(probability: jax.Array, updates: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
@@ -220,7 +223,7 @@ def _bootstrap_values(target_params: Nest, stack: jax.Array, steps: Steps, model
         return steps.extras.value
     rows = jnp.swapaxes(stack, 0, 1)  # [B, M, ..., L]
     logits = _each(lambda x: model.predict(target_params, model.represent(target_params, x)).value, rows)
-    return jax.lax.stop_gradient(make_support(config).apply_inv(jax.nn.softmax(logits))).T
+    return jax.lax.stop_gradient(expectation(make_support(config), logits)).T
 
 
 def _each(function: Callable[[jax.Array], Nest], x: jax.Array) -> Nest:
@@ -233,6 +236,11 @@ def _fold(x: jax.Array) -> jax.Array:
     """[K, R, B, ...] -> [B * R, K, ...]."""
     x = jnp.moveaxis(x, 0, 2).swapaxes(0, 1)  # [B, R, K, ...]
     return x.reshape(-1, *x.shape[2:])
+
+
+def _fold_rows(x: jax.Array) -> jax.Array:
+    """[R, B, ...] -> [B * R, ...]."""
+    return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
 
 def _after_root(loss: jax.Array) -> jax.Array:

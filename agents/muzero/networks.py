@@ -99,6 +99,11 @@ def make_support(config: Config) -> rlax.TxPair:
     return rlax.muzero_pair(-end, end, config.support_bins, rlax.SIGNED_HYPERBOLIC_PAIR)
 
 
+def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:
+    """The scalars [...] that logits [..., Z] over the support stand for."""
+    return support.apply_inv(jax.nn.softmax(logits))
+
+
 def scale_hidden(x: jax.Array) -> jax.Array:
     """Scales each hidden state [B, ...] to [0, 1], the range of the actions beside it. See the paper's Appendix G."""
     axes = tuple(range(1, x.ndim))
@@ -164,8 +169,8 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
         stack = jnp.zeros((1, *view.shape, config.frame_stack), view.dtype)
         return transformed.init(key, stack, jnp.zeros((1, actions)))
 
-    deterministic, with_codes = transformed.apply[:5], transformed.apply[5:]
-    return Model(init, *deterministic, chance=ChanceModel(*with_codes) if with_chance else None)  # type: ignore[misc]
+    represent, predict, dynamics, project, foresee, *chance = transformed.apply
+    return Model(init, represent, predict, dynamics, project, foresee, ChanceModel(*chance) if chance else None)
 
 
 class _Mlp:

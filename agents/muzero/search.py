@@ -22,7 +22,7 @@ import mctx
 
 from agents.base import Nest
 from agents.muzero.config import Config
-from agents.muzero.networks import Model, make_support
+from agents.muzero.networks import Model, expectation, make_support
 
 # Up to this many simulations a search over a convolutional model is unrolled on the CPU; compiling takes the longer.
 MOST_UNROLLED = 32
@@ -60,7 +60,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
     support = make_support(config)
 
     def scalar(logits: jax.Array) -> jax.Array:
-        return support.apply_inv(jax.nn.softmax(logits))  # [B]
+        return expectation(support, logits)  # [B]
 
     def one_hot(action: jax.Array, hidden: jax.Array) -> jax.Array:
         return jax.nn.one_hot(action, num_actions + 1, dtype=hidden.dtype)
