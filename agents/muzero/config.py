@@ -31,7 +31,8 @@ class Config:
       frame_stack: L, frames the network sees at once; 1 for environments whose observation tells all.
 
       search: "gumbel" [G], "puct" [M], or "stochastic", for games with chance.
-      num_simulations: of a search.
+      num_simulations: of an actor's search.
+      eval_simulations: of a search that plays its best, in evaluations and matches; None is as many as an actor's.
       max_considered_actions: "gumbel": actions tried at the root ([G]: 16); None is 16, or all if they are fewer.
       min_value_range: "gumbel": values of a state's actions that differ by less than this aren't spread over the whole
         of [0, 1] before they improve the policy ([E]: 0.01): early on they would be noise, and exploration would end.
@@ -87,6 +88,7 @@ class Config:
     # Search.
     search: Literal["gumbel", "puct", "stochastic"] = "gumbel"
     num_simulations: int = 16
+    eval_simulations: int | None = None
     max_considered_actions: int | None = None
     min_value_range: float = 0.01
     random_actions: float = 0.0
@@ -176,6 +178,8 @@ class Config:
         self._require("weight_decay", self.weight_decay >= 0, "at least 0")
         odd = self.support_bins >= 3 and self.support_bins % 2 == 1
         self._require("support_bins", odd, "odd, so that one of them is 0, and at least 3")
+        some = self.eval_simulations is None or self.eval_simulations >= 1
+        self._require("eval_simulations", some, "at least 1, or None")
         few = self.max_considered_actions is None or self.max_considered_actions >= 1
         self._require("max_considered_actions", few, "at least 1, or None")
         self._require("anneal_updates", self.anneal_updates is None or self.anneal_updates >= 1, "at least 1, or None")

@@ -58,6 +58,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
       explore: as actors do; otherwise no noise anywhere, and the likeliest action.
     """
     support = make_support(config)
+    num_simulations = config.num_simulations if explore else config.eval_simulations or config.num_simulations
 
     def scalar(logits: jax.Array) -> jax.Array:
         return expectation(support, logits)  # [B]
@@ -112,9 +113,9 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         value = scalar(prediction.value)
         root: Any = mctx.RootFnOutput(prior_logits=prediction.logits, value=value, embedding=hidden)
         common: dict[str, Any] = {
-            "num_simulations": config.num_simulations,
+            "num_simulations": num_simulations,
             "invalid_actions": jnp.pad(~legal, ((0, 0), (0, 1)), constant_values=True).astype(jnp.float32),
-            "loop_fn": _loop(config),
+            "loop_fn": _loop(config.network, num_simulations),
         }
         if config.search == "gumbel":
             out: Any = mctx.gumbel_muzero_policy(
@@ -183,10 +184,10 @@ def _tree_map() -> Iterator[None]:
         del jax.tree_map  # type: ignore[attr-defined]
 
 
-def _loop(config: Config) -> Callable[..., Any]:
+def _loop(network: str, num_simulations: int) -> Callable[..., Any]:
     """How simulations follow each other: XLA on CPU computes convolutions in a loop many times slower than outside."""
-    slow = jax.default_backend() == "cpu" and config.network == "tower"
-    return _unrolled if slow and config.num_simulations <= MOST_UNROLLED else jax.lax.fori_loop
+    slow = jax.default_backend() == "cpu" and network == "tower"
+    return _unrolled if slow and num_simulations <= MOST_UNROLLED else jax.lax.fori_loop
 
 
 def _unrolled(start: int, stop: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:

@@ -146,7 +146,7 @@ def test_an_unrolled_search_is_the_same(monkeypatch):
     model = make_game(rewards={2: 1.0}, values={3: 0.4})
     config = dataclasses.replace(CONFIG, num_simulations=5)
     looped = plan(config, model, explore=True)
-    monkeypatch.setattr(search_module, "_loop", lambda config: search_module._unrolled)
+    monkeypatch.setattr(search_module, "_loop", lambda network, num_simulations: search_module._unrolled)
     unrolled = plan(config, model, explore=True)
     np.testing.assert_allclose(looped.policy, unrolled.policy, rtol=1e-5)
     np.testing.assert_array_equal(looped.action, unrolled.action)
