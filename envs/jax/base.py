@@ -1,0 +1,224 @@
+"""The contract of environments that are pure JAX programs: two functions for one slot, which the caller vmaps.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
+with Anakin", for what it is good for: environment, policy and update in one compiled program.
+
+Glossary of shapes: B batch (environment slots stepped together), A actions.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from envs import base
+from envs.jax.purity import check_pure
+
+__all__ = ["Batched", "Game", "JaxEnv", "Stream", "as_env", "check_pure"]
+
+Nest = Any
+
+
+class JaxEnv(abc.ABC):
+    """An environment of one slot, in pure functions; a frozen dataclass of settings, hashable and picklable.
+
+    A slot is the same endless stream as in `envs.base`: FIRST, MID…, LAST, FIRST, …; the step after LAST begins the
+    next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key, and
+    the key lives in the state. `check_pure`, and `envs.conformance` of `as_env(env)`, tell whether it is kept to.
+    """
+
+    @property
+    @abc.abstractmethod
+    def spec(self) -> base.EnvSpec:
+        """What the slot takes and gives; no leaf has a batch axis."""
+
+    @abc.abstractmethod
+    def init(self, key: jax.Array) -> tuple[Nest, base.TimeStep]:
+        """Begins a stream.
+
+        Args:
+          key: consumed.
+
+        Returns:
+          The state, a nest of arrays whose shapes and dtypes never change, and a FIRST step: int32 [], float32 [],
+          float32 [] and the observation, without a batch axis.
+        """
+
+    @abc.abstractmethod
+    def step(self, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
+        """Steps the slot with an action of the spec; the state and the step are as `init` has them."""
+
+    def draw(self, state: Nest) -> np.ndarray | None:
+        """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None where there is no picture.
+
+        Runs on the host, seldom.
+        """
+        return None
+
+
+class Stream(NamedTuple):
+    """The state of a `Game`'s slot.
+
+    Attributes:
+      key: for all that the rest of the stream draws.
+      last: bool [], the last step was LAST.
+      game: the state of the running episode.
+    """
+
+    key: jax.Array
+    last: jax.Array
+    game: Nest
+
+
+class Game(JaxEnv):
+    """Makes an endless stream of an environment that only knows its episodes: auto-reset inside the program.
+
+    A vmapped program takes both sides of every branch, so each step pays for a `reset` and for a `move`, and throws one
+    of them away: keep `reset` cheap. The two share a key, for only one of them counts; and `observe` is called once.
+    """
+
+    @abc.abstractmethod
+    def reset(self, key: jax.Array) -> Nest:
+        """Draws the state in which an episode begins; consumes the key."""
+
+    @abc.abstractmethod
+    def move(
+        self, key: jax.Array, state: Nest, action: jax.Array
+    ) -> tuple[Nest, jax.Array, jax.Array | bool, jax.Array | bool]:
+        """Takes an action.
+
+        Args:
+          key: consumed.
+          state: of a running episode; of one that is over, too, and then the result does not count.
+          action: of the spec.
+
+        Returns:
+          The next state; the reward [] for whoever took the action; terminated []; truncated [].
+        """
+
+    @abc.abstractmethod
+    def observe(self, state: Nest) -> Nest:
+        """What the agent sees of a state; of a `BoardView` the actions that are legal in an episode that goes on."""
+
+    def init(self, key: jax.Array) -> tuple[Stream, base.TimeStep]:
+        key, draw = jax.random.split(key)
+        game, no = self.reset(draw), jnp.bool_(False)
+        return Stream(key, no, game), self._timestep(game, ~no, jnp.float32(0), no, no)
+
+    def step(self, state: Stream, action: jax.Array) -> tuple[Stream, base.TimeStep]:
+        key, draw = jax.random.split(state.key)
+        first = state.last
+        moved, reward, terminated, truncated = self.move(draw, state.game, action)
+        game = jax.tree.map(lambda new, old: jnp.where(first, new, old), self.reset(draw), moved)
+        terminated, truncated = ~first & terminated, ~first & truncated
+        reward = jnp.where(first, 0, reward).astype(jnp.float32)
+        timestep = self._timestep(game, first, reward, terminated, truncated)
+        return Stream(key, terminated | truncated, game), timestep
+
+    def _timestep(
+        self, game: Nest, first: jax.Array, reward: jax.Array, terminated: jax.Array, truncated: jax.Array
+    ) -> base.TimeStep:
+        """Shows the game as it is now, with the reward of the action that led here; termination outranks truncation."""
+        last = terminated | truncated
+        observation = self.observe(game)
+        if isinstance(observation, base.BoardView):
+            observation = observation._replace(legal=observation.legal | last)
+        return base.TimeStep(
+            step_type=jnp.where(first, base.FIRST, jnp.where(last, base.LAST, base.MID)).astype(jnp.int32),
+            reward=reward,
+            discount=jnp.where(terminated, 0, 1).astype(jnp.float32),
+            observation=observation,
+        )
+
+
+def as_env(env: JaxEnv) -> Batched:
+    """The `envs.base.Env` of a JAX environment: for actors, evaluators, the conformance suite and `programs.play`."""
+    return Batched(env)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batched:
+    """Runs a JAX environment jitted and vmapped, on JAX's default device, behind the contract of the others.
+
+    Attributes:
+      env: what every slot runs.
+    """
+
+    env: JaxEnv
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        return self.env.spec
+
+    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        return _JaxBatch(self.env, num_envs, seed)
+
+
+class _JaxBatch(base.BatchedEnv):
+    """Keeps the slots' states on the device, and gives numpy arrays."""
+
+    def __init__(self, env: JaxEnv, num_envs: int, seed: int):
+        self.num_envs = num_envs
+        self.spec = env.spec
+        self._env = env
+        self._seeds = base.slot_seeds(num_envs, seed).astype(np.uint32)  # [B]
+        self._resets = 0
+        self._state: Nest = None
+        self._timestep: base.TimeStep | None = None
+        self._tracker = base.EpisodeTracker(num_envs)
+
+    def reset(self) -> base.TimeStep:
+        out = _init(self._env, self._seeds, self._resets)
+        self._resets += 1
+        return self._take(out)
+
+    def step(self, action: np.ndarray) -> base.TimeStep:
+        action = base.check_action(action, self.spec.actions, self.num_envs)
+        if self._timestep is None:
+            return self.reset()
+        self._check_legal(action)
+        return self._take(_step(self._env, self._state, action.astype(self.spec.actions.dtype)))
+
+    def episodes(self) -> list[base.Episode]:
+        return self._tracker.take()
+
+    def render(self) -> np.ndarray | None:
+        return None if self._state is None else self._env.draw(jax.device_get(self._state))
+
+    def _take(self, out: tuple[Nest, base.TimeStep]) -> base.TimeStep:
+        """Keeps the state [B, ...] of what a step gave, and accounts its time step."""
+        self._state, self._timestep = out[0], jax.device_get(out[1])
+        reward = self._timestep.reward
+        if self.spec.num_players == 2:  # player 0 loses what player 1 wins; who took the action is the other now
+            reward = np.where(self._timestep.observation.player == 0, -reward, reward)
+        step_type = self._timestep.step_type
+        self._tracker.update(reward, first=step_type == base.FIRST, ended=step_type == base.LAST)
+        return self._timestep
+
+    def _check_legal(self, action: np.ndarray) -> None:
+        assert self._timestep is not None
+        if not isinstance(self._timestep.observation, base.BoardView):
+            return
+        illegal = ~self._timestep.observation.legal[np.arange(self.num_envs), action]
+        if illegal.any():
+            slot = int(np.argmax(illegal))
+            legal = np.flatnonzero(self._timestep.observation.legal[slot]).tolist()
+            raise ValueError(f"action of slot {slot} is {action[slot]}, which is illegal there; legal: {legal}")
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _init(env: JaxEnv, seeds: jax.Array, resets: jax.Array) -> tuple[Nest, base.TimeStep]:
+    """Begins a stream for each of the seeds [B], another one after each reset."""
+    return jax.vmap(lambda seed: env.init(jax.random.fold_in(jax.random.PRNGKey(seed), resets)))(seeds)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _step(env: JaxEnv, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
+    """Steps every slot, state and action [B, ...]; equal environments share its compilation."""
+    return jax.vmap(env.step)(state, action)

@@ -1,0 +1,57 @@
+"""Catch as a JAX program: the twin of `envs.catch`, and held to it by `envs.jax.consistency`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from envs import base, catch
+from envs.jax.base import Game
+
+
+class State(NamedTuple):
+    """Where everything is; int32 [] each."""
+
+    row: jax.Array  # of the ball
+    ball: jax.Array  # its column
+    paddle: jax.Array  # its column
+
+
+@dataclasses.dataclass(frozen=True)
+class Catch(Game):
+    """See `envs.catch.Catch` for the rules.
+
+    Attributes:
+      rows, columns: as there.
+    """
+
+    rows: int = 10
+    columns: int = 5
+
+    def __post_init__(self) -> None:
+        catch.Catch(self.rows, self.columns)  # raises the ValueError of a board that can't be played
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        return catch.Catch(self.rows, self.columns).spec
+
+    def reset(self, key: jax.Array) -> State:
+        return State(jnp.int32(0), jax.random.randint(key, (), 0, self.columns), jnp.int32(self.columns // 2))
+
+    def move(
+        self, key: jax.Array, state: State, action: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
+        row, paddle = state.row + 1, jnp.clip(state.paddle + action - 1, 0, self.columns - 1)
+        landed = row == self.rows - 1
+        reward = jnp.where(landed, jnp.where(paddle == state.ball, 1.0, -1.0), 0.0)
+        return State(row, state.ball, paddle), reward, landed, False
+
+    def observe(self, state: State) -> jax.Array:
+        """The board, float32 [rows, columns]."""
+        row, column = jnp.arange(self.rows)[:, None], jnp.arange(self.columns)
+        ball = (row == state.row) & (column == state.ball)
+        paddle = (row == self.rows - 1) & (column == state.paddle)
+        return (ball | paddle).astype(jnp.float32)

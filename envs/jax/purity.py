@@ -1,0 +1,197 @@
+"""Refuses environments that aren't pure JAX programs, before anything is compiled for long."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import tree
+from dm_env import specs
+
+from envs import base
+
+if TYPE_CHECKING:
+    from envs.jax.base import JaxEnv
+
+_CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
+_JAX = os.path.dirname(jax.__file__) + os.sep
+_KEEP = "an environment keeps settings only, all else is in the state that init and step return"
+
+
+def check_pure(env: JaxEnv) -> None:
+    """Traces `init` and `step` of one slot, twice each, and holds what they give to each other and to the spec.
+
+    Nothing is compiled, but where two traces of the same function differ.
+
+    Args:
+      env: to check.
+
+    Raises:
+      ValueError: the environment is no pure JAX program, or does not fit its spec: names the leaf, says what it is and
+        what it must be.
+    """
+    name = type(env).__name__
+    _check_settings(env, name)
+    spec = env.spec
+    if spec.num_players == 2 and not isinstance(spec.observations, base.BoardView):
+        raise ValueError(f"{name}.spec has 2 players; its observations must be a BoardView")
+    before = dict(_kept(name, vars(env)))
+    key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
+    began = _trace(env.init, f"{name}.init", key)
+    _check_timestep(spec, began[1], f"{name}.init")
+    action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
+    stepped = _trace(env.step, f"{name}.step", began[0], action)
+    _check_timestep(spec, stepped[1], f"{name}.step")
+    _check_constant(began, stepped, name)
+    for path, value in _kept(name, vars(env)):
+        new = path not in before and path.count(".") == 1 and not _is_array(value)  # such as a cached property
+        if not new and before.get(path, before) is not value:
+            raise ValueError(f"{path} became {_kind(value)} when the program was traced; {_KEEP}")
+
+
+def _check_settings(env: JaxEnv, name: str) -> None:
+    """Refuses an environment that could not be a static argument of a compiled program."""
+    for path, value in _kept(name, vars(env)):
+        if _is_array(value):
+            raise ValueError(f"{path} is {_kind(value)}; {_KEEP}")
+    try:
+        hash(env)
+    except TypeError as error:
+        raise ValueError(f"{name} can't be hashed ({error}); it must be a frozen dataclass of plain settings") from None
+
+
+def _kept(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The leaves of what an environment keeps, and their paths: of dicts, sequences and dataclasses within it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = vars(value)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _kept(f"{path}.{key}", inner)
+    elif isinstance(value, (list, tuple)):
+        for i, inner in enumerate(value):
+            yield from _kept(f"{path}[{i}]", inner)
+    else:
+        yield path, value
+
+
+def _trace(function: Callable, name: str, *args: Any) -> tuple[Any, Any]:
+    """The state and the time step that a function returns, as `jax.ShapeDtypeStruct`s."""
+    programs = []
+    for _ in range(2):
+
+        def returned(*args: Any) -> tuple[Any, Any]:  # another function each time, for JAX remembers what it traced
+            return _check_returned(function(*args), name)
+
+        try:
+            program, out = jax.make_jaxpr(returned, return_shape=True)(*args)
+        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError) as error:
+            raise ValueError(
+                f"{name} is not a pure JAX program{_where(error)}: {str(error).splitlines()[0]}"
+            ) from error
+        programs.append(program)
+    callback = _CALLBACK.search(str(programs[0]))
+    if callback:
+        raise ValueError(f"{name} calls back to Python ({callback[1]}); an environment must be a pure JAX program")
+    _check_repeats(programs, out, name, args)
+    avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in programs[0].out_avals]
+    return jax.tree.unflatten(jax.tree.structure(out), avals)
+
+
+def _check_returned(out: Any, name: str) -> tuple[Any, Any]:
+    """Refuses what is not a state and a time step, of JAX arrays only."""
+    if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], base.TimeStep)):
+        raise ValueError(f"{name} returns {type(out).__name__}; it must return a state and a TimeStep")
+    for path, leaf in _leaves(out):
+        if not isinstance(leaf, jax.Array):
+            raise ValueError(f"{path} of {name} is {_kind(leaf)}; it must be a JAX array")
+    return out
+
+
+def _check_repeats(programs: list[Any], out: Any, name: str, args: tuple) -> None:
+    """Refuses a function of which two traces differ: something outside the state, or chance, went into it."""
+    one, two = programs
+    same = _ADDRESS.sub("", str(one)) == _ADDRESS.sub("", str(two)) and all(map(np.array_equal, one.consts, two.consts))
+    if same:
+        return
+    zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(args)]
+    values = [jax.extend.core.jaxpr_as_fun(program)(*zeros) for program in programs]
+    paths = [path for path, _ in _leaves(out)]
+    leaked = [path for path, a, b in zip(paths, *values) if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")]
+    which = f": {leaked[0]} differs" if leaked else ""
+    raise ValueError(
+        f"{name} is another program each time it is traced{which}; it must depend on its arguments alone, not on values"
+        " that Python or numpy keep or draw"
+    )
+
+
+def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str) -> None:
+    """Refuses what changes its structure, shape or dtype from `init` to `step`, and so from step to step."""
+    for part, one, two in zip(("state", "timestep"), began, stepped):
+        before, after = str(jax.tree.structure(one)), str(jax.tree.structure(two))
+        if before != after:
+            raise ValueError(
+                f"the {part} of {name} is {before} after init, and {after} after step; it must stay the same"
+            )
+    for (path, one), (_, two) in zip(_leaves(began), _leaves(stepped)):
+        if (one.shape, one.dtype, one.weak_type) != (two.shape, two.dtype, two.weak_type):
+            raise ValueError(
+                f"{path} of {name} is {_shape(one)} after init, and {_shape(two)} after step; it must stay the same"
+            )
+
+
+def _check_timestep(spec: base.EnvSpec, timestep: base.TimeStep, name: str) -> None:
+    """Refuses a time step [] that does not fit the spec."""
+    wanted = base.TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+    try:
+        tree.assert_same_structure(wanted, timestep)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the observation of {name} has not the structure of its spec: {error}") from None
+    for (path, leaf), value in zip(tree.flatten_with_path(wanted), tree.flatten(timestep)):
+        if (value.shape, value.dtype) != (leaf.shape, leaf.dtype):
+            leaf_name = ".".join(map(str, ("timestep", *path)))
+            raise ValueError(f"{leaf_name} of {name} is {_shape(value)}; its spec says {_shape(leaf)}")
+
+
+def _leaves(out: tuple[Any, Any]) -> list[tuple[str, Any]]:
+    """The leaves of a state and a time step, with names such as "state.game.row"."""
+    leaves = []
+    for part, nest in zip(("state", "timestep"), out):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(nest)[0]:
+            leaves.append((part + jax.tree_util.keystr(path), leaf))
+    return leaves
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, jax.Array))  # a tracer is one, too
+
+
+def _kind(value: Any) -> str:
+    """What a leaf is, in words."""
+    if isinstance(value, jax.core.Tracer):
+        return f"a tracer, {value.dtype}{list(value.shape)}"
+    if isinstance(value, jax.Array):
+        return f"a JAX array, {value.dtype}{list(value.shape)}"
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"a numpy array, {value.dtype}{list(value.shape)}"
+    return f"the Python {type(value).__name__} {value!r}"
+
+
+def _shape(leaf: Any) -> str:
+    weak = " (of a Python number: give it a dtype)" if getattr(leaf, "weak_type", False) else ""
+    return f"{np.dtype(leaf.dtype)}{list(leaf.shape)}{weak}"
+
+
+def _where(error: Exception) -> str:
+    """The deepest line of a traceback that is not JAX's own."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_JAX)]
+    frame = frames[-1]
+    return f" at {os.path.basename(frame.filename)}:{frame.lineno}, in {frame.name}, `{frame.line}`"
