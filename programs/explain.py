@@ -20,8 +20,8 @@ from agents.muzero.search import Planned, make_search
 from envs.base import LAST, Env
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput, command
 from programs.play import agent_and_env, frame_of, newest_params, picture, program_of
+from programs.run import BadInput, command
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # after the backend is chosen

@@ -13,8 +13,8 @@ from nodes import elo
 from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result
 from nodes.play import jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput, command
 from programs.play import agent_and_env, newest_params
+from programs.run import BadInput, command
 
 
 def match(

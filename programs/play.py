@@ -23,7 +23,7 @@ from nodes.checkpoint import Checkpointer
 from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
-from programs.launch import BadInput, ProgramFunction, Run, command, parse
+from programs.run import BadInput, ProgramFunction, Run, command, parse
 
 STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
 ENDINGS = (".gif", ".mp4")

@@ -8,7 +8,7 @@ from typing import Literal
 import matplotlib
 
 from nodes import metrics
-from programs.launch import BadInput, command
+from programs.run import BadInput, command
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
