@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 Nest = Any  # a pytree of arrays
@@ -82,6 +82,7 @@ class Update(NamedTuple):
 
 
 Sampler = Literal["fifo", "uniform", "proportional", "rank"]
+Author = Literal["actor", "reanalyzer"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Table:
       kind: "queue" hands every sequence to the learner once, in order; "replay" keeps and samples them.
       sequence_length: raw steps in a sequence, the context for stacking and the bootstrap step included.
       period: raw steps between the starts of two sequences.
-      batch_size: sequences of this table in one update, over all learner devices.
+      batch_size: B, sequences in one update, over all tables and learner devices.
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
       sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
         p ~ (1 / rank)^alpha, rank 1 being the largest error. A new sequence counts as error 1 and as rank 1 until it
@@ -103,6 +104,9 @@ class Table:
       min_size: sequences a replay table holds before it serves any.
       priority_exponent: alpha, at least 0, where 0 draws uniformly; only "proportional" and "rank" use it. See
         "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.3.
+      writer: the kind of node that fills it. All tables of one kind of writer hold the same sequences.
+      share: of an update's sequences that come from here, in [0, 1]. From a table with share 0 the learner takes
+        none: it is there for reanalyzers to read.
     """
 
     name: str
@@ -115,6 +119,8 @@ class Table:
     samples_per_insert: float | None = 1.0
     min_size: int = 1
     priority_exponent: float = 1.0
+    writer: Author = "actor"
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
@@ -122,6 +128,10 @@ class Table:
                 raise ValueError(f"table {self.name!r}: {field} is {getattr(self, field)}; it must be at least 1")
         if self.kind not in ("queue", "replay"):
             raise ValueError(f"table {self.name!r}: kind is {self.kind!r}; allowed: 'queue', 'replay'")
+        if self.writer not in ("actor", "reanalyzer"):
+            raise ValueError(f"table {self.name!r}: writer is {self.writer!r}; allowed: 'actor', 'reanalyzer'")
+        if not 0 <= self.share <= 1:
+            raise ValueError(f"table {self.name!r}: share is {self.share}; it must be in [0, 1]")
         if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):
             raise ValueError(f"table {self.name!r}: a queue is drawn in order ('fifo') and once (samples_per_insert 1)")
         if self.kind == "replay":
@@ -154,10 +164,44 @@ class Agent(NamedTuple):
       policy: explores, for actors.
       eval_policy: plays its best, for evaluators.
       update: learns.
-      tables: where sequences go and come from; one update takes `batch_size` sequences of each.
+      tables: where sequences go and come from; see `written_by` and `learned_from`.
     """
 
     policy: Policy
     eval_policy: Policy
     update: Update
     tables: tuple[Table, ...]
+
+
+def written_by(writer: Author, tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The tables that this kind of node fills, with the same sequences each.
+
+    Raises:
+      ValueError: there is none, or their sequences differ in length or period.
+    """
+    own = tuple(table for table in tables if table.writer == writer)
+    if not own:
+        raise ValueError(f"no table of the agent's is for the {writer} to write to: {[table.name for table in tables]}")
+    shapes = {table.name: (table.sequence_length, table.period) for table in own}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"tables of one {writer} must hold sequences of one length and period: {shapes}")
+    return own
+
+
+def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The tables that the learner's batches are drawn from, in order: those with a share.
+
+    Raises:
+      ValueError: the shares don't add up to 1, the tables differ in what a batch is, or a batch has fewer sequences
+        than there are tables.
+    """
+    learned = tuple(table for table in tables if table.share > 0)
+    shares = {table.name: table.share for table in learned}
+    if not math.isclose(sum(shares.values()), 1.0):
+        raise ValueError(f"shares of the learner's tables must add up to 1: {shares}")
+    shapes = {table.name: (table.batch_size, table.sequence_length) for table in learned}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"the learner's tables must have one batch_size and sequence_length: {shapes}")
+    if learned[0].batch_size < len(learned):
+        raise ValueError(f"batch_size is {learned[0].batch_size}; it must be at least 1 for each of {list(shares)}")
+    return learned

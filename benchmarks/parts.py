@@ -105,7 +105,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)
     observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
-    writer = Writer(client, table, size, node.wait_for)
+    writer = Writer(client, [table], size, node.wait_for)
 
     def write() -> None:
         for t in range(10**9):

@@ -111,6 +111,13 @@ class BatchedEnv(abc.ABC):
           ValueError: the action has not the shape or dtype of the spec, see `check_action`.
         """
 
+    def taken(self, action: np.ndarray) -> np.ndarray:
+        """What the world takes for the action [B, ...] chosen in the step shown last; asked before `step`.
+
+        It is that action, except in a world that plays the past back and has its own.
+        """
+        return action
+
     @abc.abstractmethod
     def episodes(self) -> list[Episode]:
         """Takes the episodes finished since the last call."""

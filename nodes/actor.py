@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Agent, Steps, Table
-from envs.base import Env
+from agents.base import Agent, Author, Steps, written_by
+from envs.base import BatchedEnv, Env
 from nodes.base import Node
 from nodes.pipe import open_writer
 from nodes.play import Play, acting_params, jit_policy
@@ -22,7 +22,7 @@ class Actor(Node):
 
     Args:
       name: of this node.
-      agent: the policy, and the table to write to.
+      agent: the policy, and the tables to write to.
       env: makes the environments.
       variables: handle of the variable server.
       replay: handle of the replay server, or a `Pipe`.
@@ -30,7 +30,12 @@ class Actor(Node):
       num_envs: environment slots of this node, over all its threads.
       threads: groups that alternate.
       seed: of the environments and the policy's randomness; differs between actors.
+
+    Attributes:
+      writer: it writes to the tables of this kind of node.
     """
+
+    writer: Author = "actor"
 
     def __init__(
         self,
@@ -57,16 +62,16 @@ class Actor(Node):
         self._seed = seed
 
     def start(self) -> None:
-        table = self._agent.tables[0]
+        tables = written_by(self.writer, self._agent.tables)
         params = VariableClient(self._variables, acting_params(self._agent))
         act = jit_policy(self._agent.policy)
         size = self._num_envs // self._num_groups
         self._groups = []
         for seed in np.random.SeedSequence(self._seed).generate_state(self._num_groups):
             with self.stopwatch("starting environments"):
-                play = Play(self._env(size, int(seed)), self._agent.policy, act, int(seed), self.stopwatch)
-            writer = open_writer(self._replay, table, size, self.wait_for)
-            self._groups.append(_Group(self, play, params, table, writer))
+                play = Play(self.world(size, int(seed)), self._agent.policy, act, int(seed), self.stopwatch)
+            writer = open_writer(self._replay, tables, size, self.wait_for)
+            self._groups.append(_Group(self, play, params, tables[0].period, writer))
         self._turn = 0
 
     @property
@@ -82,21 +87,33 @@ class Actor(Node):
         for group in getattr(self, "_groups", []):
             group.play.env.close()
 
+    def world(self, num_envs: int, seed: int) -> BatchedEnv:
+        """Where a group plays."""
+        return self._env(num_envs, seed)
+
+    def tally(self, env: BatchedEnv, sequences: int) -> None:
+        """Counts a step of a group, and the sequences that it completed."""
+        self.count(env_steps=env.num_envs, frames=env.num_envs * env.spec.frames_per_step, sequences=sequences)
+        for episode in env.episodes():
+            self.count(episodes=1)
+            self.sample("return", episode.episode_return)
+            self.sample("episode_steps", episode.env_steps)
+
 
 class _Group:
     """Environments that step together, with their writer. Params change only where a new sequence may start."""
 
-    def __init__(self, node: Actor, play: Play, params: VariableClient, table: Table, writer: Any):
+    def __init__(self, node: Actor, play: Play, params: VariableClient, period: int, writer: Any):
         self.play = play
         self._node = node
         self._params = params
-        self._table = table
+        self._period = period
         self._writer = writer
         self._age = 0
 
     def step(self) -> None:
         node, env = self._node, self.play.env
-        if self._age % self._table.period == 0:
+        if self._age % self._period == 0:
             node.wait_for("params", self._params.poll)
         self._age += 1
         version, params = self._params.snapshot()
@@ -107,8 +124,4 @@ class _Group:
         )
         with node.stopwatch("writing"):
             sequences = self._writer.append(steps)
-        node.count(env_steps=env.num_envs, frames=env.num_envs * env.spec.frames_per_step, sequences=sequences)
-        for episode in env.episodes():
-            node.count(episodes=1)
-            node.sample("return", episode.episode_return)
-            node.sample("episode_steps", episode.env_steps)
+        node.tally(env, sequences)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -88,8 +88,8 @@ def _put(sequences: queue.Queue, sequence: Steps, timeout_s: float) -> bool | No
     return True
 
 
-def open_writer(replay: Any, table: Table, num_envs: int, wait_for: Callable[..., Any]) -> Any:
-    """A writer into `replay`: a `Pipe`, or a `reverb.Client`.
+def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any]) -> Any:
+    """A writer into tables of `replay`: a `Pipe`, which has but one, or a `reverb.Client`.
 
     Reverb, and TensorFlow with it, is imported only in the second case, where data crosses a process.
     """
@@ -97,7 +97,7 @@ def open_writer(replay: Any, table: Table, num_envs: int, wait_for: Callable[...
         return PipeWriter(replay, num_envs, wait_for)
     from nodes.writer import Writer
 
-    return Writer(replay, table, num_envs, wait_for)
+    return Writer(replay, tables, num_envs, wait_for)
 
 
 def open_dataset(replay: Any, table: Table, sharding: Batch) -> Any:

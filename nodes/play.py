@@ -63,9 +63,10 @@ class Play:
         self._stopwatch = stopwatch
 
     def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
-        """Acts, and steps the environments; returns the time step acted on, the action and its extras."""
+        """Acts, and steps the environments; returns the time step acted on, the action taken and extras."""
         timestep = self.timestep
         action, extras = self._acting(params, timestep)
+        action = self.env.taken(action)
         with self._stopwatch("stepping environments"):
             self.timestep = self.env.step(action)
         return timestep, action, extras

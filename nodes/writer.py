@@ -1,4 +1,4 @@
-"""The writer: cuts each slot's endless stream of raw steps into the table's sequences. Every step is stored once."""
+"""The writer: cuts each slot's endless stream of raw steps into its tables' sequences. Every step is stored once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodes import rlax_first  # noqa: F401
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,24 +21,24 @@ NEW = 1.0  # priority: a large error, and the first rank, so that every sequence
 
 
 class Writer:
-    """Streams B slots into one Reverb table.
+    """Streams B slots into Reverb tables.
 
     Sequences of a slot start every `period` steps and overlap by the rest of their length; overlapping sequences share
-    their chunks, so a step is sent and stored once. Episodes are not aligned with sequences. All slots go through one
-    stream, as columns of their own, so that sequences enter the table in the same order every time.
+    their chunks, and so do the tables, so a step is sent and stored once. Episodes are not aligned with sequences. All
+    slots go through one stream, as columns of their own, so that sequences enter a table in the same order every time.
 
     Args:
       client: of the replay server.
-      table: the contract.
+      tables: the contracts, as `agents.base.written_by` gives them: every sequence goes into each.
       num_envs: slots, B.
       wait_for: the node's `wait_for`; a full table blocks in it.
     """
 
-    def __init__(self, client: reverb.Client, table: Table, num_envs: int, wait_for: Callable[..., Any]):
-        self._table = table
+    def __init__(self, client: reverb.Client, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any]):
+        self._tables = tables
         self._num_envs = num_envs
         self._wait_for = wait_for
-        self._writer = wait_for("the replay server", functools.partial(_open, client, table.sequence_length))
+        self._writer = wait_for("the replay server", functools.partial(_open, client, tables[0].sequence_length))
         self._length = 0
 
     def append(self, steps: Steps) -> int:
@@ -48,19 +48,20 @@ class Writer:
             self._configure(len(leaves))
         self._writer.append([[leaf[slot] for leaf in leaves] for slot in range(self._num_envs)])
         self._length += 1
-        length = self._table.sequence_length
-        if self._length < length or (self._length - length) % self._table.period:
+        length, period = self._tables[0].sequence_length, self._tables[0].period
+        if self._length < length or (self._length - length) % period:
             return 0
-        for columns in self._writer.history:
-            self._writer.create_item(self._table.name, NEW, [column[-length:] for column in columns])
-        self._wait_for(f"room in {self._table.name}", self._flushed)
+        for table in self._tables:
+            for columns in self._writer.history:
+                self._writer.create_item(table.name, NEW, [column[-length:] for column in columns])
+        self._wait_for(f"room in {self._tables[0].name}", self._flushed)
         return self._num_envs
 
     def close(self) -> None:
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
-        length, chunk = self._table.sequence_length, chunk_length(self._table)
+        length, chunk = self._tables[0].sequence_length, chunk_length(self._tables[0])
         for slot in range(self._num_envs):
             for column in range(columns):
                 self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunk)

@@ -72,6 +72,26 @@ def test_episodes_are_reported_raw(agent, variables):
     assert set(report["samples"]["episode_steps"]) == {9.0}
 
 
+def test_what_is_written_is_what_the_world_took(agent, variables):
+    """Where the world is the past, that isn't what the policy chose."""
+
+    class Recorded(Catch):
+        def __call__(self, num_envs: int, seed: int):
+            env = super().__call__(num_envs, seed)
+            env.taken = lambda action: np.full_like(action, 2)
+            return env
+
+    pipe = Pipe(agent.tables[0])
+    node = Actor("actor/0", agent, Recorded(), variables, pipe, num_envs=4, threads=1)
+    node.start()
+    for _ in range(6):
+        node.step()
+    steps = pipe.sequences.get()
+    assert list(steps.action) == [2] * 6
+    paddle = [int(np.flatnonzero(row[-1])[-1]) for row in steps.observation]
+    assert paddle == [2, 3, 4, 4, 4, 4]  # it went to the right, and stayed there
+
+
 def test_environments_must_divide_over_threads(agent, variables):
     with pytest.raises(ValueError, match=r"actor/0: num_envs is 5; it must divide over the threads, 2"):
         Actor("actor/0", agent, Catch(), variables, None, num_envs=5, threads=2)

@@ -67,7 +67,7 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
     (table,) = agent.tables
     client = replay.reverb.Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
-    writer = Writer(client, table, 2, node.wait_for)
+    writer = Writer(client, [table], 2, node.wait_for)
     dataset = Dataset(client, table, one_device())
     completed = [writer.append(steps(t, 2)) for t in range(2 * table.period + 1)]
     assert completed == [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2]
@@ -90,7 +90,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     written = []
 
     def write():
-        writer = Writer(client, table, 1, node.wait_for)
+        writer = Writer(client, [table], 1, node.wait_for)
         for t in range(table.period * (table.size + 4) + 1):
             writer.append(steps(t, 1))
             written.append(t)
@@ -120,7 +120,7 @@ def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
         client = replay.reverb.Client(f"localhost:{node._server.port}")
         assert client.server_info()[table.name].current_size == expected
         if not expected:
-            writer = Writer(client, table, 2, node.wait_for)
+            writer = Writer(client, [table], 2, node.wait_for)
             for t in range(table.sequence_length):
                 writer.append(steps(t, 2))
             writer.close()
@@ -153,7 +153,7 @@ def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
     starter = threading.Timer(4.0, late.start)  # Reverb by itself gives up after 3
     starter.start()
-    writer = Writer(reverb.Client(f"localhost:{port}"), agent.tables[0], 2, Node("actor").wait_for)
+    writer = Writer(reverb.Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)
     starter.join()
     assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
     late._server.stop()

@@ -64,7 +64,7 @@ class Serve:
         """Adds sequences; the first reward of number i is i."""
         from nodes.writer import Writer
 
-        writer = Writer(self.client, self.table, 1, (node or self.node).wait_for)
+        writer = Writer(self.client, [self.table], 1, (node or self.node).wait_for)
         for t in range(self.table.sequence_length - 1 + sequences):
             writer.append(steps(t, 1))
         writer.close()
@@ -179,12 +179,33 @@ def test_ready_says_whether_the_limiter_lets_the_next_batch_through(tmp_path):
         assert dataset.next(30.0) is not None
 
 
+def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
+    from nodes.writer import Writer
+
+    table = make(period=2).tables[0]
+    tables = (table, dataclasses.replace(table, name="past", share=0.0, samples_per_insert=None))
+    agent = make()._replace(tables=tables)
+    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node.start()
+    client = replay.reverb.Client(f"localhost:{node._server.port}")
+    writer = Writer(client, tables, 2, node.wait_for)
+    assert sum(writer.append(steps(t, 2)) for t in range(10)) == 2 * 3
+    rewards = {}
+    for name, info in client.server_info().items():
+        assert info.current_size == 6
+        drawn = client.sample(name, 64, emit_timesteps=False) if name == "past" else ()
+        rewards[name] = {tuple(np.asarray(sample.data[2])) for sample in drawn}
+    expected = {tuple(100.0 * slot + start + np.arange(6)) for slot in (0, 1) for start in (0, 2, 4)}
+    assert rewards["past"] == expected
+    node._server.stop()
+
+
 def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn(tmp_path):
     from nodes.writer import Writer
 
     with Serve(make(4, samples_per_insert=4.0, min_size=1), tmp_path) as server:
         node = Node("actor/0")
-        writer = Writer(server.client, server.table, 32, node.wait_for)  # room for 3
+        writer = Writer(server.client, [server.table], 32, node.wait_for)  # room for 3
         for t in range(5):
             writer.append(steps(t, 32))
         thread = threading.Thread(target=writer.append, args=(steps(5, 32),), daemon=True)
