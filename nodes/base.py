@@ -37,6 +37,7 @@ class Node:
 
     Attributes:
       serves: others call this node, so it ends only after them.
+      ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
     """
 
@@ -46,6 +47,7 @@ class Node:
         self.name = name
         self.stopwatch = Stopwatch()
         self.monitor = monitor
+        self.ending = False
         self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
         self.meanwhile: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
@@ -211,6 +213,7 @@ class Node:
             for name, values in report["samples"].items():
                 del self._samples[name][: len(values)]
         self.program_counts = dict(reply["counts"])
+        self.ending = bool(reply["ending"])
         if reply["stop"]:
             self._stop.set()
 

@@ -110,7 +110,7 @@ class Monitor(Periodic):
             self._expected = names
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
-        """Takes a node's report; answers with the program's counters and, if it is to end, why."""
+        """Takes a node's report; answers with the program's counters, whether it ends, and why this node is to stop."""
         with self._state:
             before = self._peers.get(report["name"])
             gone = before is not None and before.gone  # a heartbeat may be overtaken by the goodbye
@@ -118,7 +118,11 @@ class Monitor(Periodic):
             for name, values in report["samples"].items():
                 self._recent[name].extend(values)
             served = report["serves"] and not self._drained()
-            return {"stop": "" if served else self._reason, "counts": self.totals()}
+            return {
+                "stop": "" if served else self._reason,
+                "ending": bool(self._reason),
+                "counts": self.totals(),
+            }
 
     def resume(self, counts: dict[str, float]) -> None:
         """Goes on counting from a checkpoint's counters."""

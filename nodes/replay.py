@@ -65,6 +65,7 @@ class Replay(Periodic):
         self._agent = agent
         self._spec = spec
         self._folder = pathlib.Path(folder).absolute()
+        self._saved_the_end = False
 
     def start(self) -> None:
         port = lp_address.get_port_from_address(self._address.resolve())
@@ -96,12 +97,17 @@ class Replay(Periodic):
                     f"{name}/samples_per_insert": sampled / max(inserted, 1),
                 }
             )
-        if time.monotonic() - self._saved_at > SAVE_EVERY_S:
+        if self.ending and not self._saved_the_end:
+            # Beside the learner's last save, not after it: together they may take longer than there is.
+            self._save()
+            self._saved_the_end = True
+        elif time.monotonic() - self._saved_at > SAVE_EVERY_S:
             self._save()
 
     def close(self) -> None:
         if hasattr(self, "_server"):
-            self._save()
+            if not self._saved_the_end:
+                self._save()
             self._server.stop()
 
     def _save(self) -> None:

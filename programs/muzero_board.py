@@ -31,7 +31,7 @@ def muzero_board(
     cluster.add_learner(Learner)
     cluster.add_actors(Actor, actors, num_envs=num_envs)
     opponents = {"random": RandomPlayer(), "uct": UctPlayer(100)}
-    cluster.add_evaluator(Arena, opponents=opponents, games=50, every_s=60.0)
+    cluster.add_evaluator(Arena, opponents=opponents, games=50, every_s=120.0)
     return cluster.program
 
 

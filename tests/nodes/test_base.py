@@ -18,7 +18,8 @@ class FakeMonitor:
 
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
-        return {"stop": "enough" if len(self.reports) >= self._stop_after else "", "counts": {"updates": 7.0}}
+        enough = len(self.reports) >= self._stop_after
+        return {"stop": "enough" if enough else "", "ending": enough, "counts": {"updates": 7.0}}
 
     def goodbye(self, name: str, failure: str) -> None:
         self.failures[name] = failure

@@ -67,9 +67,10 @@ def test_an_impossible_stop_rule_is_refused():
 
 def test_when_the_rule_is_reached_workers_end_before_services(monitor):
     monitor.beat(report("replay", serves=True))
-    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    assert not monitor.beat(report("actor/0", counts={"env_steps": 100.0}))["ending"]
     monitor.round()
-    assert monitor.beat(report("replay", serves=True))["stop"] == ""
+    reply = monitor.beat(report("replay", serves=True))
+    assert reply["stop"] == "" and reply["ending"]
     assert "env_steps reached 100" in monitor.beat(report("actor/0"))["stop"]
     monitor.goodbye("actor/0", "")
     assert "env_steps reached 100" in monitor.beat(report("replay", serves=True))["stop"]

@@ -127,6 +127,19 @@ def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
         node.close()
 
 
+def test_saves_once_when_the_program_ends_without_waiting_for_the_others(agent, tmp_path):
+    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
+    node.start()
+    node.round()
+    assert not list(tmp_path.iterdir())
+    node.ending = True
+    node.round()
+    (saved,) = tmp_path.iterdir()
+    node.round()
+    node.close()
+    assert list(tmp_path.iterdir()) == [saved]
+
+
 def test_a_port_in_use_is_named(agent, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
