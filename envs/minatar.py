@@ -69,10 +69,7 @@ class _MinAtarBatch(base.LoopedEnv):
 
     def render(self) -> np.ndarray:
         """The cells in the colours of the package's own window: the last channel that marks a cell wins."""
-        boards = np.stack([slot.board() for slot in self._envs])  # [B, 10, 10, C]
-        channels = boards.shape[-1]
-        colours = np.concatenate([np.zeros((1, 3)), drawing.palette(channels)])
-        return (255 * colours[(boards * np.arange(1, channels + 1)).max(axis=-1)]).astype(np.uint8)
+        return drawing.marks(np.stack([slot.board() for slot in self._envs]))
 
 
 class _Slot(dm_env.Environment):

@@ -20,7 +20,6 @@ from envs import base, drawing
 
 _PROBES, _PROBE_MOVES = 10, 200  # random games, and moves of each, that look for a player who moves twice in a row
 _BOTTOM_UP = {"connect_four"}  # whose planes begin with the lowest row
-_CELL = 12  # pixels
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +126,7 @@ class OpenSpielBatch(base.BatchedEnv):
         planes = _to_planes(self.game, np.array([state.observation_tensor(0) for state in self.states]))
         if self.game.get_type().short_name in _BOTTOM_UP:
             planes = planes[:, ::-1]
-        amounts = np.log1p(planes.clip(min=0))  # numbers of all sizes can then be told apart
-        scale = np.maximum(amounts.sum(axis=-1, keepdims=True), amounts.max() + 1e-9)
-        cells = amounts @ drawing.palette(planes.shape[-1]) / scale  # [B, H, W, 3]
-        picture = np.repeat(np.repeat(255 * cells.clip(0, 1), _CELL, axis=1), _CELL, axis=2).astype(np.uint8)
-        picture[:, ::_CELL] = picture[:, :, ::_CELL] = 0
-        return picture
+        return drawing.mixed(planes)
 
     def _check_legal(self, action: np.ndarray) -> None:
         illegal = ~self._legal[np.arange(self.num_envs), action]
