@@ -1,4 +1,4 @@
-"""The actor: steps batches of environments with the newest params and writes what it sees."""
+"""The actor: steps batches of environments, acts in them and writes what it sees."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import numpy as np
 
 from agents.base import Agent, Author, Steps, written_by
 from envs.base import BatchedEnv, Env
+from nodes.acting import GroupAct, open_acting
 from nodes.base import Node
 from nodes.pipe import open_writer
-from nodes.play import Play, acting_params, jit_policy
-from nodes.variables import VariableClient
 
 
 class Actor(Node):
@@ -24,7 +23,7 @@ class Actor(Node):
       name: of this node.
       agent: the policy, and the tables to write to.
       env: makes the environments.
-      variables: handle of the variable server.
+      variables: handle of the variable server; or `nodes.acting.Remote`, for another node to act.
       replay: handle of the replay server, or a `Pipe`.
       monitor: handle.
       num_envs: environment slots of this node, over all its threads.
@@ -63,15 +62,14 @@ class Actor(Node):
 
     def start(self) -> None:
         tables = written_by(self.writer, self._agent.tables)
-        params = VariableClient(self._variables, acting_params(self._agent))
-        act = jit_policy(self._agent.policy)
+        open_act = open_acting(self, self._agent, self._variables, tables[0].period)
         size = self._num_envs // self._num_groups
         self._groups = []
-        for seed in np.random.SeedSequence(self._seed).generate_state(self._num_groups):
+        for i, seed in enumerate(np.random.SeedSequence(self._seed).generate_state(self._num_groups)):
             with self.stopwatch("starting environments"):
-                play = Play(self.world(size, int(seed)), self._agent.policy, act, int(seed), self.stopwatch)
+                env = self.world(size, int(seed))
             writer = open_writer(self._replay, tables, size, self.wait_for)
-            self._groups.append(_Group(self, play, params, tables[0].period, writer))
+            self._groups.append(_Group(self, env, open_act(i, size, int(seed)), writer))
         self._turn = 0
 
     @property
@@ -85,7 +83,7 @@ class Actor(Node):
 
     def close(self) -> None:
         for group in getattr(self, "_groups", []):
-            group.play.env.close()
+            group.env.close()
 
     def world(self, num_envs: int, seed: int) -> BatchedEnv:
         """Where a group plays."""
@@ -101,23 +99,22 @@ class Actor(Node):
 
 
 class _Group:
-    """Environments that step together, with their writer. Params change only where a new sequence may start."""
+    """Environments that step together, with who acts in them and their writer."""
 
-    def __init__(self, node: Actor, play: Play, params: VariableClient, period: int, writer: Any):
-        self.play = play
+    def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Any):
+        self.env = env
         self._node = node
-        self._params = params
-        self._period = period
+        self._act = act
         self._writer = writer
-        self._age = 0
+        with node.stopwatch("starting environments"):
+            self._timestep = env.reset()
 
     def step(self) -> None:
-        node, env = self._node, self.play.env
-        if self._age % self._period == 0:
-            node.wait_for("params", self._params.poll)
-        self._age += 1
-        version, params = self._params.snapshot()
-        timestep, action, extras = self.play.step(params)
+        node, env, timestep = self._node, self.env, self._timestep
+        version, action, extras = self._act(timestep)
+        action = env.taken(action)
+        with node.stopwatch("stepping environments"):
+            self._timestep = env.step(action)
         versions = np.full(env.num_envs, version, np.int32)
         steps = Steps(
             timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions

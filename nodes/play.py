@@ -1,4 +1,4 @@
-"""A policy playing a batch of environments: what actors, evaluators, arenas and `programs.play` have in common."""
+"""A policy in this process: as actors, evaluators, arenas and `programs.play` have it act."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import numpy as np
 
 from agents.base import Agent, Policy, Steps
 from envs.base import BatchedEnv, EnvSpec, TimeStep
+from nodes.acting import Acted, OpenAct
+from nodes.base import Node
 from nodes.stopwatch import Stopwatch
+from nodes.variables import VariableClient
 
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]
@@ -43,6 +46,44 @@ class Acting:
             self._state = out[2]
         self._steps += 1
         return action, extras
+
+
+class LocalAct:
+    """A group of environments' policy, with the newest params; they change only where a new sequence may start.
+
+    Args:
+      acting: the policy in the group's stream.
+      params: the newest.
+      period: steps between two that may start a sequence.
+      wait_for: the node's.
+    """
+
+    def __init__(self, acting: Acting, params: VariableClient, period: int, wait_for: Callable[..., Any]):
+        self._acting = acting
+        self._params = params
+        self._period = period
+        self._wait_for = wait_for
+        self._age = 0
+
+    def __call__(self, timestep: TimeStep) -> Acted:
+        if self._age % self._period == 0:
+            self._wait_for("params", self._params.poll)
+        self._age += 1
+        version, params = self._params.snapshot()
+        return Acted(version, *self._acting(params, timestep))
+
+
+def open_local_acting(node: Node, agent: Agent, variables: Any, period: int) -> OpenAct:
+    """Acts in this process; the node's groups share params and compilation. See `nodes.acting.open_acting`."""
+    params = VariableClient(variables, acting_params(agent))
+    act = jit_policy(agent.policy)
+
+    def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
+        del group
+        acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
+        return LocalAct(acting, params, period, node.wait_for)
+
+    return open_act
 
 
 class Play:

@@ -78,22 +78,20 @@ class VariableClient:
     def __init__(self, server: Any, like: Nest):
         self._server = server
         self._like = like
-        self._lock = threading.Lock()
-        self.version = -1
-        self.params: Nest = None
+        self._fetching = threading.Lock()
+        self._newest: tuple[int, Nest] = (-1, None)
 
     def poll(self, timeout_s: float) -> bool | None:
         """Fetches newer params if there are any; sleeps `timeout_s` and returns None while there are none at all."""
-        with self._lock:
-            version, packed = self._server.get(self.version)
+        with self._fetching:
+            version, packed = self._server.get(self._newest[0])
             if packed:
-                self.params, self.version = jax.device_put(unpack(packed, self._like)), int(version)
-        if self.version < 0:
+                self._newest = int(version), jax.device_put(unpack(packed, self._like))
+        if self._newest[0] < 0:
             time.sleep(timeout_s)
             return None
         return True
 
     def snapshot(self) -> tuple[int, Nest]:
-        """The version and its params, together."""
-        with self._lock:
-            return self.version, self.params
+        """The version, -1 while there is none, and its params; never waits for another thread's fetching."""
+        return self._newest
