@@ -9,6 +9,7 @@ import inspect
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import imageio.v3 as imageio
@@ -19,6 +20,7 @@ from agents.base import Agent
 from envs.base import Env
 from nodes.actor import Actor
 from nodes.arena import Arena
+from nodes.base import Node
 from nodes.checkpoint import Checkpointer
 from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
@@ -51,18 +53,23 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
     print(f"{outcome} in {len(frames) - 1} env steps: {target}")
 
 
-def agent_and_env(workdir: pathlib.Path) -> tuple[Agent, Env]:
-    """The agent and environment of a run, from the program and arguments that it was started with."""
+def agent_and_env(workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluator, Arena, Actor)) -> tuple[Agent, Env]:
+    """The agent and environment of a run, from the program and arguments that it was started with.
+
+    Args:
+      workdir: the run's folder.
+      kinds: of nodes to take them from, the first that the program has. An actor's may be a variant for learning.
+    """
     program_function, run, settings = program_of(workdir)
     program = program_function(run, **settings)
-    for kind in (Evaluator, Arena, Actor):  # an actor's environment may be a variant for learning
+    for kind in kinds:
         for node in program.get_all_nodes():
             if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
                 given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
                 return given["agent"], given["env"]
     raise BadInput(
-        f"{program_function.__name__} in {inspect.getfile(program_function)} has no Evaluator, Arena or Actor to show "
-        "how it is played"
+        f"{program_function.__name__} in {inspect.getfile(program_function)} has no "
+        f"{' or '.join(kind.__name__ for kind in kinds)} to show how it is played"
     )
 
 

@@ -99,16 +99,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one.
     """
     folder = pathlib.Path(run.workdir)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "w")  # noqa: SIM115  # held until the program ends
-    except OSError as error:
-        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.close()
-        raise BadInput(f"--workdir {folder} is in use by another process") from error
+    held = lock(folder)
     resolved = {"program": name, "seed": run.seed, "settings": _plain(settings)}
     config = folder / "config.json"
     if config.exists():
@@ -117,7 +108,26 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     fresh = folder / "config.json.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(config)  # whole or not at all, whenever we are killed
-    return lock
+    return held
+
+
+def lock(folder: pathlib.Path) -> IO[str]:
+    """Makes sure that nobody else works in a run's folder, as long as the file it returns is open.
+
+    Raises:
+      BadInput: the folder can't be written, or another process uses it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = open(folder / ".lock", "w")  # noqa: SIM115  # held until the caller closes it
+    except OSError as error:
+        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held.close()
+        raise BadInput(f"--workdir {folder} is in use by another process") from error
+    return held
 
 
 def _read_config(path: pathlib.Path) -> dict[str, Any]:

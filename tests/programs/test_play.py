@@ -57,7 +57,7 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
 
 def test_a_program_that_plays_nothing_is_refused(tmp_path):
     run = nim_program.make_run(tmp_path / "run", 1, "--no-arena")
-    with pytest.raises(launch.BadInput, match="nim_program in .* has no Evaluator, Arena or Actor"):
+    with pytest.raises(launch.BadInput, match="nim_program in .* has no Evaluator or Arena or Actor"):
         play.play(run)
 
 
