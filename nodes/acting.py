@@ -20,6 +20,8 @@ from nodes.base import Node
 
 Nest = Any
 
+ANSWER_DEADLINE_S = 300.0  # an inference node compiles before its first answers
+
 
 class Acted(NamedTuple):
     """What a policy did in a time step of B slots.
@@ -90,10 +92,10 @@ class RemoteAct:
     """
 
     def __init__(self, node: Node, inference: Any, group: int, num_envs: int, seed: int):
-        self._wait_for = node.wait_for
+        self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
         self._inference = inference
         self._name = f"{node.name}/{group}"
-        self._wait_for("inference", lambda timeout: _ask(inference.register, self._name, num_envs, seed, timeout))
+        self._wait_for(lambda timeout: _ask(inference.register, self._name, num_envs, seed, timeout))
         self._t = 0
 
     def __call__(self, timestep: TimeStep) -> Acted:
@@ -105,7 +107,7 @@ class RemoteAct:
         """
         leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
         ask = functools.partial(_ask, self._inference.act, self._name, self._t, leaves)
-        version, action, *extras = self._wait_for("inference", ask)
+        version, action, *extras = self._wait_for(ask)
         self._t += 1
         return Acted(version, action, tuple(extras))
 

@@ -1,0 +1,291 @@
+"""The inference node: acts for the groups of environments of many actors, a batch at a time, on one device.
+
+See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
+Actors send time steps and get actions; params, frame stacks and recurrent states stay here.
+
+Glossary of shapes: G groups of a batch, B slots of a group.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tree
+
+from agents.base import Agent, Policy
+from envs.base import Env, TimeStep
+from nodes.base import Node
+from nodes.play import acting_params
+from nodes.variables import VariableClient
+
+Nest = Any
+ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, list[Nest]]]
+
+REFRESH_S = 0.05  # between looking for newer params
+
+
+@dataclasses.dataclass
+class _Group:
+    """Environments of an actor that step together.
+
+    Attributes:
+      num_envs: B.
+      seed: of the policy's randomness.
+      state: the policy's, leaves [B, ...], on the device.
+      t: the step that it may ask for next.
+      asked: its last request.
+    """
+
+    num_envs: int
+    seed: int
+    state: Nest
+    t: int = 0
+    asked: _Request | None = None
+
+
+class _Request:
+    """What to do in step t of a group: leaves of a `TimeStep` [B, ...]; then the answer."""
+
+    def __init__(self, group: _Group, t: int, leaves: Sequence[np.ndarray]):
+        self.group, self.t, self.leaves = group, t, leaves
+        self.came = time.monotonic()
+        self.answered = threading.Event()
+        self.answer: list[Any] = []
+
+
+class Inference(Node):
+    """Acts with `agent.policy` for every group that registers, with the newest params.
+
+    A batch is as many groups of one size as have asked: it begins when they fill it, when nobody is left who could ask,
+    or `deadline_s` after the first asked. Each group has its own state and random stream and is one row of a `vmap`, so
+    its actions are those it would draw alone; whom it shares a batch with makes no difference but of rounding.
+
+    A batch is padded to a power of two groups, or to the most that fit. The policy is compiled for each such number
+    when it first occurs, and never again: with one number alone, a batch of few groups would cost as much as a full
+    one, which only a large accelerator has for nothing.
+
+    Args:
+      name: of this node.
+      agent: whose policy acts.
+      env: whose time steps are sent.
+      variables: handle of the variable server.
+      monitor: handle.
+      max_batch: most environment slots in a batch.
+      deadline_s: how long the first request waits for others.
+    """
+
+    serves = True
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        env: Env,
+        variables: Any,
+        monitor: Any = None,
+        *,
+        max_batch: int = 256,
+        deadline_s: float = 0.002,
+    ):
+        super().__init__(name, monitor)
+        if max_batch < 1:
+            raise ValueError(f"{name}: max_batch is {max_batch}; it must be at least 1")
+        if not 0 <= deadline_s <= 1:
+            raise ValueError(f"{name}: deadline_s is {deadline_s}; it must be in [0, 1]")
+        self._agent = agent
+        self._env = env
+        self._variables = variables
+        self._max_batch = max_batch
+        self._deadline_s = deadline_s
+        self._changed = threading.Condition()  # and the lock of all that follows
+        self._groups: dict[str, _Group] = {}
+        self._waiting: list[_Request] = []
+        self._home: int | None = None
+
+    def start(self) -> None:
+        self._spec = self._env.spec
+        self._params = VariableClient(self._variables, acting_params(self._agent))
+        self._act = jit_for_groups(self._agent.policy)
+        with self._changed:
+            self._home = threading.get_ident()
+            self._changed.notify_all()
+
+    @property
+    def tasks(self) -> Sequence[Callable[[], None]]:
+        return (self.step, self._refresh)
+
+    # What actors call, in threads of the courier server; or, with the serial schedule, in the node's own.
+
+    def register(self, name: str, num_envs: int, seed: int, timeout_s: float = 0.5) -> bool | None:
+        """Makes a group known, with fresh state, as an actor does when it starts, or starts anew.
+
+        Args:
+          name: unique in the program, such as "actor/0/1".
+          num_envs: B, environment slots of the group.
+          seed: of the policy's randomness.
+          timeout_s: to wait for this node's own start.
+
+        Returns:
+          True; None if this node hasn't started within `timeout_s`.
+
+        Raises:
+          ValueError: the group doesn't fit into a batch.
+        """
+        if not 1 <= num_envs <= self._max_batch:
+            raise ValueError(
+                f"{self.name}: {name} has {num_envs} environments that step together; max_batch is {self._max_batch}"
+            )
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._home is not None, timeout_s):
+                return None
+            old = self._groups.get(name)
+            self._waiting = [request for request in self._waiting if request.group is not old]
+            self._groups[name] = _Group(num_envs, seed, self._agent.policy.initial_state(num_envs))
+        return True
+
+    def act(self, name: str, t: int, leaves: Sequence[np.ndarray], timeout_s: float = 0.5) -> list[Any] | None:
+        """What the policy does in step t of a group. Asking again for the same step only waits on.
+
+        Args:
+          name: as registered.
+          t: 0, 1, ….
+          leaves: step type, reward, discount and leaves of the observation, each [B, ...] as the environment gives it.
+          timeout_s: to wait for the answer.
+
+        Returns:
+          `[version of the params, action [B, ...], *leaves of the extras [B, ...]]`; None if not within `timeout_s`.
+
+        Raises:
+          ValueError: the group is unknown, this is not its next step, or shapes or dtypes are not its environment's.
+        """
+        with self._changed:
+            request = self._request(name, t, leaves)
+        if threading.get_ident() == self._home and not request.answered.is_set():
+            # One thread runs all nodes: nobody else can ask, or serve, before this returns.
+            self.wait_for("params", self._params.poll)
+            self._serve(self._take())
+        return request.answer if request.answered.wait(timeout_s) else None
+
+    def _request(self, name: str, t: int, leaves: Sequence[np.ndarray]) -> _Request:
+        """The group's request for step t, which is queued if it is new."""
+        group = self._groups.get(name)
+        if group is None:
+            raise ValueError(f"{self.name}: {name} is unknown; a group must register before it asks")
+        if group.asked is not None and group.asked.t == t:
+            return group.asked
+        if t != group.t:
+            raise ValueError(f"{self.name}: {name} asks for step {t}; its next is {group.t}. Is there another {name}?")
+        self._check(name, group.num_envs, leaves)
+        group.asked = _Request(group, t, leaves)
+        self._waiting.append(group.asked)
+        self._changed.notify_all()
+        return group.asked
+
+    def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray]) -> None:
+        spec = self._spec
+        scalars = [((), np.dtype(dtype)) for dtype in (np.int32, np.float32, np.float32)]
+        wanted = [*scalars, *((leaf.shape, np.dtype(leaf.dtype)) for leaf in tree.flatten(spec.observations))]
+        wanted = [((num_envs, *shape), dtype) for shape, dtype in wanted]
+        got = [(leaf.shape, leaf.dtype) for leaf in leaves]
+        if got != wanted:
+            raise ValueError(f"{self.name}: {name} sent {_words(got)}; its environment gives {_words(wanted)}")
+
+    # How it works.
+
+    def step(self) -> None:
+        """One batch."""
+        requests = self.wait_for("requests", self._next_batch)
+        if self._params.snapshot()[0] < 0:
+            self.wait_for("params", self._params.poll)
+        self._serve(requests)
+
+    def ready(self) -> bool:
+        return bool(self._waiting)
+
+    def _refresh(self) -> None:
+        with self.stopwatch("fetching params"):
+            self._params.poll(REFRESH_S)
+        with self.stopwatch("resting"):
+            self.sleep(REFRESH_S)
+
+    def _next_batch(self, timeout_s: float) -> list[_Request] | None:
+        """The next batch's requests, once it begins; None if nobody asks within `timeout_s`."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._waiting, timeout_s):
+                return None
+            left = self._waiting[0].came + self._deadline_s - time.monotonic()
+            self._changed.wait_for(self._complete, max(0.0, left))
+            return self._take() or None  # empty if the one who asked has just registered anew
+
+    def _complete(self) -> bool:
+        slots = sum(request.group.num_envs for request in self._waiting)
+        return slots >= self._max_batch or len(self._waiting) == len(self._groups)
+
+    def _take(self) -> list[_Request]:
+        """Takes the longest waiting, and those of its size, as many as fit."""
+        with self._changed:
+            size = self._waiting[0].group.num_envs if self._waiting else 1
+            alike = [request for request in self._waiting if request.group.num_envs == size]
+            batch = alike[: self._max_batch // size]
+            self._waiting = [request for request in self._waiting if request not in batch]
+            return batch
+
+    def _serve(self, requests: Sequence[_Request]) -> None:
+        version, params = self._params.snapshot()
+        with self.stopwatch("acting"):
+            most = self._max_batch // requests[0].group.num_envs
+            padding = padded(len(requests), most) - len(requests)
+            rows = [*requests, *[requests[0]] * padding]
+            columns = [np.stack(column) for column in zip(*(row.leaves for row in rows))]  # [G, B, ...]
+            step_type, reward, discount, *seen = columns
+            timestep = TimeStep(step_type, reward, discount, tree.unflatten_as(self._spec.observations, seen))
+            seeds = np.array([row.group.seed for row in rows], np.uint32)
+            steps = np.array([row.t for row in rows], np.int32)
+            out = self._act(params, seeds, steps, timestep, [row.group.state for row in rows])
+            action, extras = jax.device_get(out[:2])
+            leaves = [action, *tree.flatten(extras)]
+        with self._changed:
+            for i, request in enumerate(requests):
+                request.group.state = out[2][i]
+                request.group.t += 1
+                request.answer = [version, *[leaf[i] for leaf in leaves]]
+                request.answered.set()
+        self.count(inferences=1)
+
+
+def jit_for_groups(policy: Policy) -> ActForGroups:
+    """Compiles `policy.step` for several groups at once, each with its own state and key.
+
+    Returns:
+      `(params, seeds [G], t [G], time step [G, B, ...], states G x [B, ...]) -> (action [G, B, ...],
+      extras [G, B, ...], states)`. A group's key in step t is that of `nodes.play.Acting` with its seed.
+    """
+
+    def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest]:
+        key = jax.random.fold_in(jax.random.PRNGKey(seed), t)
+        return policy.step(params, key, timestep, state)
+
+    def act(
+        params: Nest, seeds: Any, t: Any, timestep: TimeStep, states: Sequence[Nest]
+    ) -> tuple[Any, Nest, list[Nest]]:
+        together = jax.tree.map(lambda *rows: jnp.stack(rows), *states)  # [G, B, ...]
+        action, extras, together = jax.vmap(act_alone, (None, 0, 0, 0, 0))(params, seeds, t, timestep, together)
+        return action, extras, [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(states))]
+
+    return jax.jit(act)
+
+
+def padded(groups: int, most: int) -> int:
+    """The next power of two, but at most `most`."""
+    return min(1 << (groups - 1).bit_length(), most)
+
+
+def _words(leaves: Sequence[tuple[tuple[int, ...], Any]]) -> str:
+    return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in leaves)

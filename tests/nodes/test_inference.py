@@ -1,0 +1,253 @@
+"""The inference node, called directly: what it answers, to whom, and in which batches."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import numpy as np
+import pytest
+import tree
+
+from agents import impala, muzero
+from envs.base import FIRST, MID, TimeStep
+from envs.catch import Catch
+from nodes import acting
+from nodes.acting import Remote, RemoteAct
+from nodes.actor import Actor
+from nodes.base import Node
+from nodes.inference import Inference, padded
+from nodes.pipe import Pipe
+from nodes.play import Acting, jit_policy
+from nodes.stopwatch import Stopwatch
+from nodes.variables import VariableServer, pack
+from tests import tiny
+
+ENV = Catch()
+SETTINGS = {"network": "mlp", "mlp_width": 8, "mlp_layers": 1, "unroll_length": 4}
+AGENTS = {
+    "impala with frames and a core": lambda: impala.make(
+        impala.Config(frame_stack=2, lstm_size=8, **SETTINGS), ENV.spec
+    ),
+    "muzero with frames": lambda: muzero.make(
+        muzero.Config(frame_stack=2, width=8, layers=1, head_width=8, num_simulations=4), ENV.spec
+    ),
+}
+
+
+def acting_params(agent, seed=0):
+    return agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
+
+
+def inference(agent, **settings) -> Inference:
+    """Started, with version 3; as among processes, calls come from another thread than the one that started it.
+
+    The tests take its main thread's part and call `step` themselves.
+    """
+    variables = VariableServer("variables")
+    variables.put(3, pack(acting_params(agent)))
+    node = Inference("inference", agent, ENV, variables, **settings)
+    thread = threading.Thread(target=node.start)
+    thread.start()
+    thread.join()
+    node._params.poll(0.0)
+    return node
+
+
+def leaves(timestep: TimeStep) -> list[np.ndarray]:
+    return [*timestep[:3], *tree.flatten(timestep.observation)]
+
+
+def frames(num_envs: int, step_type: int, value: float = 1.0) -> list[np.ndarray]:
+    """A time step, as it is sent."""
+    zero = np.zeros(num_envs, np.float32)
+    observation = np.full((num_envs, *ENV.spec.observations.shape), value, ENV.spec.observations.dtype)
+    return [np.full(num_envs, step_type, np.int32), zero, zero, observation]
+
+
+def batches(node: Inference) -> float:
+    return node.report()["counts"].get("inferences", 0)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_groups_that_share_a_batch_act_as_each_would_alone(name):
+    """Over two episodes, with frames and recurrent state; the same seed gives the same actions."""
+    agent = AGENTS[name]()
+    params, act = acting_params(agent), jit_policy(agent.policy)
+    node = inference(agent, deadline_s=1.0)
+    seeds = {"actor/0/0": 5, "actor/0/1": 2**32 - 1, "actor/1/0": 6}  # the third leaves a row to pad
+    envs = {group: ENV(4, seed=seed % 7) for group, seed in seeds.items()}
+    alone = {group: Acting(agent.policy, act, 4, seed, Stopwatch()) for group, seed in seeds.items()}
+    timesteps = {group: env.reset() for group, env in envs.items()}
+    for group, seed in seeds.items():
+        assert node.register(group, 4, seed)
+    for t in range(21):
+        for group, timestep in timesteps.items():
+            assert node.act(group, t, leaves(timestep), timeout_s=0.0) is None
+        node.step()
+        for group, timestep in timesteps.items():
+            version, action, *extras = node.act(group, t, leaves(timestep), timeout_s=0.0)
+            expected, expected_extras = alone[group](params, timestep)
+            assert version == 3
+            np.testing.assert_array_equal(action, expected)
+            for leaf, expected_leaf in zip(extras, tree.flatten(expected_extras), strict=True):
+                np.testing.assert_allclose(leaf, expected_leaf, rtol=1e-4, atol=1e-5)
+            timesteps[group] = envs[group].step(action)
+    assert batches(node) == 21
+
+
+def test_a_group_that_registers_again_starts_afresh():
+    node = inference(AGENTS["impala with frames and a core"]())
+    node.register("actor/0/0", 2, 5)
+
+    def first_steps() -> list[list[np.ndarray]]:
+        answers = []
+        for t in range(3):
+            sent = frames(2, FIRST if t == 0 else MID, float(t))
+            node.act("actor/0/0", t, sent, timeout_s=0.0)
+            node.step()
+            answers.append(node.act("actor/0/0", t, sent, timeout_s=0.0)[1:])
+        return answers
+
+    before = first_steps()
+    node.act("actor/0/0", 3, frames(2, MID), timeout_s=0.0)  # never answered: its actor dies
+    node.register("actor/0/0", 2, 5)
+    tree.map_structure(np.testing.assert_array_equal, first_steps(), before)
+    assert np.abs(before[2][-1]).sum() > 0  # there was a state to forget
+
+
+def test_who_asks_alone_gets_an_answer_after_the_deadline():
+    node = inference(tiny.make(ENV.spec), deadline_s=0.01)
+    for group in ("actor/0/0", "actor/0/1"):
+        node.register(group, 2, 0)
+    node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)
+    node.step()
+    assert node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)
+    assert batches(node) == 1
+
+
+def test_a_batch_holds_groups_of_one_size_and_no_more_slots_than_may_be():
+    node = inference(tiny.make(ENV.spec), max_batch=5, deadline_s=0.0)
+    sizes = {"a": 2, "b": 3, "c": 2, "d": 2}
+    for group, size in sizes.items():
+        node.register(group, size, 0)
+        node.act(group, 0, frames(size, FIRST), timeout_s=0.0)
+
+    def answered() -> set[str]:
+        return {group for group, size in sizes.items() if node.act(group, 0, frames(size, FIRST), timeout_s=0.0)}
+
+    for expected in ({"a", "c"}, {"a", "b", "c"}, set(sizes)):
+        node.step()
+        assert answered() == expected
+    assert batches(node) == 3
+
+
+def test_each_padded_number_of_groups_is_compiled_once():
+    assert [padded(groups, most=6) for groups in range(1, 7)] == [1, 2, 4, 4, 6, 6]
+    node = inference(tiny.make(ENV.spec), max_batch=12, deadline_s=0.0)
+    groups = [f"actor/{i}/0" for i in range(6)]
+    for group in groups:
+        node.register(group, 2, 0)
+    asked = dict.fromkeys(groups, 0)
+    for _ in range(2):
+        for count in (1, 2, 3, 4, 5, 6):
+            for group in groups[:count]:
+                node.act(group, asked[group], frames(2, MID), timeout_s=0.0)
+                asked[group] += 1
+            node.step()
+        assert node._act._cache_size() == 4
+    assert batches(node) == 12
+
+
+def test_newer_params_act_once_they_have_come():
+    node = inference(tiny.make(ENV.spec), deadline_s=0.0)
+    node.register("actor/0/0", 2, 0)
+    versions = []
+    for t in range(2):
+        node.act("actor/0/0", t, frames(2, MID), timeout_s=0.0)
+        node.step()
+        versions.append(node.act("actor/0/0", t, frames(2, MID), timeout_s=0.0)[0])
+        node._variables.put(9, pack(acting_params(node._agent)))
+        node._refresh()
+    assert versions == [3, 9]
+
+
+def test_with_one_thread_nobody_waits_for_others():
+    agent = tiny.make(ENV.spec)
+    variables = VariableServer("variables")
+    variables.put(3, pack(acting_params(agent)))
+    node = Inference("inference", agent, ENV, variables, deadline_s=1.0)
+    node.start()
+    for group in ("actor/0/0", "actor/0/1"):
+        node.register(group, 2, 0)
+    assert node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)[0] == 3
+    variables.put(4, pack(acting_params(agent)))
+    assert node.act("actor/0/1", 0, frames(2, FIRST), timeout_s=0.0)[0] == 4
+    assert not node.ready()
+
+
+def test_what_cannot_be_answered_is_told_to_the_one_who_asked():
+    node = inference(tiny.make(ENV.spec), max_batch=8)
+    with pytest.raises(ValueError, match="inference: actor/0/0 is unknown; a group must register before it asks"):
+        node.act("actor/0/0", 0, frames(2, FIRST))
+    with pytest.raises(ValueError, match="actor/0/0 has 9 environments that step together; max_batch is 8"):
+        node.register("actor/0/0", 9, 0)
+    node.register("actor/0/0", 2, 0)
+    with pytest.raises(ValueError, match=r"actor/0/0 asks for step 7; its next is 0\. Is there another actor/0/0\?"):
+        node.act("actor/0/0", 7, frames(2, FIRST))
+    with pytest.raises(ValueError, match=r"sent int32\[3\], .* its environment gives int32\[2\], .*\[2, 10, 5\]"):
+        node.act("actor/0/0", 0, frames(3, FIRST))
+    with pytest.raises(ValueError, match="float64"):
+        node.act("actor/0/0", 0, [leaf.astype(np.float64) for leaf in frames(2, FIRST)])
+    assert not node.ready()
+
+
+@pytest.mark.parametrize(("setting", "allowed"), [({"max_batch": 0}, "at least 1"), ({"deadline_s": -1.0}, "in")])
+def test_settings_that_cannot_work_are_refused(setting, allowed):
+    with pytest.raises(ValueError, match=f"inference: {next(iter(setting))} is .*; it must be {allowed}"):
+        Inference("inference", tiny.make(ENV.spec), ENV, None, **setting)
+
+
+def test_an_actor_writes_the_same_rows_whoever_acts():
+    """In one thread, with params that stay the same; it holds an act, and knows no more."""
+    agent = tiny.make(ENV.spec, batch_size=4, length=6)
+    variables = VariableServer("variables")
+    variables.put(5, pack(acting_params(agent)))
+    node = Inference("inference", agent, ENV, variables)
+    node.start()
+    rows = []
+    for handle, given in ((variables, agent), (Remote(node), acting.tables_only(agent))):
+        pipe = Pipe(agent.tables[0])
+        actor = Actor("actor/0", given, ENV, handle, pipe, num_envs=4, threads=2, seed=1)
+        actor.start()
+        for _ in range(2 * 6):
+            actor.step()
+        rows.append([pipe.sequences.get() for _ in range(4)])
+    for local, remote in zip(*rows):
+        tree.map_structure(np.testing.assert_array_equal, local._replace(extras=()), remote)
+    assert "waiting for inference" in actor.stopwatch.seconds()
+
+
+class Silent:
+    """An inference node that is starting, or overloaded."""
+
+    def register(self, *arguments):
+        raise RuntimeError("Deadline Exceeded")
+
+
+class Broken:
+    def register(self, *arguments):
+        raise RuntimeError("inference: actor/0/0 has 9 environments")
+
+
+def test_waiting_for_an_answer_ends_with_words(monkeypatch):
+    monkeypatch.setattr(acting, "ANSWER_DEADLINE_S", 0.0)
+    with pytest.raises(TimeoutError, match="actor/0 waited 0 s for inference"):
+        RemoteAct(Node("actor/0"), Silent(), 0, 2, 0)
+    with pytest.raises(RuntimeError, match="has 9 environments"):
+        RemoteAct(Node("actor/0"), Broken(), 0, 2, 0)
+
+
+def test_nobody_is_known_before_the_node_has_started():
+    node = Inference("inference", tiny.make(ENV.spec), ENV, None)
+    assert node.register("actor/0/0", 2, 0, timeout_s=0.0) is None
