@@ -27,14 +27,6 @@ TINY = {
     "batch-size": 4,
     "samples-per-insert": 1,
 }
-    "num-simulations=2",
-    "width=8",
-    "layers=1",
-    "head-width=8",
-    "min-replay-size=8",
-    "batch-size=4",
-    "samples-per-insert=1",
-]
 
 
 def make_run(folder, *arguments: str, program=muzero_catch.muzero_catch):
