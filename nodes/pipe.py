@@ -6,8 +6,8 @@ import queue
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
+import tree
 
 from agents.base import Batch, Steps, Table
 
@@ -41,10 +41,10 @@ class PipeWriter:
         self._steps.append(steps)
         if len(self._steps) < table.sequence_length:
             return 0
-        block = jax.tree.map(lambda *rows: np.stack(rows), *self._steps)  # [T, B, ...]
+        block = tree.map_structure(lambda *rows: np.stack(rows), *self._steps)  # [T, B, ...]
         del self._steps[: table.period]
         for i in range(self._num_envs):
-            sequence = jax.tree.map(lambda leaf, i=i: leaf[:, i], block)  # [T, ...]
+            sequence = tree.map_structure(lambda leaf, i=i: leaf[:, i], block)  # [T, ...]
             self._wait_for(f"room in {table.name}", lambda timeout, s=sequence: _put(self._pipe.sequences, s, timeout))
         return self._num_envs
 
@@ -68,6 +68,8 @@ class PipeDataset:
                 self._held.append(self._pipe.sequences.get(timeout=timeout_s))
         except queue.Empty:
             return None
+        import jax  # here, since actors that leave acting to another node import this module and load no JAX
+
         steps = jax.tree.map(lambda *sequences: np.stack(sequences, axis=1), *self._held)
         self._held.clear()
         return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding), None
