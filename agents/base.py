@@ -44,8 +44,8 @@ class Batch(NamedTuple):
 
     Attributes:
       steps: `Steps`, leaves [T, B, ...].
-      probability: float32 [B], with which the table drew each sequence; 1 from a queue. Importance weights
-        (1 / (N p))^beta, divided by the batch's greatest, don't depend on N, the number of sequences in the table.
+      probability: float32 [B], N p: p is the probability with which the table drew each sequence, N the number of
+        sequences it held then. 1 where it draws uniformly, and from a queue, so that tables of any size compare.
     """
 
     steps: Steps
@@ -205,3 +205,16 @@ def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
     if learned[0].batch_size < len(learned):
         raise ValueError(f"batch_size is {learned[0].batch_size}; it must be at least 1 for each of {list(shares)}")
     return learned
+
+
+def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
+    """How many of a batch's sequences come from each of the learner's tables: their shares, rounded, at least 1.
+
+    Args:
+      tables: as `learned_from` gives them; the first takes what rounding leaves.
+    """
+    batch_size = tables[0].batch_size
+    others = [max(1, round(table.share * batch_size)) for table in tables[1:]]
+    while sum(others) >= batch_size:
+        others[others.index(max(others))] -= 1
+    return (batch_size - sum(others), *others)

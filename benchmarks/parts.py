@@ -100,7 +100,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     server = reverb.Server([make_table(table, step_shapes(agent, env.spec))])
     client = reverb.Client(f"localhost:{server.port}")
     node = Node("benchmark")
-    dataset = Dataset(client, table, SingleDeviceSharding(jax.devices()[0]))
+    dataset = Dataset(client, [table], SingleDeviceSharding(jax.devices()[0]))
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)

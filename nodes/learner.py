@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent, Batch, Steps
+from agents.base import Agent, Batch, Steps, learned_from, sequence_counts
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
-from nodes.pipe import open_dataset
+from nodes.pipe import Drawn, open_dataset
 from nodes.variables import pack
 
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
@@ -63,8 +63,8 @@ class Learner(Node):
         self._save_every_s = save_every_s
 
     def start(self) -> None:
-        (table,) = self._agent.tables
-        mesh = make_mesh(self._devices, table.batch_size)
+        self._tables = learned_from(self._agent.tables)
+        mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
         over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), NamedSharding(mesh, PartitionSpec("batch")))
@@ -81,16 +81,17 @@ class Learner(Node):
         first: Outcome = (self._agent.update.params(self._state), None, {})
         self._published = self._publisher.submit(self._publish, self._updates, first)
         self.settle()
-        self._dataset = open_dataset(self._replay, table, over_batch)
+        self._dataset = open_dataset(self._replay, self._tables, over_batch)
         self._saved_at = time.monotonic()
 
     def step(self) -> None:
-        batch, keys = self.wait_for(self._agent.tables[0].name, self._dataset.next)
+        batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
+        self._tell_origin(drawn)
         with self.stopwatch("updating"):
             self._state, outcome = self._step(self._state, batch, self._updates)
             self._updates += 1
             self.settle()  # the update before this one; at most two are under way
-            self._published = self._publisher.submit(self._publish, self._updates, outcome, keys)
+            self._published = self._publisher.submit(self._publish, self._updates, outcome, drawn)
         self.count(updates=1)
         if time.monotonic() - self._saved_at > self._save_every_s:
             self._save()
@@ -118,14 +119,24 @@ class Learner(Node):
         metrics = {**metrics, "policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
         return state, (self._agent.update.params(state), priorities, metrics)
 
-    def _publish(self, version: int, outcome: Outcome, keys: Any = None) -> None:
+    def _tell_origin(self, drawn: Drawn) -> None:
+        """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
+        counts = sequence_counts(self._tables)
+        for i, (table, count) in enumerate(zip(self._tables, counts)):
+            own = drawn.table == i
+            self.sample(f"batch_share/{table.name}", float(np.mean(own)))
+            self.measure({f"batch_share_wanted/{table.name}": count / len(own)})
+            if own.any():
+                self.measure({f"target_age/{table.name}": self._updates - float(np.mean(drawn.version[own]))})
+
+    def _publish(self, version: int, outcome: Outcome, drawn: Drawn | None = None) -> None:
         """Runs beside the next update: waits for the device, then sends."""
         params, priorities, metrics = jax.device_get(outcome)
         with self.stopwatch("publishing"):
             self._variables.put(version, pack(params))
         if priorities is not None:
             with self.stopwatch("prioritising"):
-                self._dataset.prioritise(keys, priorities)
+                self._dataset.prioritise(drawn, priorities)
         self.measure({name: float(value) for name, value in metrics.items()})
 
     def _restore(self) -> int:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
 
 from agents.base import Batch, Steps, Table
+
+
+class Drawn(NamedTuple):
+    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
+
+    Attributes:
+      keys: uint64 [B], of the sequences in their tables.
+      table: int32 [B], which of the learner's tables.
+      version: float32 [B], of the params that made the sequence's targets, a mean over its steps.
+    """
+
+    keys: np.ndarray
+    table: np.ndarray
+    version: np.ndarray
 
 
 class Pipe:
@@ -53,15 +67,20 @@ class PipeWriter:
 
 
 class PipeDataset:
-    """Stacks sequences into batches on the mesh, as `nodes.dataset.Dataset` does."""
+    """Stacks sequences into batches on the mesh, as `nodes.dataset.Dataset` does.
+
+    Attributes:
+      waits_for: the table.
+    """
 
     def __init__(self, pipe: Pipe, sharding: Batch):
+        self.waits_for = pipe.table.name
         self._pipe = pipe
         self._sharding = sharding
         self._held: list[Steps] = []
 
-    def next(self, timeout_s: float) -> tuple[Batch, None] | None:
-        """The next batch, leaves [T, B, ...], without keys; None if it isn't there within `timeout_s`."""
+    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
+        """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
         size = self._pipe.table.batch_size
         try:
             while len(self._held) < size:
@@ -72,9 +91,11 @@ class PipeDataset:
 
         steps = jax.tree.map(lambda *sequences: np.stack(sequences, axis=1), *self._held)
         self._held.clear()
-        return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding), None
+        version = np.mean(steps.version, axis=0, dtype=np.float32)
+        drawn = Drawn(np.zeros(size, np.uint64), np.zeros(size, np.int32), version)
+        return jax.device_put(Batch(steps, np.ones(size, np.float32)), self._sharding), drawn
 
-    def prioritise(self, keys: None, errors: np.ndarray) -> None:
+    def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         """Nothing: a queue hands every sequence out once."""
 
     def ready(self) -> bool:
@@ -102,10 +123,10 @@ def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: C
     return Writer(replay, tables, num_envs, wait_for)
 
 
-def open_dataset(replay: Any, table: Table, sharding: Batch) -> Any:
-    """A dataset that reads `replay`: a `Pipe`, or a `reverb.Client`."""
+def open_dataset(replay: Any, tables: Sequence[Table], sharding: Batch) -> Any:
+    """A dataset that reads tables of `replay`: a `Pipe`, which has but one, or a `reverb.Client`."""
     if isinstance(replay, Pipe):
         return PipeDataset(replay, sharding)
     from nodes.dataset import Dataset
 
-    return Dataset(replay, table, sharding)
+    return Dataset(replay, tables, sharding)

@@ -15,6 +15,7 @@ import pytest
 from agents.base import Batch, Steps
 from envs.catch import Catch
 from nodes.learner import Learner, make_mesh
+from nodes.pipe import Drawn
 from nodes.variables import VariableServer, unpack
 from tests import tiny
 
@@ -33,18 +34,21 @@ def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
 class Batches:
     """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
 
-    def __init__(self, replay, table, sharding):
-        self._size = table.batch_size
+    waits_for = "trajectories"
+
+    def __init__(self, replay, tables, sharding):
+        self._size = tables[0].batch_size
         self._sharding = sharding
         self._seeds = iter(range(20))
         self.prioritised = []
 
     def next(self, timeout_s: float):
         seed = next(self._seeds)
-        return jax.device_put(batch(seed, self._size), self._sharding), 100 * seed + np.arange(self._size)
+        keys, zeros = 100 * seed + np.arange(self._size), np.zeros(self._size, np.int32)
+        return jax.device_put(batch(seed, self._size), self._sharding), Drawn(keys, zeros, zeros.astype(np.float32))
 
-    def prioritise(self, keys, errors):
-        self.prioritised.append((keys, errors))
+    def prioritise(self, drawn, errors):
+        self.prioritised.append((drawn.keys, errors))
 
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:

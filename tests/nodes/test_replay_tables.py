@@ -58,7 +58,7 @@ class Serve:
     def dataset(self):
         from nodes.dataset import Dataset
 
-        return Dataset(self.client, self.table, one_device())
+        return Dataset(self.client, [self.table], one_device())
 
     def write(self, sequences: int, node: Node | None = None) -> None:
         """Adds sequences; the first reward of number i is i."""
@@ -125,7 +125,7 @@ def test_sequences_are_drawn_with_the_samplers_probability(tmp_path, sampler):
         server.write(4)
         dataset = server.dataset()
         batch, keys = dataset.next(30.0)
-        np.testing.assert_allclose(batch.probability, np.full(64, 0.25))  # all have the priority they came with
+        np.testing.assert_allclose(batch.probability, np.ones(64))  # all have the priority they came with
         dataset.prioritise(keys, errors[np.asarray(batch.steps.reward)[0].astype(int)])
         fresh = server.dataset()  # the other one has drawn ahead
         drawn, probability = [], []
@@ -134,7 +134,7 @@ def test_sequences_are_drawn_with_the_samplers_probability(tmp_path, sampler):
             drawn += np.asarray(batch.steps.reward)[0].astype(int).tolist()
             probability += np.asarray(batch.probability).tolist()
         expected = expected / np.sum(expected)
-        np.testing.assert_allclose(probability, expected[drawn], rtol=1e-6)
+        np.testing.assert_allclose(probability, 4 * expected[drawn], rtol=1e-6)
         # 1,024 draws: five standard deviations are below 0.08.
         np.testing.assert_allclose(np.bincount(drawn, minlength=4) / len(drawn), expected, atol=0.08)
 
@@ -149,7 +149,7 @@ def test_a_full_table_drops_its_oldest_and_ignores_priorities_of_what_it_dropped
         dataset.prioritise(keys, np.full(32, 9.0, np.float32))
         assert server.client.server_info()["trajectories"].current_size == 6
         batch, _ = server.dataset().next(30.0)
-        np.testing.assert_allclose(batch.probability, np.full(32, 1 / 6))
+        np.testing.assert_allclose(batch.probability, np.ones(32), rtol=1e-6)
 
 
 def test_priorities_that_are_none_are_refused(tmp_path):
