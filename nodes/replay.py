@@ -24,6 +24,7 @@ from envs.base import EnvSpec
 from nodes.base import Periodic
 from nodes.play import step_shapes
 from nodes.workers import WorkerNode
+from nodes.write_only import WriteOnlyHandle
 
 SAVE_EVERY_S = 600.0
 
@@ -43,6 +44,10 @@ class ReplayNode(WorkerNode):
 
     def create_handle(self) -> ReverbHandle:
         return self._track_handle(ReverbHandle(self._address))
+
+    def create_write_only_handle(self) -> WriteOnlyHandle:
+        """For nodes that need not read: their processes then load no TensorFlow."""
+        return self._track_handle(WriteOnlyHandle(self._address))
 
 
 class Replay(Periodic):

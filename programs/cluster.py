@@ -6,13 +6,20 @@ from typing import Any
 
 from agents.base import Agent
 from envs.base import Env
+from nodes.acting import Remote, tables_only
 from nodes.base import Node
 from nodes.monitor import Monitor
 from nodes.replay import ReplayNode
-from nodes.services import Program, ServiceNode
+from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
 from nodes.workers import WorkerNode
 from programs.launch import Run
+
+# Each group that waits for the inference node's answer holds a thread of its server; they start when needed, and with
+# too few of them batches only get smaller.
+INFERENCE_THREADS = 256
+# An answer, or that there is none yet, comes within half a second; an actor that was told to end may wait no longer.
+ASK_DEADLINE_S = 5.0
 
 
 class Cluster:
@@ -41,6 +48,8 @@ class Cluster:
         with self.program.group("replay"):
             node = ReplayNode("replay", agent, env.spec, run.path("replay"), self.monitor)
             self.replay = self.program.add_node(node)
+        self._writing = node.create_write_only_handle()
+        self._inference: Any = None
 
     def add_learner(self, node: type[Node], **settings: Any) -> None:
         """Adds the node that samples the tables and publishes params."""
@@ -50,12 +59,24 @@ class Cluster:
         with self.program.group("learner"):
             self.program.add_node(WorkerNode(node, "learner", *handles, **settings))
 
+    def add_inference(self, node: type[Node], **settings: Any) -> None:
+        """Adds the node that acts for all actors added after it, which then load neither the agent nor JAX."""
+        handles = (self._agent, self._env, self.variables, self.monitor)
+        threads = {"thread_pool_size": INFERENCE_THREADS}
+        with self.program.group("inference"):
+            service = ServiceNode(node, "inference", *handles, courier_kwargs=threads, **settings)
+            self._inference = self.program.add_node(service)
+        self._inference.set_client_kwargs(call_timeout=ASK_DEADLINE_S)
+
     def add_actors(self, node: type[Node], number: int, **settings: Any) -> None:
         """Adds nodes that act and write; each has a seed of its own."""
-        handles = (self._agent, self._env, self.variables, self.replay, self.monitor)
+        worker, agent, variables = WorkerNode, self._agent, self.variables
+        if self._inference is not None:
+            worker, agent, variables = lp.PyClassNode, tables_only(agent), Remote(self._inference)
+        handles = (agent, self._env, variables, self._writing, self.monitor)
         with self.program.group("actor"):
             for i in range(number):
-                self.program.add_node(WorkerNode(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
+                self.program.add_node(worker(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
 
     def add_evaluator(self, node: type[Node], **settings: Any) -> None:
         """Adds a node that measures params and writes no learning data."""

@@ -22,6 +22,8 @@ GROUP_ENVIRONMENT: dict[str, dict[str, str]] = {
     "replay": ON_CPU,
     "actor": ON_CPU,
     "evaluator": ON_CPU,
+    # It shares the learner's accelerator, whose memory the learner would otherwise find taken, or take whole.
+    "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import jax
@@ -251,3 +253,9 @@ def test_waiting_for_an_answer_ends_with_words(monkeypatch):
 def test_nobody_is_known_before_the_node_has_started():
     node = Inference("inference", tiny.make(ENV.spec), ENV, None)
     assert node.register("actor/0/0", 2, 0, timeout_s=0.0) is None
+
+
+def test_an_actor_and_its_handle_load_without_jax():
+    code = "import nodes.actor, sys; print([name for name in ('jax', 'haiku', 'tensorflow') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

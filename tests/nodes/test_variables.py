@@ -62,7 +62,7 @@ server.Stop()
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("module", ["workers", "replay", "writer", "dataset"])
+@pytest.mark.parametrize("module", ["workers", "replay", "dataset"])
 def test_rlax_loads_although_a_node_brings_tensorflow(module):
     code = f"import nodes.{module}, reverb, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

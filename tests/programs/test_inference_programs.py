@@ -1,0 +1,62 @@
+"""Programs whose actors ask an inference node, under every schedule."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nodes import metrics
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+launch = pytest.importorskip("programs.launch", exc_type=ImportError)
+from tests.programs.inference_program import inference_program  # noqa: E402
+from tests.programs.test_programs import finish, start  # noqa: E402
+
+PROGRAM = "tests/programs/inference_program.py"
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Leaves the signal handlers as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def serial(workdir, *flags: str) -> dict[str, float]:
+    """The last row of metrics."""
+    with pytest.raises(SystemExit) as ended:
+        launch.main(inference_program, ["--workdir", str(workdir), "--launch", "serial", *flags])
+    assert not ended.value.code
+    return metrics.read(workdir)[-1]
+
+
+def test_one_thread_gives_the_same_run_twice(tmp_path):
+    """Every request is answered at once, by a batch of its own: 2 of the 4 environments of an actor."""
+    rows = [serial(tmp_path / name, "--stop.updates", "30", "--seed", "3") for name in "ab"]
+    for name in ("updates", "env_steps", "inferences", "return", "loss"):
+        assert rows[0][name] == rows[1][name], name
+    assert rows[0]["updates"] == 30 and rows[0]["inferences"] == rows[0]["env_steps"] / 2
+
+
+@pytest.mark.parametrize("schedule", ["local_mt", "local_mp"])
+def test_threads_and_processes_learn(tmp_path, schedule):
+    """Processes of actors hold neither JAX nor TensorFlow: the environment looks."""
+    flags = ["--processes"] if schedule == "local_mp" else []
+    process = start("--workdir", str(tmp_path), "--launch", schedule, "--stop.updates", "100", *flags, program=PROGRAM)
+    output = finish(process, timeout_s=300)
+    assert process.returncode == 0, output
+    row = metrics.read(tmp_path)[-1]
+    assert row["updates"] >= 100 and row["env_steps"] >= 100 * 8 * 4
+    assert 0 < row["inferences"] <= row["env_steps"] / 2
+    assert {"share/actor/waiting_for_inference", "share/inference/acting"} <= set(row)
+
+
+def test_a_failing_request_ends_the_program_with_words(tmp_path):
+    """A group of 2 environments doesn't fit into a batch of 1."""
+    process = start("--workdir", str(tmp_path), "--launch", "local_mt", "--max-batch", "1", program=PROGRAM)
+    output = finish(process, timeout_s=300)
+    assert process.returncode == 1, output
+    assert "waiting for inference" in output and "max_batch is 1" in output, output
