@@ -71,10 +71,7 @@ def describe(env: Env) -> dict[str, Any]:
     settings = {field.name: getattr(any_env, field.name) for field in fields}
     return {
         "name": type(env).__name__,
-        "settings": {
-            name: value if isinstance(value, (bool, int, float, str, type(None))) else _text(value)
-            for name, value in settings.items()
-        },
+        "settings": json.loads(json.dumps(settings, default=_text)),
         "observations": {path: str(_leaf(leaf)) for path, leaf in leaves(spec.observations).items()},
         "actions": str(_leaf(spec.actions)),
         "num_actions": int(spec.actions.num_values) if isinstance(spec.actions, specs.DiscreteArray) else None,
