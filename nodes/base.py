@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -38,6 +39,8 @@ class Node:
     Attributes:
       serves: others call this node, so it ends only after them.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
+      failure: why the program fails, as of the last heartbeat; empty if it doesn't.
+      build: what the node was built from, in words; where nodes are started apart, the monitor refuses a mixture.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
     """
 
@@ -48,6 +51,7 @@ class Node:
         self.stopwatch = Stopwatch()
         self.monitor = monitor
         self.ending = False
+        self.failure = self.build = ""
         self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
         self.meanwhile: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
@@ -59,6 +63,8 @@ class Node:
         self._error: BaseException | None = None
         self._parent = os.getppid()
         self._process = psutil.Process()
+        self._life = uuid.uuid4().hex
+        self._heard = False  # by the monitor
 
     # What a subclass says.
 
@@ -214,6 +220,8 @@ class Node:
                 del self._samples[name][: len(values)]
         self.program_counts = dict(reply["counts"])
         self.ending = bool(reply["ending"])
+        self.failure = reply["failure"]
+        self._heard = True
         if reply["stop"]:
             self._stop.set()
 
@@ -231,6 +239,9 @@ class Node:
                 "samples": {name: list(values) for name, values in self._samples.items() if values},
                 "metrics": dict(self._metrics),
                 "seconds": {name: value / self._threads for name, value in self.stopwatch.seconds().items()},
+                "build": self.build,
+                "life": self._life,
+                "heard": self._heard,
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }
 

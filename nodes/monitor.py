@@ -96,11 +96,11 @@ class Monitor(Periodic):
         self._failure = ""
         self._stop_asked: float | None = None
         self._told = False  # the launcher, how everybody ended
+        self._row: dict[str, float] = {}
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder)
         self._mark = (time.monotonic(), self.totals(), self._seconds_by_group())
-        self._row: dict[str, float] = {}
 
     # What nodes and the launcher call.
 
@@ -112,17 +112,30 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Takes a node's report; answers with the program's counters, whether it ends, and why this node is to stop."""
         with self._state:
-            before = self._peers.get(report["name"])
-            gone = before is not None and before.gone  # a heartbeat may be overtaken by the goodbye
-            self._peers[report["name"]] = _Peer(report, time.monotonic(), gone)
+            self._peers[report["name"]] = _Peer(report, time.monotonic(), self._meet(report))
             for name, values in report["samples"].items():
                 self._recent[name].extend(values)
             served = report["serves"] and not self._drained()
             return {
                 "stop": "" if served else self._reason,
                 "ending": bool(self._reason),
+                "failure": self._failure,
                 "counts": self.totals(),
             }
+
+    def _meet(self, report: dict[str, Any]) -> bool:
+        """Takes in who is new or came back; whether the node has said goodbye, which may overtake a heartbeat."""
+        before = self._peers.get(report["name"])
+        if before is not None and before.report["life"] == report["life"]:
+            return before.gone
+        if before is not None:  # its own counters begin again
+            for name, value in before.report["counts"].items():
+                self._base[name] = self._base.get(name, 0.0) + value
+        elif report["heard"]:
+            self._fail(f"the monitor came back without its counters: {report['name']} was heard by another before")
+        if report["build"] != self.build:
+            self._fail(f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike")
+        return False
 
     def resume(self, counts: dict[str, float]) -> None:
         """Goes on counting from a checkpoint's counters."""

@@ -19,7 +19,7 @@ class FakeMonitor:
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
         enough = len(self.reports) >= self._stop_after
-        return {"stop": "enough" if enough else "", "ending": enough, "counts": {"updates": 7.0}}
+        return {"stop": "enough" if enough else "", "ending": enough, "failure": "", "counts": {"updates": 7.0}}
 
     def goodbye(self, name: str, failure: str) -> None:
         self.failures[name] = failure

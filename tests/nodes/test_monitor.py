@@ -10,6 +10,9 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
     return {
         "name": name,
         "pid": 1,
+        "life": "first",
+        "heard": False,
+        "build": "",
         "serves": serves,
         "activity": "waiting for trajectories",
         "activity_s": 1.0,
@@ -178,3 +181,22 @@ def test_rows_hold_rates_means_shares_and_memory(monitor, tmp_path):
     assert row["rss_mb/actor/0"] == 100.0
     assert row["share/learner/updating"] > 0
     assert list(tmp_path.glob("tensorboard/events*"))
+
+
+def test_a_node_that_comes_back_is_counted_on(monitor):
+    monitor.beat(report("actor/0", counts={"env_steps": 10.0}))
+    back = {**report("actor/0", counts={"env_steps": 3.0}), "life": "second"}
+    assert monitor.beat(back)["counts"]["env_steps"] == 13.0
+    assert monitor.beat(back)["counts"]["env_steps"] == 13.0
+
+
+def test_a_monitor_that_comes_back_without_its_counters_fails_the_program(monitor):
+    reply = monitor.beat({**report("learner"), "heard": True})
+    assert "came back without its counters: learner" in reply["stop"] and reply["failure"] == reply["stop"]
+
+
+def test_nodes_built_from_something_else_are_refused_by_name(monitor):
+    monitor.build = "flags 1"
+    assert not monitor.beat({**report("actor/0"), "build": "flags 1"})["failure"]
+    failure = monitor.beat({**report("actor/1"), "build": "flags 2"})["failure"]
+    assert failure == "actor/1 is flags 2, but the monitor is flags 1: start all alike"
