@@ -13,14 +13,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any
+from concurrent import futures
+from typing import TYPE_CHECKING, Any
 
-import courier
-from launchpad.launch.run_locally import launch_local_output_to_files
-
-from nodes.monitor import START_S
-from nodes.services import Program, lp
+from nodes.base import Node
+from nodes.monitor import START_S, Monitor
 from programs.view import View
+
+if TYPE_CHECKING:  # programs of one process are watched without Launchpad
+    from nodes.services import Program
 
 GRACE_S = 14.0  # from asking the nodes to end until those that have not are killed
 SILENT_S = 45.0  # without an answer from the monitor; less than the nodes wait for one, so that it is the one blamed
@@ -33,6 +34,8 @@ def run(program: Program, launch_type: str, workdir: str, environment: dict[str,
     Returns:
       The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
     """
+    import courier
+
     logs = pathlib.Path(workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"run folder {workdir}, logs {logs}", flush=True)
@@ -43,8 +46,24 @@ def run(program: Program, launch_type: str, workdir: str, environment: dict[str,
     (logs / "pids.json").write_text(json.dumps({worker.name: worker.pid for worker in workers}))
     (monitor,) = program.groups["monitor"]
     client = courier.Client(monitor.courier_address.resolve(), call_timeout=2.0)
+    return _stay(workers, client)
+
+
+def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
+    """Runs the nodes of a program of one process, each in a thread, and stays until they have ended.
+
+    Returns:
+      The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
+    """
+    everybody = [monitor, *nodes]
+    threads = futures.ThreadPoolExecutor(len(everybody))
+    return _stay([_Thread(node.name, threads.submit(node.run)) for node in everybody], monitor)
+
+
+def _stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
+    """Watches the workers until all have ended; the exit code."""
     with View() as view:
-        supervisor = _Supervisor(workers, client, view)
+        supervisor = _Supervisor(workers, monitor, view)
         supervisor.watch()
     code = supervisor.tell()
     if any(worker.alive() for worker in workers):  # threads, which can't be killed
@@ -53,6 +72,10 @@ def run(program: Program, launch_type: str, workdir: str, environment: dict[str,
 
 
 def _launch(program: Program, launch_type: str, logs: pathlib.Path, environment: dict[str, dict[str, str]]) -> Any:
+    from launchpad.launch.run_locally import launch_local_output_to_files
+
+    from nodes.services import lp
+
     launch_local_output_to_files._LOGGING_DIR = str(logs)  # the environment variable is read once, when launchpad loads
     resources = None
     if launch_type == "local_mp":
@@ -99,10 +122,10 @@ class _Process:
 class _Thread:
     """A node that is a thread, which nobody can end but itself."""
 
-    def __init__(self, name: str, worker: Any):
+    def __init__(self, name: str, future: futures.Future):
         self.name = name
         self.pid = os.getpid()
-        self._future = worker.future
+        self._future = future
 
     def alive(self) -> bool:
         return not self._future.done()
@@ -121,7 +144,7 @@ class _Thread:
 
 def _worker(name: str, handle: Any) -> _Process | _Thread:
     """What Launchpad has launched for the node `name`."""
-    return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle)
+    return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle.future)
 
 
 class _Supervisor:
@@ -228,7 +251,7 @@ class _Supervisor:
     def _kill_the_late(self) -> None:
         late = [worker for worker in self._workers if worker.alive()]
         doing = {worker.name: self._doing(worker) for worker in late}
-        harmless = ("starting", "ended", "monitoring")  # nothing is lost
+        harmless = ("starting", "compiling", "ended", "monitoring")  # nothing is lost
         cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
         if cut_short:
             self._failure = self._failure or f"{', '.join(cut_short)} did not end within {GRACE_S:.0f} s"

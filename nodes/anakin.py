@@ -1,0 +1,249 @@
+"""Anakin: one node that acts, learns and evaluates in compiled programs; the host only listens.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
+with Anakin".
+"""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from concurrent import futures
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from agents.base import Agent
+from envs.jax.base import check_pure
+from nodes import fusion, stage
+from nodes.base import Node
+from nodes.checkpoint import Checkpointer
+from nodes.compiled import Compiled, batch_by_slot, by_slot, convolves
+from nodes.learner import make_mesh
+from nodes.monitor import StopRule
+
+DISPATCH_S = 0.5  # of rounds that the device is given at once; nobody stops it within
+DISPATCH_DEADLINE_S = 600.0
+RETURNS = 100  # episodes, at least, that a mean return is taken over
+
+
+class Pending(NamedTuple):
+    """What the device has been given to do, and the host has not heard of yet."""
+
+    rounds: int
+    outcomes: list[fusion.Outcome]
+    evaluation: dict[str, jax.Array]
+    updates: int
+
+
+class Anakin(Node):
+    """Runs an agent fused with a JAX environment: rollouts, updates and evaluation are programs of the device.
+
+    The environment slots and every batch are split over the mesh, params are replicated, and XLA adds the collectives.
+    While the device computes a dispatch, the host hears of the one before, and saves and reports.
+
+    Args:
+      name: of this node.
+      agent: with one table, which the program keeps on the device.
+      env: a `JaxEnv`.
+      monitor: handle.
+      folder: for checkpoints; the newest one found there is resumed, with fresh environments.
+      seed: of the params, the environments, and all randomness.
+      num_envs: B, environment slots; None is the table's batch size.
+      devices: how many of this process's devices to use; None takes all.
+      eval_every: updates between evaluations; 0 makes none.
+      eval_episodes: episodes in an evaluation, each in a slot of its own.
+      eval_steps: env steps after which an evaluation's episode is cut.
+      stop: the program's; its updates and env steps are kept to exactly, or to the round.
+      save_every_s: seconds between checkpoints.
+
+    Raises:
+      ValueError: the environment is not pure, the devices are not there, or the batch does not divide over them.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        env: Any,
+        monitor: Any = None,
+        *,
+        folder: str,
+        seed: int = 0,
+        num_envs: int | None = None,
+        devices: int | None = None,
+        eval_every: int = 1_000,
+        eval_episodes: int = 50,
+        eval_steps: int = 10_000,
+        stop: StopRule | None = None,
+        save_every_s: float = 300.0,
+    ):
+        super().__init__(name, monitor)
+        (table,) = fusion.one_table(agent)
+        self._num_envs = table.batch_size if num_envs is None else num_envs
+        if self._num_envs < 1:
+            raise ValueError(f"{name}: num_envs is {num_envs}; it must be at least 1")
+        if eval_every and env.spec.num_players != 1:
+            raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
+        if eval_every < 0 or eval_episodes < 1 or eval_steps < 1:
+            raise ValueError(
+                f"{name}: eval_every is {eval_every}, eval_episodes {eval_episodes}, eval_steps {eval_steps}; they "
+                "must be at least 0, 1 and 1"
+            )
+        check_pure(env)
+        mesh = make_mesh(devices, table.batch_size)
+        if self._num_envs % mesh.size:
+            raise ValueError(f"{name}: num_envs is {self._num_envs}; it must divide over {mesh.size} devices")
+        self._agent, self._env, self._mesh = agent, env, mesh
+        self._folder = pathlib.Path(folder)
+        self._seed = seed
+        self._eval_every, self._eval_episodes, self._eval_steps = eval_every, eval_episodes, eval_steps
+        self._limits = stop or StopRule()
+        self._save_every_s = save_every_s
+        # XLA on CPU is slow at the gradient of convolutions inside of a loop; the host then loops over rounds.
+        self._in_loop = not (mesh.devices.flat[0].platform == "cpu" and convolves(agent, env))
+        constrain = batch_by_slot(mesh)
+        self._fusion = fusion.fuse(agent, env, self._num_envs, constrain=constrain, unrolled=not self._in_loop)
+
+    def start(self) -> None:
+        key = jax.random.PRNGKey(self._seed)
+        with self.stopwatch("initialising"):
+            everywhere = NamedSharding(self._mesh, PartitionSpec())
+            learner = jax.jit(self._agent.update.init, out_shardings=everywhere)(key)
+        with self.stopwatch("restoring the checkpoint"):
+            self._checkpointer = Checkpointer(self._folder)
+            learner, self._base = self._restore(learner)
+        self._updates = int(self._base.get("updates", 0))
+        with self.stopwatch("compiling"):
+            play = self._play if self._eval_every else None
+            self._device = Compiled(self._fusion, play, learner, self._mesh, by_slot, self._in_loop)
+            seconds = self._device.seconds
+            self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
+        key = jax.random.fold_in(key, self._updates)
+        self._eval_key = jax.random.fold_in(key, 1)
+        with self.stopwatch("filling the table"):
+            self._state, episodes = self._device.init(learner, self._updates, key)
+        self._env_steps = int(self._base.get("env_steps", 0)) + self._fusion.first_steps
+        self._recent: list[stage.Episodes] = []
+        self._host = futures.ThreadPoolExecutor(2, "host")  # one hears, one saves
+        self._pending: Pending | None = None
+        self._saved: futures.Future | None = None
+        self._saved_at = self._heard_at = time.monotonic()
+        self._rounds_per_s, self._last_rounds = 0.0, 1
+        self._account(self._fusion.first_steps, jax.device_get(episodes))
+
+    def step(self) -> None:
+        """Gives the device its next rounds, then hears of those before, which it has been computing meanwhile."""
+        rounds = self._next_rounds()
+        before, self._pending = self._pending, self._dispatch(rounds) if rounds else None
+        if before is not None:
+            self._hear(before)
+        if time.monotonic() - self._saved_at > self._save_every_s:
+            self._save_beside()
+        if not rounds:
+            self.sleep(0.1)  # all is done that the stop rule asks for; the monitor will say so
+
+    def close(self) -> None:
+        if not hasattr(self, "_saved_at"):
+            return
+        if self._pending is not None:
+            with self.stopwatch("waiting for the device"):
+                self._take(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
+        with self.stopwatch("saving a checkpoint"):
+            if self._saved is not None:
+                self._saved.result()
+            self._checkpointer.save(*self._snapshot())
+
+    def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
+        params = self._agent.update.params(learner)
+        return stage.play(self._env, self._agent.eval_policy, params, self._eval_episodes, self._eval_steps, key)
+
+    def _next_rounds(self) -> int:
+        """Rounds for about `DISPATCH_S`, but not beyond the next evaluation or the stop rule's limits."""
+        fused, rule = self._fusion, self._limits
+        rounds = max(1, min(int(DISPATCH_S * self._rounds_per_s), 4 * self._last_rounds))
+        if self._eval_every:
+            rounds = min(rounds, _over(self._eval_every - self._updates % self._eval_every, fused.updates))
+        if rule.updates is not None:
+            rounds = min(rounds, _over(rule.updates - self._updates, fused.updates))
+        if rule.env_steps is not None:
+            rounds = min(rounds, _over(rule.env_steps - self._env_steps, fused.env_steps))
+        return rounds
+
+    def _dispatch(self, rounds: int) -> Pending:
+        with self.stopwatch("dispatching"):
+            self._state, outcomes = self._device.rounds(self._state, rounds)
+            before, self._updates = self._updates, self._updates + rounds * self._fusion.updates
+            self._env_steps += rounds * self._fusion.env_steps
+            self._last_rounds = rounds
+            evaluation = {}
+            if self._eval_every and before // self._eval_every < self._updates // self._eval_every:
+                key = jax.random.fold_in(self._eval_key, self._updates)
+                evaluation = self._device.play(self._state.learner, key)
+            return Pending(rounds, outcomes, evaluation, self._updates)
+
+    def _hear(self, pending: Pending) -> None:
+        coming = self._host.submit(jax.device_get, (pending.outcomes, pending.evaluation))
+        self._take(
+            pending, *self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
+        )
+        now = time.monotonic()
+        self._rounds_per_s, self._heard_at = pending.rounds / max(now - self._heard_at, 1e-9), now
+
+    def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
+        self.count(updates=pending.rounds * self._fusion.updates)
+        episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
+        self._account(pending.rounds * self._fusion.env_steps, episodes)
+        self.measure({name: float(value) for name, value in outcomes[-1].metrics.items()})
+        if evaluation:
+            self.count(eval_episodes=self._eval_episodes)
+            self.measure({name: float(value) for name, value in evaluation.items()})
+            self.measure({"eval_version": float(pending.updates)})
+
+    def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
+        """Counts steps and episodes; "return" is the mean over the last episodes, `RETURNS` of them or a few more."""
+        frames = env_steps * self._env.spec.frames_per_step
+        self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
+        self._recent.append(episodes)
+        while sum(sums.number for sums in self._recent[1:]) >= RETURNS:
+            del self._recent[0]
+        number = sum(sums.number for sums in self._recent)
+        if number:
+            self.measure({"return": float(sum(sums.returns for sums in self._recent) / number)})
+            self.measure({"episode_steps": float(sum(sums.steps for sums in self._recent) / number)})
+
+    def _restore(self, learner: Any) -> tuple[Any, dict[str, float]]:
+        if self._checkpointer.latest() is None:
+            return learner, {}
+        learner, counts = self._checkpointer.restore(learner)
+        if self.monitor is not None:
+            self.monitor.resume(counts)
+        return learner, counts
+
+    def _save_beside(self) -> None:
+        """Copies the learner's state on the device, and saves the copy while the device goes on."""
+        with self.stopwatch("saving a checkpoint"):
+            if self._saved is not None:
+                self._saved.result()  # which raises what went wrong
+            self._saved = self._host.submit(self._checkpointer.save, *self._snapshot())
+        self._saved_at = time.monotonic()
+
+    def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
+        """The number, the learner's state and the program's counters of a checkpoint."""
+        counts = {**self.program_counts, "updates": float(self._updates), "env_steps": float(self._env_steps)}
+        counts["frames"] = counts["env_steps"] * self._env.spec.frames_per_step
+        counts.pop("eval_return", None)
+        return self._updates, self._device.copy(self._state.learner), counts
+
+
+def _over(number: int, size: int) -> int:
+    """Pieces of `size` that cover `number`; none if nothing is left to cover."""
+    return max(0, -(-number // size))
+
+
+def _poll(coming: futures.Future, timeout_s: float) -> Any:
+    try:
+        return coming.result(timeout=timeout_s)
+    except futures.TimeoutError:
+        return None

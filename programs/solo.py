@@ -1,0 +1,85 @@
+"""Programs of one process: a node that does it all, and the monitor. No Launchpad, no Reverb, any supported Python."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from agents.base import Agent
+from envs.jax.base import JaxEnv
+from nodes.base import Node
+from nodes.monitor import Monitor
+from programs import supervise
+from programs.run import BadInput, ProgramFunction, Run, claim_workdir, origin_of, parse
+
+LOG_EVERY_S = 2.0  # between rows of metrics: these programs are done in seconds where others take hours
+
+
+@dataclasses.dataclass(frozen=True)
+class Solo:
+    """A program of one process.
+
+    Attributes:
+      name: of the program.
+      run: where and how long.
+      node: the class of its node, which takes a name, an agent, an environment, the monitor, and `settings`.
+      agent: what plays and learns.
+      env: what it plays in.
+      settings: the node's, besides those that every run has.
+    """
+
+    name: str
+    run: Run
+    node: Callable[..., Node]
+    agent: Agent
+    env: JaxEnv
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def make_node(self, monitor: Any = None) -> Node:
+        """The node, with the run's folder, seed and limits; refuses what can't work.
+
+        Raises:
+          ValueError: says which setting, what it is and what it must be.
+        """
+        run = self.run
+        settings = {"folder": run.path("checkpoints"), "seed": run.seed, "stop": run.stop, **self.settings}
+        return self.node("anakin", self.agent, self.env, monitor, save_every_s=run.save_every_s, **settings)
+
+
+def main(*program_functions: ProgramFunction, arguments: list[str] | None = None) -> None:
+    """Parses the command line, runs the program and exits with how it ended.
+
+    Args:
+      program_functions: `(run, **settings) -> Solo`; of several, the first argument names one.
+      arguments: of the command line; None is the process's.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        program_function, given = _chosen(program_functions, given)
+        run, settings = parse(program_function, given)
+        program = program_function(run, **settings)
+        monitor = Monitor("monitor", run.workdir, run.stop, log_every_s=LOG_EVERY_S)
+        node = program.make_node(monitor)
+        claim = claim_workdir(program.name, run, settings, origin_of(program_function, given))
+    except (BadInput, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    with claim:
+        print(f"run folder {run.workdir}", flush=True)
+        sys.exit(supervise.run_threads(monitor, [node]))
+
+
+def _chosen(functions: tuple[ProgramFunction, ...], given: list[str]) -> tuple[ProgramFunction, list[str]]:
+    """The program function that the command line names first, and the rest of the command line."""
+    if len(functions) == 1:
+        return functions[0], given
+    names = {function.__name__: function for function in functions}
+    if not given or given[0] not in names:
+        about = "\n".join(
+            f"  {name:20s} {(function.__doc__ or '').splitlines()[0]}" for name, function in names.items()
+        )
+        said = f"the first argument is {given[0]!r}; " if given and not given[0].startswith("-") else ""
+        raise BadInput(f"{said}name a program first, and --help after it for its flags:\n{about}")
+    return names[given[0]], given[1:]

@@ -1,0 +1,184 @@
+"""The fused node: repeatable, the same on one device and on many, and its checkpoints are everybody's."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+
+from agents.base import Table
+from envs.jax.catch import Catch
+from nodes.anakin import Anakin
+from nodes.checkpoint import Checkpointer
+from nodes.learner import Learner
+from nodes.monitor import Monitor, StopRule
+from nodes.pipe import Pipe
+from nodes.variables import VariableServer, unpack
+from tests import tiny
+
+ENV = Catch(rows=4, columns=3)
+REPLAY = Table("trajectories", "replay", 5, 4, 8, 80, "proportional", samples_per_insert=2.0, min_size=16)
+
+
+def agent(kind: str = "queue"):
+    queue = tiny.make(ENV.spec)
+    if kind == "queue":
+        return queue
+
+    def step(state, batch):
+        state, _, metrics = queue.update.step(state, batch)
+        return state, 0.1 + abs(batch.steps.reward).mean(axis=0), metrics
+
+    return queue._replace(tables=(REPLAY,), update=queue.update._replace(step=step))
+
+
+def node(folder, updates: int, kind: str = "queue", **settings) -> Anakin:
+    settings = {"eval_every": 0, "num_envs": 16, "devices": 1, "stop": StopRule(updates=updates), **settings}
+    return Anakin("anakin", agent(kind), ENV, folder=str(folder), **settings)
+
+
+def learn(folder, updates: int, kind: str = "queue", **settings) -> np.ndarray:
+    """The weights after so many updates."""
+    anakin = node(folder, updates, kind, **settings)
+    anakin.start()
+    while anakin._updates < updates:
+        anakin.step()
+    anakin.step()  # there is nothing left to do
+    assert anakin._updates == updates
+    anakin.close()
+    return np.asarray(anakin._state.learner.weights["linear"]["w"])
+
+
+@pytest.mark.parametrize("kind", ["queue", "replay"])
+def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
+    first, second = (learn(tmp_path / name, 12, kind) for name in "ab")
+    np.testing.assert_array_equal(first, second)
+    assert np.any(first != 0)
+    assert np.any(first != learn(tmp_path / "c", 12, kind, seed=1))
+
+
+def check_devices(folder, kind: str) -> None:
+    """Called in a process that has eight."""
+    one, eight = (learn(folder / str(devices), 12, kind, devices=devices) for devices in (1, 8))
+    assert np.any(one != 0)
+    np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
+
+
+def test_one_device_and_eight_learn_the_same():
+    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    code = textwrap.dedent(
+        """
+        import pathlib, tempfile, pytest
+        from tests.nodes.test_anakin import check_devices, node
+        for kind in ("queue", "replay"):
+            check_devices(pathlib.Path(tempfile.mkdtemp()), kind)
+        with pytest.raises(ValueError, match="num_envs is 12; it must divide over 8 devices"):
+            node("x", 1, "replay", num_envs=12, devices=8)
+        """
+    )
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=280, env=environment)
+
+
+@contextlib.contextmanager
+def compilations():
+    """Counts what XLA compiles."""
+    seen: list[str] = []
+
+    def listen(name: str, seconds: float, **about) -> None:
+        if name == "/jax/core/compile/backend_compile_duration":
+            seen.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield seen
+    seen.append("over")
+
+
+def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
+    anakin = node(tmp_path, 10_000, eval_every=7, save_every_s=0.0)
+    anakin.start()
+    while "eval_return" not in anakin.report()["metrics"]:
+        anakin.step()
+    with compilations() as seen:
+        for _ in range(20):
+            anakin.step()
+        assert not seen
+    assert anakin.report()["metrics"]["compile_s"] > 0
+
+
+def test_the_next_dispatch_is_enqueued_before_the_last_is_heard(tmp_path, monkeypatch):
+    anakin = node(tmp_path, 10_000)
+    anakin.start()
+    order = []
+    rounds, hear = anakin._device.rounds, anakin._hear
+    monkeypatch.setattr(anakin._device, "rounds", lambda *given: (order.append("given"), rounds(*given))[1])
+    monkeypatch.setattr(anakin, "_hear", lambda *given: (order.append("heard"), hear(*given))[1])
+    for _ in range(3):
+        anakin.step()
+    assert order == ["given", "given", "heard", "given", "heard"]
+
+
+def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    anakin = Anakin(
+        "anakin", agent(), ENV, monitor, folder=str(tmp_path / "c"), eval_every=100, stop=StopRule(updates=200)
+    )
+    anakin.start()
+    for _ in range(60):
+        anakin.step()
+    anakin.close()
+    report = anakin.report()
+    assert -1 <= report["metrics"]["eval_return_min"] <= report["metrics"]["eval_return"] <= 1
+    assert report["metrics"]["return"] > -0.6  # of random play: -1 / 3
+    assert report["counts"]["updates"] == 200 and report["counts"]["eval_episodes"] == 100
+    assert report["counts"]["env_steps"] == report["counts"]["frames"] == 8 * (1 + 200 * 4)
+    anakin.heartbeat()
+    saved, counts = Checkpointer(tmp_path / "c").restore(agent().update.init(None))
+    np.testing.assert_array_equal(saved.weights["linear"]["w"], anakin._state.learner.weights["linear"]["w"])
+    assert counts["updates"] == 200 and counts["env_steps"] == report["counts"]["env_steps"]
+    again = Anakin("anakin", agent(), ENV, Monitor("m", str(tmp_path), StopRule()), folder=str(tmp_path / "c"))
+    again.start()
+    assert again._updates == 200 and again.monitor.totals()["updates"] == 200
+    np.testing.assert_array_equal(saved.weights["linear"]["w"], again._state.learner.weights["linear"]["w"])
+
+
+def test_a_clusters_learner_goes_on_from_its_checkpoint(tmp_path):
+    weights = learn(tmp_path, 12)
+    variables = VariableServer("variables")
+    table = agent().tables[0]
+    learner = Learner("learner", agent(), Pipe(table), variables, folder=str(tmp_path), devices=1)
+    learner.start()
+    version, packed = variables.get(-1)
+    assert version == 12
+    np.testing.assert_array_equal(unpack(packed, {"linear": {"w": weights}})["linear"]["w"], weights)
+
+
+class Impure(Catch):
+    def step(self, state, action):
+        print(float(action))
+        return super().step(state, action)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"devices": 99}, r"devices is 99; this process has \d+"),
+        ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
+        ({"num_envs": 0}, "num_envs is 0; it must be at least 1"),
+        ({"eval_every": -1}, "eval_every is -1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, said):
+    with pytest.raises(ValueError, match=said):
+        node(tmp_path, 1, **settings)
+
+
+def test_an_impure_environment_is_refused_before_compiling(tmp_path):
+    with pytest.raises(ValueError, match="Impure.step is not a pure JAX program"):
+        Anakin("anakin", agent(), Impure(4, 3), folder=str(tmp_path))
