@@ -14,7 +14,7 @@ import numpy as np
 from dm_env import specs
 
 from envs import base, drawing
-from envs.jax.base import Game
+from envs.jax.base import Game, draw_bits
 
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: rows and columns
 _WORD = 32  # bits
@@ -23,8 +23,7 @@ _WORD = 32  # bits
 class State(NamedTuple):
     """An episode; few numbers, for every step moves them all."""
 
-    openings: jax.Array  # uint32 [W]: a bit for each cell, 1 where it opens upwards, 0 where it opens to the left
-    turned: jax.Array  # uint32 []: in its two lowest bits whether the maze is upside down, and mirrored
+    maze: jax.Array  # uint32 [W]: a bit for each cell, 1 where it opens upwards; then: is it upside down, mirrored
     agent: jax.Array  # int32 []: the square, row * S + column
     goal: jax.Array  # int32 []: likewise
     steps: jax.Array  # int32 []: taken
@@ -37,8 +36,8 @@ class GridWorld(Game):
     The maze is drawn at each reset as a binary tree: every cell opens a way up or to the left, whichever a coin says,
     those at the upper edge to the left and those at the left edge up. So from every cell exactly one way leads to the
     corner, and from each cell to each other: the goal can always be reached. The tree is then turned upside down or
-    mirrored by two more coins. This makes 2**((N - 1)**2 + 2) mazes, and takes as many random bits as there are cells and
-    no loop: drawing one costs hardly more than a step, which counts because a vmapped program draws one at every step.
+    mirrored by two more coins. This makes 2**((N - 1)**2 + 2) mazes, and takes as many random bits as there are cells
+    and no loop: drawing one costs hardly more than a step, which counts because a vmapped program draws one each step.
 
     See "Mazes for Programmers" (Jamis Buck, 2015), chapter 1, "The Binary Tree Algorithm".
 
@@ -69,12 +68,12 @@ class GridWorld(Game):
 
     def reset(self, key: jax.Array) -> State:
         cells = self.cells**2
-        words = -(-cells // _WORD)
-        bits = jax.random.bits(key, (words + 2,), jnp.uint32)
-        # The remainders favour some cells by one part in 2**16 / cells; the upper bits of a word serve the second coin.
-        start = (bits[words] & 0xFFFF) % cells
-        goal = (start + 1 + (bits[words] >> 16) % (cells - 1)) % cells
-        return State(bits[:words], bits[words + 1], self._square(start), self._square(goal), jnp.int32(0))
+        bits = draw_bits(key, -(-(cells + 2) // _WORD) + 1)
+        # The remainders favour some cells by less than one part in 2**16 / cells.
+        start, way = bits[-1] & 0xFFFF, bits[-1] >> 16
+        start = start % cells
+        goal = (start + 1 + way % (cells - 1)) % cells
+        return State(bits[:-1], self._square(start), self._square(goal), jnp.int32(0))
 
     def move(
         self, key: jax.Array, state: State, action: jax.Array
@@ -112,14 +111,17 @@ class GridWorld(Game):
 
     def _wall(self, state: State, row: jax.Array, column: jax.Array) -> jax.Array:
         """Whether there is a wall at squares, bool [...]; rows and columns [...] of the board that is shown."""
-        last = self._side - 1
-        row = jnp.where(state.turned & 1, last - row, row)
-        column = jnp.where(state.turned & 2, last - column, column)
+        last, cells = self._side - 1, self.cells**2
+        row = jnp.where(_bit(state.maze, cells), last - row, row)
+        column = jnp.where(_bit(state.maze, cells + 1), last - column, column)
         between_rows, between_columns = row % 2 == 1, column % 2 == 1
         # What lies between two cells belongs to the one below, or to the right.
         cell_row, cell_column = (row + 1) // 2, (column + 1) // 2
-        cell = cell_row * self.cells + cell_column
-        word = state.openings[0] if state.openings.shape[0] == 1 else state.openings[cell // _WORD]
-        up = (word >> (cell % _WORD).astype(jnp.uint32)) & 1 == 1
-        up = (cell_column == 0) | (up & (cell_row > 0))
-        return (between_rows & between_columns) | (between_rows & ~up) | (between_columns & up)
+        up = (cell_column == 0) | (_bit(state.maze, cell_row * self.cells + cell_column) & (cell_row > 0))
+        return (between_rows & (between_columns | ~up)) | (between_columns & up)
+
+
+def _bit(words: jax.Array, i: int | jax.Array) -> jax.Array:
+    """Bits i [...] of uint32 [W], as bool [...]."""
+    word = words[0] if len(words) == 1 else words[i // _WORD]
+    return (word >> jnp.asarray(i % _WORD, jnp.uint32)) & 1 == 1

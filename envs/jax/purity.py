@@ -85,25 +85,35 @@ def _kept(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _trace(function: Callable, name: str, *args: Any) -> tuple[Any, Any]:
     """The state and the time step that a function returns, as `jax.ShapeDtypeStruct`s."""
-    programs = []
-    for _ in range(2):
-
-        def returned(*args: Any) -> tuple[Any, Any]:  # another function each time, for JAX remembers what it traced
-            return _check_returned(function(*args), name)
-
-        try:
-            program, out = jax.make_jaxpr(returned, return_shape=True)(*args)
-        except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError) as error:
-            raise ValueError(
-                f"{name} is not a pure JAX program{_where(error)}: {str(error).splitlines()[0]}"
-            ) from error
-        programs.append(program)
-    callback = _CALLBACK.search(str(programs[0]))
+    program, out = _program(function, name, args)
+    for _ in range(2):  # the first trace may fill caches, and hold what filled them
+        other, out = _program(function, name, args)
+        same, programs, program = _same(program, other), [program, other], other
+        if same:
+            break
+    else:
+        raise ValueError(
+            f"{name} is another program each time it is traced{_differing(programs, out, args)}; it must depend on its"
+            " arguments alone, not on values that Python or numpy keep or draw"
+        )
+    callback = _CALLBACK.search(str(program))
     if callback:
         raise ValueError(f"{name} calls back to Python ({callback[1]}); an environment must be a pure JAX program")
-    _check_repeats(programs, out, name, args)
-    avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in programs[0].out_avals]
+    avals = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type) for aval in program.out_avals]
     return jax.tree.unflatten(jax.tree.structure(out), avals)
+
+
+def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
+    """Traces a function: the program, and the shapes of what it returns."""
+
+    def returned(*args: Any) -> tuple[Any, Any]:  # another function each time, for JAX remembers what it traced
+        return _check_returned(function(*args), name)
+
+    try:
+        return jax.make_jaxpr(returned, return_shape=True)(*args)
+    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError) as error:
+        what = str(error).splitlines()[0]
+        raise ValueError(f"{name} is not a pure JAX program{_where(error)}: {what}") from error
 
 
 def _check_returned(out: Any, name: str) -> tuple[Any, Any]:
@@ -116,21 +126,20 @@ def _check_returned(out: Any, name: str) -> tuple[Any, Any]:
     return out
 
 
-def _check_repeats(programs: list[Any], out: Any, name: str, args: tuple) -> None:
-    """Refuses a function of which two traces differ: something outside the state, or chance, went into it."""
-    one, two = programs
-    same = _ADDRESS.sub("", str(one)) == _ADDRESS.sub("", str(two)) and all(map(np.array_equal, one.consts, two.consts))
-    if same:
-        return
+def _same(one: Any, two: Any) -> bool:
+    """Whether two traces are the same program, with the same constants."""
+    texts = [_ADDRESS.sub("", str(program)) for program in (one, two)]
+    return texts[0] == texts[1] and all(map(np.array_equal, one.consts, two.consts))
+
+
+def _differing(programs: list[Any], out: Any, args: tuple) -> str:
+    """Runs two traces on zeros, and names the first leaf in which they differ."""
     zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(args)]
     values = [jax.extend.core.jaxpr_as_fun(program)(*zeros) for program in programs]
-    paths = [path for path, _ in _leaves(out)]
-    leaked = [path for path, a, b in zip(paths, *values) if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f")]
-    which = f": {leaked[0]} differs" if leaked else ""
-    raise ValueError(
-        f"{name} is another program each time it is traced{which}; it must depend on its arguments alone, not on values"
-        " that Python or numpy keep or draw"
-    )
+    for (path, _), a, b in zip(_leaves(out), *values):
+        if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
+            return f": {path} differs"
+    return ""
 
 
 def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str) -> None:

@@ -1,0 +1,127 @@
+"""Board games of pgx by name, both players in one stream.
+
+See "Pgx: Hardware-Accelerated Parallel Game Simulators for Reinforcement Learning" (https://arxiv.org/abs/2303.17503).
+
+Glossary of shapes: B batch, A actions, H height, W width, C planes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from dm_env import specs
+
+from envs import base, drawing
+from envs.jax.base import Game
+
+# Two players who strictly alternate, with nothing hidden and no chance.
+_GAMES = (
+    "animal_shogi",
+    "chess",
+    "connect_four",
+    "gardner_chess",
+    "go_19x19",
+    "go_9x9",
+    "hex",
+    "othello",
+    "shogi",
+    "tic_tac_toe",
+)
+
+
+class State(NamedTuple):
+    """An episode.
+
+    Attributes:
+      board: pgx's own state.
+      first: int32 [], the number that pgx has drawn for the player who began; ours is 0.
+    """
+
+    board: Any
+    first: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Pgx(Game):
+    """A zero-sum game of two who take turns, with nothing hidden.
+
+    The view is pgx's observation for the player to move, whose own pieces come first, and one more plane that holds the
+    player, 0 or 1. An illegal action ends the game with a loss; `as_env(env)` refuses it.
+
+    Attributes:
+      game: as `pgx.make` takes it: "connect_four", "tic_tac_toe", "go_9x9".
+    """
+
+    game: str
+
+    def __post_init__(self) -> None:
+        if self.game not in _GAMES:
+            near = [repr(match) for match in difflib.get_close_matches(self.game, _GAMES, n=3, cutoff=0.5)]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(_GAMES)}"
+            raise ValueError(f"game is {self.game!r}, which is no board game of pgx; {hint}")
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        planes, actions = _sizes(self.game)
+        return base.EnvSpec(
+            observations=base.BoardView(
+                view=specs.Array(planes, np.float32, "view"),
+                legal=specs.Array((actions,), bool, "legal"),
+                player=specs.BoundedArray((), np.int32, 0, 1, "player"),
+            ),
+            actions=specs.DiscreteArray(actions, np.int32, "action"),
+            num_players=2,
+        )
+
+    def reset(self, key: jax.Array) -> State:
+        board = _rules(self.game).init(key)
+        return State(_bare(board), board.current_player)
+
+    def move(
+        self, key: jax.Array, state: State, action: jax.Array
+    ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
+        mover = state.board.current_player
+        board = _rules(self.game).step(state.board, action, key)
+        return State(_bare(board), state.first), board.rewards[mover], board.terminated, board.truncated
+
+    def observe(self, state: State) -> base.BoardView:
+        """Planes float32 [H, W, C], the last of them the player's; bool [A]; int32 []."""
+        board = state.board
+        player = (board.current_player != state.first).astype(jnp.int32)
+        planes = _rules(self.game)._observe(board, board.current_player).astype(jnp.float32)
+        own = jnp.broadcast_to(player.astype(jnp.float32), (*planes.shape[:-1], 1))
+        return base.BoardView(jnp.concatenate([planes, own], axis=-1), board.legal_action_mask, player)
+
+    def draw(self, state: Any) -> np.ndarray:
+        """Cells in the mean colour of their planes, as the player who began sees them."""
+        observe = jax.vmap(_rules(self.game)._observe)
+        return drawing.mixed(np.asarray(observe(state.game.board, state.game.first), np.float32))
+
+
+def _bare(board: Any) -> Any:
+    """A pgx state of arrays only, without what is not read again and would be copied and chosen from at every step."""
+    board = board.replace(observation=jnp.zeros((0,), bool))
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), board)
+
+
+@functools.cache
+def _sizes(game: str) -> tuple[tuple[int, ...], int]:
+    """The shape of the view, [H, W, C], and the number of actions."""
+    board = jax.eval_shape(_rules(game).init, jax.eval_shape(lambda: jax.random.PRNGKey(0)))
+    *sides, planes = board.observation.shape
+    return (*sides, planes + 1), board.legal_action_mask.shape[0]
+
+
+@functools.cache
+def _rules(game: str) -> Any:
+    """pgx's game; made outside of whatever is being traced, for its constants outlive that."""
+    with jax.ensure_compile_time_eval():
+        import pgx
+
+        return pgx.make(game)

@@ -1,0 +1,73 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from envs import base, conformance
+from envs.jax.base import as_env, check_pure
+from envs.jax.gymnax import Gymnax
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])
+def test_keeps_the_contract(name):
+    env = Gymnax(name, max_episode_steps=15)
+    check_pure(env)
+    conformance.check(as_env(env), steps=60)
+
+
+def test_specs():
+    assert Gymnax("CartPole-v1").spec.actions == specs.DiscreteArray(2, np.int32, "action")
+    spec = Gymnax("Pendulum-v1").spec
+    assert spec.observations == specs.Array((3,), np.float32, "observation")
+    assert spec.actions == specs.BoundedArray((1,), np.float32, [-2.0], [2.0], "action")
+
+
+def test_time_truncates_and_a_fall_terminates():
+    env = Gymnax("CartPole-v1", max_episode_steps=12)
+    batch = as_env(env)(num_envs=64, seed=0)
+    timestep, ends = batch.reset(), {}
+    for t in range(1, 13):
+        timestep = batch.step((np.arange(64) % 2 + t * (np.arange(64) < 32)) % 2)  # some to and fro, some one way only
+        for slot in np.flatnonzero(timestep.step_type == base.LAST):
+            ends.setdefault(slot, (t, timestep.discount[slot]))
+    assert {end for slot, end in ends.items() if slot < 32} == {(12, 1.0)}
+    assert {discount for slot, (t, discount) in ends.items() if slot >= 32 and t < 12} == {0.0}
+    assert {t for slot, (t, _) in ends.items() if slot >= 32} & {8, 9, 10}
+
+
+def test_the_limit_of_gymnax_itself_is_kept_unless_told():
+    _, wanted = Gymnax("Pendulum-v1")._made()
+    assert wanted.max_steps_in_episode == 200
+    state, _ = Gymnax("Pendulum-v1").init(jax.random.PRNGKey(0))
+    _, steps = jax.lax.scan(Gymnax("Pendulum-v1").step, state, jnp.zeros((201, 1)))
+    assert list(np.flatnonzero(steps.step_type == base.LAST)) == [199]
+    assert float(steps.discount[199]) == 1
+
+
+def test_parameters_change_the_world_and_tell_environments_apart():
+    heavy = Gymnax("CartPole-v1", params={"gravity": 50.0})
+    assert heavy != Gymnax("CartPole-v1") and isinstance(hash(heavy), int)
+    seen = []
+    for env in (heavy, Gymnax("CartPole-v1")):
+        batch = as_env(env)(num_envs=1, seed=0)
+        batch.reset()
+        seen.append([batch.step(np.zeros(1, int)).observation for _ in range(3)][-1])
+    assert not np.allclose(*seen)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"env": "CartPole"}, "env is 'CartPole', which gymnax does not know; did you mean 'CartPole-v1'"),
+        ({"env": "Breakout-MinAtar"}, "env is 'Breakout-MinAtar'; allowed: envs.jax.minatar"),
+        ({"env": "CartPole-v1", "max_episode_steps": 0}, "max_episode_steps is 0; it must be at least 1, or None"),
+        (
+            {"env": "CartPole-v1", "params": {"gravitas": 1}},
+            "params has 'gravitas', which is not a parameter of CartPole",
+        ),
+    ],
+)
+def test_refuses_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Gymnax(**settings)
