@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tree
 
-from agents.base import Agent
+from agents.base import Agent, Table
 from envs.base import TimeStep
 from nodes.base import Node
 
@@ -54,20 +54,20 @@ class Remote(NamedTuple):
     inference: Any
 
 
-def open_acting(node: Node, agent: Agent, variables: Any, period: int) -> OpenAct:
+def open_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenAct:
     """How a node acts, decided by its handle.
 
     Args:
       node: that acts.
       agent: its policy acts, in this process; not used with `Remote`.
-      variables: handle of the variable server, or `Remote`.
-      period: steps between two that may start a sequence, where local params may change.
+      variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
+      table: whose sequences say where local params may change.
     """
     if isinstance(variables, Remote):
         return functools.partial(RemoteAct, node, variables.inference)
     from nodes.play import open_local_acting
 
-    return open_local_acting(node, agent, variables, period)
+    return open_local_acting(node, agent, variables, table)
 
 
 def tables_only(agent: Agent) -> Agent:

@@ -23,12 +23,14 @@ class Actor(Node):
       name: of this node.
       agent: the policy, and the tables to write to.
       env: makes the environments.
-      variables: handle of the variable server; or `nodes.acting.Remote`, for another node to act.
+      variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.Remote`, for
+        another node to act.
       replay: handle of the replay server, or a `Pipe`.
       monitor: handle.
       num_envs: environment slots of this node, over all its threads.
       threads: groups that alternate.
-      seed: of the environments and the policy's randomness; differs between actors.
+      seed: of the environments and the policy's randomness; differs between actors, unless `first_group` does.
+      first_group: number of this node's first group among those of all actors with its seed.
 
     Attributes:
       writer: it writes to the tables of this kind of node.
@@ -48,6 +50,7 @@ class Actor(Node):
         num_envs: int = 32,
         threads: int = 2,
         seed: int = 0,
+        first_group: int = 0,
     ):
         super().__init__(name, monitor)
         if num_envs < 1 or threads < 1 or num_envs % threads:
@@ -57,19 +60,21 @@ class Actor(Node):
         self._variables = variables
         self._replay = replay
         self._num_envs = num_envs
-        self._num_groups = threads
+        self._numbers = range(first_group, first_group + threads)  # of the groups
         self._seed = seed
 
     def start(self) -> None:
         tables = written_by(self.writer, self._agent.tables)
-        open_act = open_acting(self, self._agent, self._variables, tables[0].period)
-        size = self._num_envs // self._num_groups
+        open_act = open_acting(self, self._agent, self._variables, tables[0])
+        size = self._num_envs // len(self._numbers)
+        seeds = np.random.SeedSequence(self._seed).generate_state(self._numbers.stop)
         self._groups = []
-        for i, seed in enumerate(np.random.SeedSequence(self._seed).generate_state(self._num_groups)):
+        for i in self._numbers:
+            seed = int(seeds[i])
             with self.stopwatch("starting environments"):
-                env = self.world(size, int(seed))
-            writer = open_writer(self._replay, tables, size, self.wait_for)
-            self._groups.append(_Group(self, env, open_act(i, size, int(seed)), writer))
+                env = self.world(size, seed)
+            writer = open_writer(self._replay, tables, size, self.wait_for, i)
+            self._groups.append(_Group(self, env, open_act(i, size, seed), writer))
         self._turn = 0
 
     @property

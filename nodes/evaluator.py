@@ -11,7 +11,7 @@ from envs.base import Env
 from nodes.base import Periodic
 from nodes.play import Play, acting_params, jit_policy
 from nodes.stopwatch import Stopped
-from nodes.variables import VariableClient
+from nodes.variables import open_params
 
 
 class Evaluator(Periodic):
@@ -23,7 +23,7 @@ class Evaluator(Periodic):
       name: of this node.
       agent: whose `eval_policy` plays.
       env: makes the environments; for those of two players there is the `Arena`.
-      variables: handle of the variable server.
+      variables: handle of the variable server, or `Colocated` with the learner.
       monitor: handle.
       episodes: per evaluation.
       every_s: seconds from the start of one evaluation to the next.
@@ -55,7 +55,7 @@ class Evaluator(Periodic):
 
     def start(self) -> None:
         self._act = jit_policy(self._agent.eval_policy)
-        self._params = VariableClient(self._variables, acting_params(self._agent))
+        self._params = open_params(self._variables, acting_params(self._agent))
         self._evaluations = 0
 
     def round(self) -> None:

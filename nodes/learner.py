@@ -16,7 +16,7 @@ from agents.base import Agent, Batch, Steps, learned_from, sequence_counts
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
 from nodes.pipe import Drawn, open_dataset
-from nodes.variables import pack
+from nodes.variables import publish
 
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
 
@@ -32,7 +32,7 @@ class Learner(Node):
       name: of this node.
       agent: the update and its tables.
       replay: handle of the replay server, or a `Pipe`.
-      variables: handle of the variable server.
+      variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.
       seed: of the params and of the update's randomness.
@@ -131,9 +131,10 @@ class Learner(Node):
 
     def _publish(self, version: int, outcome: Outcome, drawn: Drawn | None = None) -> None:
         """Runs beside the next update: waits for the device, then sends."""
-        params, priorities, metrics = jax.device_get(outcome)
+        params, *told = outcome
+        priorities, metrics = jax.device_get(told)
         with self.stopwatch("publishing"):
-            self._variables.put(version, pack(params))
+            publish(self._variables, version, params)
         if priorities is not None:
             with self.stopwatch("prioritising"):
                 self._dataset.prioritise(drawn, priorities)

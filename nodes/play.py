@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from agents.base import Agent, Policy, Steps
+from agents.base import Agent, Policy, Steps, Table
 from envs.base import BatchedEnv, EnvSpec, TimeStep
 from nodes.acting import Acted, OpenAct
 from nodes.base import Node
 from nodes.stopwatch import Stopwatch
-from nodes.variables import VariableClient
+from nodes.variables import Colocated, VariableClient
 
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]
@@ -29,21 +29,35 @@ class Acting:
       num_envs: B, of the time steps.
       seed: of the policy's randomness.
       stopwatch: times acting.
+      device: where to act, and to leave the extras; None acts where the params are, and brings the extras here.
     """
 
-    def __init__(self, policy: Policy, act: Act, num_envs: int, seed: int, stopwatch: Stopwatch):
+    def __init__(
+        self,
+        policy: Policy,
+        act: Act,
+        num_envs: int,
+        seed: int,
+        stopwatch: Stopwatch,
+        device: jax.Device | None = None,
+    ):
         self._act = act
         self._stopwatch = stopwatch
-        self._key = jax.random.PRNGKey(seed)
-        self._state = policy.initial_state(num_envs)
+        self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(num_envs)
+        self._device = device
+        if device is not None:
+            self._key, self._state = jax.device_put((self._key, self._state), device)
         self._steps = 0
 
     def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest]:
         """The action in this time step [B], and its extras."""
         with self._stopwatch("acting"):
             out = self._act(params, self._key, self._steps, timestep, self._state)
-            action, extras = jax.device_get(out[:2])
             self._state = out[2]
+            if self._device is None:
+                action, extras = jax.device_get(out[:2])
+            else:
+                action, extras = jax.device_get(out[0]), out[1]
         self._steps += 1
         return action, extras
 
@@ -73,15 +87,59 @@ class LocalAct:
         return Acted(version, *self._acting(params, timestep))
 
 
-def open_local_acting(node: Node, agent: Agent, variables: Any, period: int) -> OpenAct:
+class ColocatedAct:
+    """A group of environments' policy on a device whose params the learner sends there; extras stay on it.
+
+    Params change only where a sequence has just ended, so that in lock-step an update may wait for it.
+
+    Args:
+      acting: the policy in the group's stream.
+      place: where the params are.
+      group: number of the group, over all actors.
+      table: whose sequences they are.
+      wait_for: the node's.
+    """
+
+    def __init__(self, acting: Acting, place: Colocated, group: int, table: Table, wait_for: Callable[..., Any]):
+        self._acting = acting
+        self._place = place
+        self._group = group
+        self._period = table.period
+        self._wait_for = wait_for
+        self._rows = 0  # until the running sequence ends
+        self._first_rows = table.sequence_length
+        self._block = 0
+
+    def __call__(self, timestep: TimeStep) -> Acted:
+        if self._rows == 0:
+            self._version, self._params = self._wait_for("params", self._poll)
+            self._rows = self._period if self._block else self._first_rows
+            self._block += 1
+        self._rows -= 1
+        return Acted(self._version, *self._acting(self._params, timestep))
+
+    def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
+        lock_step = self._place.lock_step
+        updates = lock_step and lock_step.updates(self._group, self._block)
+        return self._place.variables.get(self._place.device, updates, timeout_s)
+
+
+def open_local_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenAct:
     """Acts in this process; the node's groups share params and compilation. See `nodes.acting.open_acting`."""
-    params = VariableClient(variables, acting_params(agent))
     act = jit_policy(agent.policy)
+    if isinstance(variables, Colocated):
+
+        def open_colocated(group: int, num_envs: int, seed: int) -> ColocatedAct:
+            acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch, variables.device)
+            return ColocatedAct(acting, variables, group, table, node.wait_for)
+
+        return open_colocated
+    params = VariableClient(variables, acting_params(agent))
 
     def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
         del group
         acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
-        return LocalAct(acting, params, period, node.wait_for)
+        return LocalAct(acting, params, table.period, node.wait_for)
 
     return open_act
 
