@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +14,7 @@ from nodes.monitor import Monitor
 from nodes.pipe import Pipe
 from nodes.sebulba import Placed, Placement, split
 from nodes.variables import Colocated, DeviceVariables, LockStep
-from programs import supervise
-from programs.run import BadInput, ProgramFunction, Run, claim_workdir, origin_of, parse
+from programs.run import Run
 
 
 class Sebulba:
@@ -55,6 +53,10 @@ class Sebulba:
             self._lock_step = LockStep(placement.lag, placement.groups, placement.num_envs, tables[0].batch_size)
         self._variables = DeviceVariables(self._acting, placement.lag or 0)
 
+    def build(self) -> tuple[Monitor, list[Node]]:
+        """The monitor, and all other nodes that were added."""
+        return self.monitor, self.nodes
+
     def add_learner(self, node: Callable[..., Node], **settings: Any) -> None:
         """Adds the node that empties the pipe, on the learning devices."""
         run = self._run
@@ -82,17 +84,3 @@ class Sebulba:
         variables = Colocated(self._variables, self._acting[-1])
         settings = {"seed": self._run.seed, **settings}
         self.nodes.append(node("evaluator", self._agent, self._env, variables, self.monitor, **settings))
-
-
-def main(program_function: ProgramFunction, arguments: list[str] | None = None) -> None:
-    """Parses the command line, runs the program and exits with how it ended."""
-    try:
-        run, settings = parse(program_function, arguments)
-        program = program_function(run, **settings)
-        claim = claim_workdir(program.name, run, settings, origin_of(program_function, arguments))
-    except (BadInput, ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-    with claim:
-        print(f"run folder {run.workdir}", flush=True)
-        sys.exit(supervise.run_threads(program.monitor, program.nodes))

@@ -9,7 +9,8 @@ from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.sebulba import Placement
 from programs.run import OwnFlags
-from programs.sebulba import Sebulba, main
+from programs.sebulba import Sebulba
+from programs.solo import main
 
 PLACEMENT = Placement(num_envs=16)
 

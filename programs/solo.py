@@ -18,6 +18,21 @@ LOG_EVERY_S = 2.0  # between rows of metrics: these programs are done in seconds
 
 
 @dataclasses.dataclass(frozen=True)
+class Size:
+    """How much runs at once.
+
+    Attributes:
+      num_envs: environments; none for the config's batch size, or a multiple of it, learned from in as many updates.
+      devices: to spread them over; none for all.
+      eval_every: updates between evaluations.
+    """
+
+    num_envs: int | None = None
+    devices: int | None = None
+    eval_every: int = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
 class Solo:
     """A program of one process.
 
@@ -37,6 +52,11 @@ class Solo:
     env: JaxEnv
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    def build(self) -> tuple[Monitor, list[Node]]:
+        """The monitor, and the other nodes."""
+        monitor = Monitor("monitor", self.run.workdir, self.run.stop, log_every_s=LOG_EVERY_S)
+        return monitor, [self.make_node(monitor)]
+
     def make_node(self, monitor: Any = None) -> Node:
         """The node, with the run's folder, seed and limits; refuses what can't work.
 
@@ -52,7 +72,8 @@ def main(*program_functions: ProgramFunction, arguments: list[str] | None = None
     """Parses the command line, runs the program and exits with how it ended.
 
     Args:
-      program_functions: `(run, **settings) -> Solo`; of several, the first argument names one.
+      program_functions: `(run, **settings) -> program`, a `Solo`, or a `Sebulba`, which builds its nodes as well; of
+        several, the first argument names one.
       arguments: of the command line; None is the process's.
     """
     given = sys.argv[1:] if arguments is None else arguments
@@ -60,15 +81,14 @@ def main(*program_functions: ProgramFunction, arguments: list[str] | None = None
         program_function, given = _chosen(program_functions, given)
         run, settings = parse(program_function, given)
         program = program_function(run, **settings)
-        monitor = Monitor("monitor", run.workdir, run.stop, log_every_s=LOG_EVERY_S)
-        node = program.make_node(monitor)
+        monitor, nodes = program.build()
         claim = claim_workdir(program.name, run, settings, origin_of(program_function, given))
     except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     with claim:
         print(f"run folder {run.workdir}", flush=True)
-        sys.exit(supervise.run_threads(monitor, [node]))
+        sys.exit(supervise.run_threads(monitor, nodes))
 
 
 def _chosen(functions: tuple[ProgramFunction, ...], given: list[str]) -> tuple[ProgramFunction, list[str]]:
