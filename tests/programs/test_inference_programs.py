@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -11,7 +12,7 @@ from nodes import metrics
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from tests.programs.inference_program import inference_program  # noqa: E402
-from tests.programs.test_programs import finish, start  # noqa: E402
+from tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
 
 PROGRAM = "tests/programs/inference_program.py"
 
@@ -60,3 +61,14 @@ def test_a_failing_request_ends_the_program_with_words(tmp_path):
     output = finish(process, timeout_s=300)
     assert process.returncode == 1, output
     assert "waiting for inference" in output and "max_batch is 1" in output, output
+
+
+def test_a_killed_inference_node_ends_the_program_by_name(tmp_path):
+    """Its actors are waiting for its answers, and end in time."""
+    process = start("--workdir", str(tmp_path), program=PROGRAM)
+    wait_for_rows(tmp_path, process)
+    os.kill(pids(tmp_path)["inference"], signal.SIGKILL)
+    output = finish(process, timeout_s=30)
+    assert process.returncode == 1, output
+    assert "error: inference was killed by SIGKILL while " in output
+    assert running(tmp_path) == []
