@@ -115,7 +115,7 @@ class Game(JaxEnv):
 
     def step(self, state: Stream, action: jax.Array) -> tuple[Stream, base.TimeStep]:
         steps = state.steps + 1
-        # Not `split`: vmapped, it works along an axis of length 2, which on a CPU takes ten times as long.
+        # Not `split`: vmapped, it works along an axis of length 2, which on a CPU takes up to ten times as long.
         draw = jax.random.fold_in(state.key, steps)
         first = state.last
         moved, reward, terminated, truncated = self.move(draw, state.game, action)
@@ -144,7 +144,8 @@ class Game(JaxEnv):
 def draw_bits(key: jax.Array, count: int) -> jax.Array:
     """Draws uint32 [count] at the price of one `fold_in` for each two of them; consumes the key.
 
-    What `jax.random.randint` and `choice` draw costs four times as much, and more where vmapped: see `Game.step`.
+    `jax.random.randint` and `choice` cost several times as much for one number; and `bits` of shape [count], when
+    vmapped, works along that short axis, as `Game.step` has it.
     """
     blocks = [jax.random.key_data(jax.random.fold_in(key, i)) for i in range(-(-count // 2))]
     return jnp.concatenate(blocks)[:count]
