@@ -39,9 +39,7 @@ class Acted(NamedTuple):
 
 
 GroupAct = Callable[[TimeStep], Acted]  # of one group of environments, in whose stream it must see every time step
-OpenAct = Callable[
-    [int, int, int], GroupAct
-]  # from the group's index, its slots, and the seed of the policy's randomness
+OpenAct = Callable[[int, int, int], GroupAct]  # from the group's number, its slots, the seed of its randomness
 
 
 class Remote(NamedTuple):
@@ -80,13 +78,13 @@ class RemoteAct:
     """A group of environments as an inference node knows it: it asks with every time step, and waits for the answer.
 
     Params may change at any step, and each step says which acted. So it is in "SEED RL: Scalable and Efficient Deep-RL
-    with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591), section 3.1: agents whose learning allows
+    with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591), section 3: agents whose learning allows
     for data of other params, step by step, allow for this.
 
     Args:
       node: that acts.
       inference: handle of the `Inference` node.
-      group: index among the node's groups.
+      group: number of the group.
       num_envs: B, slots of the group.
       seed: of the policy's randomness.
     """

@@ -1,0 +1,67 @@
+"""Local against central inference: IMPALA on Atari both ways, as whole programs with many actor processes.
+
+    ./run python benchmarks/inference.py
+
+Central inference takes the agent, JAX and TensorFlow out of the actors, and its batches are larger; for that, each step
+of a group of environments waits for an answer from another process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import tyro
+
+from benchmarks import timing
+
+PROGRAMS = {"local": "impala_atari.py", "central": "impala_seed_atari.py"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    Attributes:
+      game: of Atari.
+      actors: processes.
+      num_envs: environments of each, over two groups.
+      seconds: measured per program, after a minute of starting.
+    """
+
+    game: str = "Pong"
+    actors: int = 8
+    num_envs: int = 4
+    seconds: float = 60.0
+
+
+def main(options: Options) -> None:
+    """Measures both, one after the other, and prints them side by side."""
+    flags = [f"--game={options.game}", f"--actors={options.actors}", f"--num-envs={options.num_envs}"]
+    rows = {way: figures(timing.whole(program, flags, options.seconds)) for way, program in PROGRAMS.items()}
+    print(f"{'':40s} {'local':>9s} {'central':>9s} {'ratio':>7s}")
+    for name in sorted(set(rows["local"]) | set(rows["central"]), key=list(rows["central"]).index):
+        local, central = (rows[way].get(name) for way in PROGRAMS)
+        ratio = f"{central / local:7.2f}" if local and central else ""
+        print(f"{name:40s} {_cell(local)} {_cell(central)} {ratio}")
+
+
+def figures(row: dict[str, float]) -> dict[str, float]:
+    """What is compared, from a row of metrics: rates, resident memory, the age of the params that acted."""
+    memory = {name.removeprefix("rss_mb/"): value for name, value in row.items() if name.startswith("rss_mb/")}
+    actors = [value for name, value in memory.items() if name.startswith("actor/")]
+    return {
+        "env steps/s": row["env_steps_per_s"],
+        "updates/s": row["updates_per_s"],
+        "lag, in updates": row["policy_lag"],
+        "memory of all nodes, MB": sum(memory.values()),
+        "memory of an actor, MB": sum(actors) / len(actors),
+        **{f"memory of {name}, MB": value for name, value in memory.items() if not name.startswith("actor/")},
+    }
+
+
+def _cell(value: float | None) -> str:
+    return f"{'':9s}" if value is None else f"{value:9,.1f}"
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
