@@ -70,7 +70,9 @@ def parse(program_function: ProgramFunction, arguments: list[str] | None = None)
 
     collect.__annotations__ = inspect.get_annotations(program_function, eval_str=True)
     run, settings = tyro.cli(collect, args=arguments)
-    name = "-".join([program_function.__name__, *(value for value in settings.values() if isinstance(value, str))])
+    # Of a setting that is a path, its last part.
+    named = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
+    name = "-".join([program_function.__name__, *named])
     workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
     return dataclasses.replace(run, workdir=str(workdir)), settings
 

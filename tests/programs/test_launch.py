@@ -30,6 +30,8 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     assert settings == {"game": "x", "breaks_after": 0, "width": 4, "num_envs": 8}
     assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
+    run, _ = launch.parse(tiny_program, ["--game", "/data/of/x/"])
+    assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
 
 
 def test_an_unknown_flag_is_refused(capsys):
