@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from agents import impala
 from envs.jax.base import JaxEnv
 from envs.jax.catch import Catch
+from envs.jax.grid_world import GridWorld
+from envs.jax.gymnax import Gymnax
+from envs.jax.minatar import MinAtar
 from nodes.anakin import Anakin
 from programs.run import OwnFlags, Run
-from programs.solo import Solo, main
+from programs.solo import Size, SizeFlags, Solo, main
 
 CATCH = impala.CATCH
+GRID_WORLD = dataclasses.replace(CATCH, batch_size=64, unroll_length=16, learning_rate=1e-3)
+CARTPOLE = dataclasses.replace(
+    CATCH,
+    batch_size=64,
+    unroll_length=16,
+    learning_rate=2e-3,
+    max_grad_norm=0.5,
+    eval_mode="greedy",
+    reward_clip="none",
+)
+MINATAR = dataclasses.replace(
+    CATCH, mlp_width=128, batch_size=64, unroll_length=16, learning_rate=1e-3, max_grad_norm=0.5
+)
+
+SMALL, MIDDLE, LARGE = Size(eval_every=250), Size(eval_every=1_000), Size(eval_every=10_000)
 
 
-def catch(
-    run: OwnFlags, num_envs: int | None = None, devices: int | None = None, config: impala.Config = CATCH
-) -> Solo:
-    """Catch: learned in a second, after compiling.
-
-    Args:
-      run: where and how long.
-      num_envs: environments; none for the config's batch size, or a multiple of it, learned from in as many updates.
-      devices: to spread them over; none for all.
-      config: the agent's hyper-parameters.
-    """
-    return _program("anakin_impala_catch", run, Catch(), config, num_envs, devices, eval_every=250)
+def catch(run: OwnFlags, size: SizeFlags = SMALL, config: impala.Config = CATCH) -> Solo:
+    """Catch, learned in a second or two after compiling."""
+    return _program("anakin_impala_catch", run, Catch(), size, config)
 
 
-def _program(
-    name: str,
-    run: Run,
-    env: JaxEnv,
-    config: impala.Config,
-    num_envs: int | None,
-    devices: int | None,
-    eval_every: int,
-) -> Solo:
-    settings = {"num_envs": num_envs, "devices": devices, "eval_every": eval_every}
-    return Solo(name, run, Anakin, impala.make(config, env.spec), env, settings)
+def grid_world(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = GRID_WORLD) -> Solo:
+    """A maze, drawn anew in each episode."""
+    return _program("anakin_impala_grid_world", run, GridWorld(), size, config)
+
+
+def cartpole(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = CARTPOLE) -> Solo:
+    """CartPole-v1 of gymnax."""
+    return _program("anakin_impala_cartpole", run, Gymnax("CartPole-v1"), size, config)
+
+
+def minatar(run: OwnFlags, game: str = "breakout", size: SizeFlags = LARGE, config: impala.Config = MINATAR) -> Solo:
+    """A game of MinAtar, by pgx."""
+    return _program(f"anakin_impala_minatar-{game}", run, MinAtar(game), size, config)
+
+
+def _program(name: str, run: Run, env: JaxEnv, size: Size, config: impala.Config) -> Solo:
+    return Solo(name, run, Anakin, impala.make(config, env.spec), env, dataclasses.asdict(size))
 
 
 if __name__ == "__main__":
-    main(catch)
+    main(catch, grid_world, cartpole, minatar)

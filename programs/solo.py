@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from agents.base import Agent
 from envs.jax.base import JaxEnv
@@ -30,6 +32,9 @@ class Size:
     num_envs: int | None = None
     devices: int | None = None
     eval_every: int = 1_000
+
+
+SizeFlags = Annotated[Size, tyro.conf.arg(name="")]  # --num-envs rather than --size.num-envs
 
 
 @dataclasses.dataclass(frozen=True)
