@@ -17,9 +17,11 @@ import numpy as np
 from dm_env import specs
 
 from envs import base
+from envs.jax import sketches
 from envs.jax.base import Game
 
 _NEVER = 2**30  # env steps
+_SKETCHES = {"CartPole-v1": sketches.cart_pole, "Pendulum-v1": sketches.pendulum}
 
 
 class State(NamedTuple):
@@ -84,6 +86,10 @@ class Gymnax(Game):
 
     def observe(self, state: State) -> jax.Array:
         return state.observation
+
+    def draw(self, state: Any) -> np.ndarray | None:
+        sketch = _SKETCHES.get(self.env)
+        return sketch(state.game.env) if sketch else None
 
     def _made(self) -> tuple[Any, Any]:
         """gymnax's environment and its parameters."""

@@ -56,6 +56,37 @@ def test_parameters_change_the_world_and_tell_environments_apart():
     assert not np.allclose(*seen)
 
 
+def test_draws_where_the_cart_is_and_how_the_pole_leans():
+    batch = as_env(Gymnax("CartPole-v1"))(num_envs=2, seed=0)
+    batch.reset()
+    for _ in range(7):
+        batch.step(np.array([0, 1]))  # pushed to the left, the pole leans to the right, and the other way round
+    left, right = batch.render()
+    assert left.shape == right.shape and left.dtype == np.uint8
+
+    def column(picture: np.ndarray, rows: slice) -> float:
+        return np.flatnonzero(picture[rows].any(axis=(0, 2))).mean()
+
+    tips, carts = slice(0, 20), slice(55, 60)
+    assert column(left, tips) > column(right, tips) + 2 and column(left, carts) < column(right, carts) - 2
+
+
+def test_draws_a_pendulum():
+    state = Gymnax("Pendulum-v1").init(jax.random.PRNGKey(0))[0]
+    thetas = np.array([0.0, np.pi / 2, np.pi])  # up, to the left, down
+    env = jax.tree.map(lambda leaf: np.stack([leaf] * 3), state.game.env).replace(theta=thetas)
+    pictures = Gymnax("Pendulum-v1").draw(state._replace(game=state.game._replace(env=env))).any(axis=-1)
+    rows, columns = zip(*(np.argwhere(picture).mean(axis=0) for picture in pictures))
+    middle = pictures.shape[1] / 2
+    assert rows[0] < middle - 10 and rows[2] > middle + 10 and columns[1] < middle - 10
+
+
+def test_draws_nothing_else():
+    batch = as_env(Gymnax("MountainCar-v0"))(num_envs=1, seed=0)
+    batch.reset()
+    assert batch.render() is None
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

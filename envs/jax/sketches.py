@@ -1,0 +1,53 @@
+"""Pictures of worlds whose observations are no pictures: lines on a black ground, drawn on the host.
+
+Glossary of shapes: B batch, H height, W width.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from envs import drawing
+
+_PIXELS = 48  # to the unit, that is a pole's length and a half
+
+
+def cart_pole(state: Any) -> np.ndarray:
+    """A cart on its track, and its pole, of gymnax's states [B]: uint8 [B, H, W, 3]."""
+    x, theta = np.asarray(state.x), np.asarray(state.theta)
+    zero, high = np.zeros_like(x), np.full_like(x, 0.15)
+    lines = [
+        ((zero - 2.4, zero), (zero + 2.4, zero), 0.02),
+        ((x - 0.2, zero + 0.05), (x + 0.2, zero + 0.05), 0.1),
+        ((x, high), (x + np.sin(theta), high + np.cos(theta)), 0.04),
+    ]
+    return _draw(lines, left=-2.5, right=2.5, bottom=-0.2, top=1.3)
+
+
+def pendulum(state: Any) -> np.ndarray:
+    """A pendulum, of gymnax's states [B], upright where theta is 0: uint8 [B, H, W, 3]."""
+    theta = np.asarray(state.theta)
+    zero = np.zeros_like(theta)
+    lines = [((zero, zero), (-np.sin(theta), np.cos(theta)), 0.08), ((zero, zero), (zero, zero), 0.06)]
+    return _draw(lines, left=-1.2, right=1.2, bottom=-1.2, top=1.2)
+
+
+def _draw(lines: list, left: float, right: float, bottom: float, top: float) -> np.ndarray:
+    """Draws lines, each in a colour of its own, the later over the earlier; uint8 [B, H, W, 3].
+
+    Args:
+      lines: two ends, (x [B], y [B]) each, and half the thickness; y points up.
+      left, right, bottom, top: what is to be seen.
+    """
+    x = np.arange(left, right, 1 / _PIXELS)
+    y = np.arange(top, bottom, -1 / _PIXELS)[:, None]
+    picture = np.zeros((len(lines[0][0][0]), y.size, x.size, 3))
+    for ((x0, y0), (x1, y1), thickness), colour in zip(lines, drawing.palette(len(lines))):
+        x0, y0, dx, dy = (side[:, None, None] for side in (x0, y0, x1 - x0, y1 - y0))
+        along = ((x - x0) * dx + (y - y0) * dy) / np.maximum(dx**2 + dy**2, 1e-9)  # 0 at one end, 1 at the other
+        along = along.clip(0, 1)
+        distance = np.hypot(x - x0 - along * dx, y - y0 - along * dy)  # [B, H, W]
+        picture[distance <= thickness] = colour
+    return (255 * picture).astype(np.uint8)
