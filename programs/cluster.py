@@ -15,9 +15,6 @@ from nodes.variables import VariableServer
 from nodes.workers import WorkerNode
 from programs.launch import Run
 
-# Each group that waits for the inference node's answer holds a thread of its server; they start when needed, and with
-# too few of them batches only get smaller.
-INFERENCE_THREADS = 256
 # An answer, or that there is none yet, comes within half a second; an actor that was told to end may wait no longer.
 ASK_DEADLINE_S = 5.0
 
@@ -62,10 +59,8 @@ class Cluster:
     def add_inference(self, node: type[Node], **settings: Any) -> None:
         """Adds the node that acts for all actors added after it, which then load neither the agent nor JAX."""
         handles = (self._agent, self._env, self.variables, self.monitor)
-        threads = {"thread_pool_size": INFERENCE_THREADS}
         with self.program.group("inference"):
-            service = ServiceNode(node, "inference", *handles, courier_kwargs=threads, **settings)
-            self._inference = self.program.add_node(service)
+            self._inference = self.program.add_node(ServiceNode(node, "inference", *handles, **settings))
         self._inference.set_client_kwargs(call_timeout=ASK_DEADLINE_S)
 
     def add_actors(self, node: type[Node], number: int, **settings: Any) -> None:
