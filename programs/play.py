@@ -27,6 +27,7 @@ from nodes.evaluator import Evaluator
 from nodes.play import Play, jit_policy
 from nodes.stopwatch import Stopwatch
 from programs.run import BadInput, ProgramFunction, Run, command, parse
+from programs.sebulba import Sebulba
 from programs.solo import Solo
 
 STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
@@ -66,6 +67,8 @@ def agent_and_env(workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluato
     program = program_function(run, **settings)
     if isinstance(program, Solo):
         return program.agent, as_env(program.env)
+    if isinstance(program, Sebulba):
+        return program.agent, program.env
     for kind in kinds:
         for node in program.get_all_nodes():
             if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
