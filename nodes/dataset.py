@@ -23,6 +23,7 @@ from nodes.priorities import Priorities, make_priorities
 from nodes.streams import CONNECT_DEADLINE_S, Piece, Stream
 
 PATIENCE_S = 5.0
+START_PATIENCE_S = 60.0  # imports and compiling take their time
 
 
 @dataclasses.dataclass
@@ -33,6 +34,7 @@ class _Source:
       count: sequences of each batch that are to come from it.
       drawn: sequences taken from it so far, by whoever.
       prompt: it has supplied its part of the last batch.
+      met: it has supplied anything.
     """
 
     table: Table
@@ -41,6 +43,7 @@ class _Source:
     priorities: Priorities | None
     drawn: int
     prompt: bool = True
+    met: bool = False
 
 
 class Dataset:
@@ -57,6 +60,7 @@ class Dataset:
       sharding: a `Batch` of shardings for the leaves.
       ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
       patience_s: seconds that a batch waits for tables other than the first.
+      start_patience_s: the same for tables whose writers are still starting, as nothing has come from them yet.
 
     Attributes:
       waits_for: the table that the next batch waits for, or waited for last.
@@ -69,10 +73,12 @@ class Dataset:
         sharding: Batch,
         ahead: int = 1,
         patience_s: float = PATIENCE_S,
+        start_patience_s: float = START_PATIENCE_S,
     ):
         self._client = client
         self._sharding = sharding
         self._patience_s = patience_s
+        self._start_patience_s = start_patience_s
         self.waits_for = tables[0].name
         # A table restored from a checkpoint has been drawn from before.
         infos = client.server_info(timeout=CONNECT_DEADLINE_S)
@@ -147,10 +153,12 @@ class Dataset:
             source.stream.ask(source.count // self._piece)
         first, *others = self._sources
         pieces = self._take(0, first.count, None)
-        end = time.monotonic() + self._patience_s
+        start = time.monotonic()
         for i, source in enumerate(others, start=1):
+            end = start + (self._patience_s if source.met else self._start_patience_s)
             own = self._take(i, source.count, end if source.prompt else 0.0)
             source.prompt = len(own) * self._piece == source.count
+            source.met |= bool(own)
             pieces += own
         lacking = first.table.batch_size - len(pieces) * self._piece
         first.stream.ask(lacking // self._piece)
@@ -168,7 +176,9 @@ class Dataset:
         return pieces
 
     def _place(self, pieces: list[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
-        steps = jax.tree.map(_join, *[piece.steps for _, piece in pieces])
+        # TensorFlow makes classes of its own of each table's nests: those of the first table stand for all.
+        columns = zip(*[jax.tree.leaves(piece.steps) for _, piece in pieces])
+        steps = jax.tree.unflatten(jax.tree.structure(pieces[0][1].steps), [_join(*leaves) for leaves in columns])
         probability = np.concatenate([piece.probability for _, piece in pieces])
         drawn = Drawn(
             keys=np.concatenate([piece.keys for _, piece in pieces]),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import Agent
+from agents.base import Agent, learned_from, written_by
 from envs.base import Env
 from nodes.acting import Remote, tables_only
 from nodes.base import Node
 from nodes.monitor import Monitor
+from nodes.reanalyzer import Reanalyzer, table_of_the_past
 from nodes.replay import ReplayNode
 from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
@@ -36,6 +37,7 @@ class Cluster:
     """
 
     def __init__(self, name: str, run: Run, agent: Agent, env: Env):
+        learned_from(agent.tables)  # refuses tables that no learner could learn from, before anything runs
         self.program = Program(name)
         self._run, self._agent, self._env = run, agent, env
         with self.program.group("monitor"):
@@ -72,6 +74,22 @@ class Cluster:
         with self.program.group("actor"):
             for i in range(number):
                 self.program.add_node(worker(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
+
+    def add_reanalyzers(self, node: type[Node], number: int, **settings: Any) -> None:
+        """Adds nodes that play the past back and renew its targets; each has a seed of its own.
+
+        Raises:
+          ValueError: the agent has no table for them.
+        """
+        if issubclass(node, Reanalyzer):
+            table_of_the_past(self._agent.tables)
+        else:  # its past isn't in our tables
+            written_by("reanalyzer", self._agent.tables)
+        handles = (self._agent, self._env, self.variables, self.replay, self.monitor)
+        with self.program.group("reanalyzer"):
+            for i in range(number):
+                seed = self._run.seed + i
+                self.program.add_node(WorkerNode(node, f"reanalyzer/{i}", *handles, seed=seed, **settings))
 
     def add_evaluator(self, node: type[Node], **settings: Any) -> None:
         """Adds a node that measures params and writes no learning data."""

@@ -13,7 +13,11 @@ from programs.launch import RunFlags, main
 
 
 def impala_atari(
-    run: RunFlags, game: str = "Pong", actors: int = 1, num_envs: int = 32, config: impala.Config = impala.ATARI
+    run: RunFlags,
+    game: str = "Pong",
+    actors: int = 1,
+    num_envs: int = 32,
+    config: impala.Config = impala.ATARI,
 ) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 

@@ -12,8 +12,8 @@ from nodes.services import Program
 from programs import run as shared
 from programs.run import BadInput, ProgramFunction, claim_workdir, origin_of, parse
 
-# What a group's processes run with. Actors and evaluators act on the CPU and must not grab an accelerator; one thread
-# each, since an actor overlaps stepping and acting with threads of its own.
+# What a group's processes run with. Actors, reanalyzers and evaluators act on the CPU and must not grab an accelerator;
+# one thread each, since an actor overlaps stepping and acting with threads of its own.
 ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
 ON_CPU = {"JAX_PLATFORMS": "cpu", **ONE_THREAD}
 GROUP_ENVIRONMENT: dict[str, dict[str, str]] = {
@@ -21,6 +21,7 @@ GROUP_ENVIRONMENT: dict[str, dict[str, str]] = {
     "variables": ON_CPU,
     "replay": ON_CPU,
     "actor": ON_CPU,
+    "reanalyzer": ON_CPU,
     "evaluator": ON_CPU,
     # It shares the learner's accelerator, whose memory the learner would otherwise find taken, or take whole.
     "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},

@@ -13,7 +13,11 @@ from programs.launch import RunFlags, main
 
 
 def muzero_atari(
-    run: RunFlags, game: str = "Pong", actors: int = 1, num_envs: int = 32, config: muzero.Config = muzero.ATARI
+    run: RunFlags,
+    game: str = "Pong",
+    actors: int = 1,
+    num_envs: int = 32,
+    config: muzero.Config = muzero.ATARI,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from launchpad.nodes.dereference import Dereferenceable
 from nodes.base import Node
 from nodes.learner import Learner
 from nodes.monitor import Monitor
+from nodes.reanalyzer import Reanalyzer
 from nodes.services import Program
 from programs.view import View
 
@@ -89,15 +91,21 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
                 learner.step()
                 learner.settle()
 
-    for node in others:
-        node.meanwhile = learn
-    while True:
+    def work(nodes: Sequence[Node]) -> None:
+        """Gives everybody a turn."""
         learn()
-        for node in others:
+        for node in nodes:
             if node.ready():
                 node.step()
                 node.settle()
                 learn()
+
+    for node in others:
+        node.meanwhile = learn
+        if isinstance(node, Reanalyzer):  # it may wait for learners who wait for the actors
+            node.meanwhile = functools.partial(work, [n for n in others if not isinstance(n, Reanalyzer)])
+    while True:
+        work(others)
         for node in nodes:
             node.heartbeat()  # also of those that rested: the monitor counts the silent as lost
         monitor.round()

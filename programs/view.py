@@ -58,10 +58,18 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("env steps", f"{number('env_steps', source=totals)} ({number('env_steps_per_s')}/s)"),
         ("updates", f"{number('updates', source=totals)} ({number('updates_per_s', '.2f')}/s)"),
         ("lag", number("policy_lag", ".1f")),
+        *short(row),
         ("memory", f"{memory:.2f} GB"),
         ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
         ("waits", waits(row) or "-"),
     ]
+
+
+def short(row: dict[str, float]) -> list[tuple[str, str]]:
+    """The tables that give less of a batch than they should, and how much: of the last hundred updates."""
+    wanted = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("batch_share_wanted/")}
+    given = {name: row.get(f"batch_share/{name}", 0.0) for name in wanted}
+    return [(name, f"{given[name]:.0%} of {wanted[name]:.0%}") for name in wanted if given[name] < wanted[name] - 0.005]
 
 
 def waits(row: dict[str, float]) -> str:

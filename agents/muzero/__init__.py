@@ -1,6 +1,16 @@
 """MuZero: planning with a learned model."""
 
 from agents.muzero.agent import make
-from agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, MINATAR, Config
+from agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, MINATAR, REANALYZE_ATARI, REANALYZE_CATCH, Config
 
-__all__ = ["ATARI", "BOARD", "CARTPOLE", "CATCH", "MINATAR", "Config", "make"]
+__all__ = [
+    "ATARI",
+    "BOARD",
+    "CARTPOLE",
+    "CATCH",
+    "MINATAR",
+    "REANALYZE_ATARI",
+    "REANALYZE_CATCH",
+    "Config",
+    "make",
+]

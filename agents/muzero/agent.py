@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from dm_env import specs
@@ -27,7 +28,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
       spec: of the environment.
 
     Returns:
-      `Agent` with one table, "trajectories".
+      `Agent` with the tables of `make_tables`.
 
     Raises:
       ValueError: the environment's actions or observations are none that the model takes, or the config doesn't fit.
@@ -39,8 +40,30 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     optimiser = optimisation.make_optimiser(
         "adam", schedule, eps=1e-8, max_grad_norm=config.max_grad_norm, weight_decay=config.weight_decay
     )
-    loss = functools.partial(muzero_loss, model=model, config=config)
-    table = Table(
+    explore, exploit = (make_search(config, model, num_actions, explore) for explore in (True, False))
+    renew = explore if config.reanalyze_ratio and config.reanalyze == "update" else None
+    loss = functools.partial(muzero_loss, model=model, config=config, search=renew)
+    return Agent(
+        policy=make_policy(explore, spec, config.frame_stack),
+        eval_policy=make_policy(exploit, spec, config.frame_stack),
+        update=optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period),
+        tables=make_tables(config),
+    )
+
+
+def make_tables(config: Config) -> tuple[Table, ...]:
+    """One table, "trajectories"; three where reanalyzers are to do their share.
+
+    They read "past", which holds what "trajectories" holds, the same chunks under other items, so that nothing is
+    stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was large are drawn
+    more often from "trajectories" anyway. What they write goes to "reanalyzed", a sequence for each that they read.
+
+    "reanalyzed" draws uniformly, too, whatever `config.sampler` is. A priority is the error of a target that is kept;
+    these targets are kept for a few updates only, so that by the time an error is known its sequence is nearly gone,
+    and another one with the same steps and newer targets may come. It is small for the same reason: a table of n
+    sequences that are drawn k times each holds targets of about n k / (r B) updates, here 4 k / r.
+    """
+    fresh = Table(
         name="trajectories",
         kind="replay",
         sequence_length=config.sequence_length,
@@ -52,13 +75,22 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         samples_per_insert=config.samples_per_insert,
         min_size=config.min_replay_size,
     )
-    explore, exploit = (make_search(config, model, num_actions, explore) for explore in (True, False))
-    return Agent(
-        policy=make_policy(explore, spec, config.frame_stack),
-        eval_policy=make_policy(exploit, spec, config.frame_stack),
-        update=optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period),
-        tables=(table,),
+    ratio = config.reanalyze_ratio
+    if not ratio or config.reanalyze == "update":
+        return (fresh,)
+    fresh = dataclasses.replace(fresh, share=1 - ratio)
+    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform", samples_per_insert=None, min_size=1)
+    reanalyzed = dataclasses.replace(
+        past,
+        name="reanalyzed",
+        writer="reanalyzer",
+        period=config.sequence_length,
+        share=ratio,
+        size=4 * config.batch_size,
+        samples_per_insert=config.reanalyzed_samples,
+        min_size=config.batch_size,
     )
+    return (fresh, past, reanalyzed)
 
 
 def check(config: Config, spec: EnvSpec) -> None:

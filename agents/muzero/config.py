@@ -68,6 +68,16 @@ class Config:
       importance_exponent: beta of [P] at the start (theirs: 0.4 and 0.5).
       importance_anneal_updates: updates over which beta grows to 1, in a line.
 
+      reanalyze_ratio: r, share of an update's sequences whose policy and value targets come from a search with newer
+        params than those that acted ([M], Appendix H: 0.8; [E]: 0.99). Each fresh sequence is still drawn
+        `samples_per_insert` times, and the reanalyzed ones come on top: with 0.8 there are five times as many updates
+        per env step.
+      reanalyze: "nodes" leaves it to reanalyzers, which write to a table of their own; "update" searches within the
+        update, with the target network and on the batch that was drawn, without nodes or tables for it. There r is a
+        share of the same batch: the updates per env step stay as they were.
+      reanalyzed_samples: "nodes": how often a reanalyzed sequence is learned from, on average. More of them is less
+        searching and older targets.
+
       learning_rate: of Adam, at the start.
       anneal_updates: updates over which it falls to 0, in a line; None keeps it.
       max_grad_norm: longer gradients are scaled down to it.
@@ -125,6 +135,11 @@ class Config:
     importance_exponent: float = 0.4
     importance_anneal_updates: int = 100_000
 
+    # Reanalyze.
+    reanalyze_ratio: float = 0.0
+    reanalyze: Literal["nodes", "update"] = "nodes"
+    reanalyzed_samples: float = 4.0
+
     # Optimiser.
     learning_rate: float = 1e-3
     anneal_updates: int | None = None
@@ -146,6 +161,7 @@ class Config:
             ("search", ("gumbel", "puct", "stochastic")),
             ("value_target", ("target", "search")),
             ("sampler", ("uniform", "proportional", "rank")),
+            ("reanalyze", ("nodes", "update")),
         ):
             self._require(field, getattr(self, field) in allowed, f"one of {allowed}")
         for field in (
@@ -161,6 +177,7 @@ class Config:
             "learning_rate",
             "max_grad_norm",
             "samples_per_insert",
+            "reanalyzed_samples",
             "dirichlet_alpha",
             "min_value_range",
         ):
@@ -173,6 +190,8 @@ class Config:
             "importance_exponent",
         ):
             self._require(field, 0 <= getattr(self, field) <= 1, "in [0, 1]")
+        some_fresh = 0 <= self.reanalyze_ratio < 1
+        self._require("reanalyze_ratio", some_fresh, "in [0, 1): without fresh sequences there is nothing new to learn")
         self._require("discount", 0 < abs(self.discount) <= 1, "in [-1, 1], and not 0")
         self._require("temperature", self.temperature >= 0, "at least 0")
         self._require("weight_decay", self.weight_decay >= 0, "at least 0")
@@ -218,3 +237,6 @@ BOARD = Config(
 )
 MINATAR = Config(network="tower", blocks=1)
 ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)
+
+REANALYZE_CATCH = dataclasses.replace(CATCH, reanalyze_ratio=0.8)
+REANALYZE_ATARI = dataclasses.replace(ATARI, reanalyze_ratio=0.8)

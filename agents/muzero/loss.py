@@ -24,6 +24,8 @@ from agents.base import Batch, Nest, Steps
 from agents.muzero.config import Config
 from agents.muzero.networks import Model, expectation, make_support
 from agents.muzero.policy import view_of
+from agents.muzero.reanalyze import reanalyze
+from agents.muzero.search import Search
 from agents.muzero.targets import Targets, make_targets, value_targets
 from agents.optimisation import Context
 
@@ -61,7 +63,7 @@ class Unroll(NamedTuple):
 
 
 def muzero_loss(
-    params: Nest, context: Context, batch: Batch, *, model: Model, config: Config
+    params: Nest, context: Context, batch: Batch, *, model: Model, config: Config, search: Search | None = None
 ) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
     """The loss of Eq. 1 over K model steps from each root.
 
@@ -71,6 +73,7 @@ def muzero_loss(
       batch: steps with leaves [L-1+R+K+N', B, ...], N' the bootstrap length.
       model: as in `make_model`.
       config: hyper-parameters.
+      search: the actors', to renew targets by, see `agents.muzero.reanalyze`; None leaves them as they are.
 
     Returns:
       The loss [], and as auxiliary the priorities [B], each sequence's mean |value - target|, and the metrics.
@@ -80,6 +83,8 @@ def muzero_loss(
     view = view_of(batch.steps.observation)
     stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
     steps = sequences.drop_context(batch.steps, config.frame_stack)  # [M, B, ...]
+    if search is not None:
+        steps = reanalyze(context.target_params, context.key, stack, steps, search=search, config=config)
     # 2. Targets of rows, then of windows.
     bootstrap = _bootstrap_values(context.target_params, stack, steps, model, config)  # [M, B]
     returns = value_targets(steps, bootstrap, config.discount, config.bootstrap_length, config.trace_lambda)
@@ -201,11 +206,12 @@ def _code(encoding: jax.Array) -> jax.Array:
 def importance_weights(probability: jax.Array, updates: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
     """Makes up for what was drawn more often than the rest.
 
-    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down; the size cancels.
+    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down.
     See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
 
     Args:
-      probability: float32 [B], with which each sequence was drawn.
+      probability: float32 [B], size * p: with which each sequence was drawn, over that of drawing uniformly. Sequences
+        of several tables compare, whatever their sizes.
       updates: int32 [], made before.
       config: where beta starts, and when it is 1.
 

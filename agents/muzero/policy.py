@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from agents import sequences
 from agents.base import Nest, Policy
 from agents.muzero.search import Planned, Search
-from envs.base import BoardView, EnvSpec, TimeStep
+from envs.base import EnvSpec, TimeStep
 
 
 class Extras(NamedTuple):
@@ -31,6 +31,12 @@ def view_of(observation: Nest) -> Nest:
     # Not `BoardView` alone: named tuples that have been through TensorFlow come back as classes of its own.
     is_board = isinstance(observation, tuple)
     return observation.view if is_board else observation
+
+
+def legal_of(observation: Nest, shape: tuple[int, ...]) -> jax.Array:
+    """The actions allowed, bool [..., A], where an observation says so; else all, in this shape."""
+    is_board = isinstance(observation, tuple)
+    return observation.legal if is_board else jnp.ones(shape, bool)
 
 
 def extras_of(planned: Planned) -> Extras:
@@ -58,12 +64,8 @@ def make_policy(
         return jnp.zeros((batch_size, *view.shape, frame_stack - 1), view.dtype)
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array) -> tuple[jax.Array, Nest, jax.Array]:
-        observation = timestep.observation
-        stack, state = sequences.push(state, view_of(observation), timestep.step_type)
-        if isinstance(observation, BoardView):
-            legal = observation.legal
-        else:
-            legal = jnp.ones((stack.shape[0], spec.actions.num_values), bool)
+        stack, state = sequences.push(state, view_of(timestep.observation), timestep.step_type)
+        legal = legal_of(timestep.observation, (stack.shape[0], spec.actions.num_values))
         planned = search(params, key, stack, legal)
         return planned.action, remember(planned), state
 

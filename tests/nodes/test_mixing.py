@@ -69,7 +69,7 @@ def write(client, table: Table, sequences: int, start: int = 0) -> None:
 def dataset(client, patience_s: float = 60.0):
     from nodes.dataset import Dataset
 
-    return Dataset(client, (FRESH, AGAIN), one_device(), patience_s=patience_s)
+    return Dataset(client, (FRESH, AGAIN), one_device(), patience_s=patience_s, start_patience_s=patience_s)
 
 
 @pytest.mark.parametrize("again", [dataclasses.replace(AGAIN, samples_per_insert=None, min_size=1)])

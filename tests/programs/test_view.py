@@ -41,6 +41,16 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_a_line_says_which_table_gives_less_than_its_share():
+    assert "reanalyzed" not in view.line(STATUS)
+    shares = {"trajectories": (0.57, 0.2), "reanalyzed": (0.43, 0.8)}
+    row = {f"batch_share/{name}": given for name, (given, _) in shares.items()}
+    row |= {f"batch_share_wanted/{name}": wanted for name, (_, wanted) in shares.items()}
+    line = view.line({**STATUS, "row": {**STATUS["row"], **row}})
+    assert "lag 6.2  reanalyzed 43% of 80%  memory" in line and "trajectories 57%" not in line
+    assert "reanalyzed" not in view.line({**STATUS, "row": row | {"batch_share/reanalyzed": 0.8}})
+
+
 def test_the_table_shows_every_node_and_names_a_silent_one():
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(view.table_of({**STATUS, "reason": "updates reached 67 (limit 60)"}))

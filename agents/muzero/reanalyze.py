@@ -1,0 +1,61 @@
+"""Reanalyze within the update: targets of old steps by a search with the target network, without nodes for it.
+
+See MuZero Reanalyze, Appendix H of "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model"
+(https://arxiv.org/abs/1911.08265), and "Mastering Atari Games with Limited Data" (EfficientZero,
+https://arxiv.org/abs/2111.00210), Appendix A.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from agents.base import Nest, Steps
+from agents.muzero.config import Config
+from agents.muzero.policy import Extras, legal_of
+from agents.muzero.search import Search
+
+
+def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, search: Search, config: Config) -> Steps:
+    """Replaces what the search found in a share of the sequences by what it finds now.
+
+    Only rows whose result is learned from are searched: those that windows reach, and all where values bootstrap from
+    the search's own. Which sequences they are doesn't matter, as they come in no order; they are spread over the batch,
+    and so over the devices that share it.
+
+    Args:
+      params: of the target network.
+      key: PRNG key, consumed.
+      stack: [M, B, ..., L], frames of each row.
+      steps: leaves [M, B, ...], context dropped.
+      search: the one that actors act by.
+      config: the ratio, and which values are learned from.
+
+    Returns:
+      Steps with other extras.
+    """
+    num_rows, batch_size = steps.reward.shape
+    count = max(1, round(config.reanalyze_ratio * batch_size))
+    rows = num_rows if config.value_target == "search" else config.roots + config.unroll_length
+    groups = math.gcd(count, batch_size)
+
+    def grouped(x: jax.Array) -> jax.Array:
+        """[M, B, ...] -> [G, M, B / G, ...], of which [:, :rows, :count / G] are searched."""
+        return jnp.swapaxes(x.reshape(num_rows, groups, -1, *x.shape[2:]), 0, 1)
+
+    def fold(x: jax.Array) -> jax.Array:
+        """[M, B, ...] -> [rows * count, ...]."""
+        return grouped(x)[:, :rows, : count // groups].reshape(-1, *x.shape[2:])
+
+    def renew(old: jax.Array, new: jax.Array) -> jax.Array:
+        """Puts [rows * count, ...] back to where `fold` takes it from."""
+        new = new.reshape(groups, rows, -1, *old.shape[2:])
+        renewed = grouped(old).at[:, :rows, : count // groups].set(new)
+        return jnp.swapaxes(renewed, 0, 1).reshape(old.shape)
+
+    legal = legal_of(steps.observation, (*stack.shape[:2], steps.extras.policy.shape[-1]))
+    planned = search(params, key, fold(stack), fold(legal))
+    extras = Extras(renew(steps.extras.policy, planned.policy), renew(steps.extras.value, planned.value))
+    return steps._replace(extras=jax.lax.stop_gradient(extras))

@@ -1,0 +1,45 @@
+"""MuZero Reanalyze on Atari: muzero_atari.py with nodes that renew old targets."""
+
+from __future__ import annotations
+
+from agents import muzero
+from envs.atari import Atari
+from nodes.actor import Actor
+from nodes.evaluator import Evaluator
+from nodes.learner import Learner
+from nodes.reanalyzer import Reanalyzer
+from nodes.services import Program
+from programs.cluster import Cluster
+from programs.launch import RunFlags, main
+
+
+def muzero_reanalyze_atari(
+    run: RunFlags,
+    game: str = "Pong",
+    actors: int = 1,
+    num_envs: int = 32,
+    reanalyzers: int = 1,
+    config: muzero.Config = muzero.REANALYZE_ATARI,
+) -> Program:
+    """Actors fill a replay table, reanalyzers renew it into another, the learner samples both.
+
+    Args:
+      run: where and how long.
+      game: the game's name, such as Pong or MsPacman.
+      actors: actor processes.
+      num_envs: environments of each actor.
+      reanalyzers: reanalyzer processes.
+      config: the agent's hyper-parameters.
+    """
+    env = Atari(game)
+    agent = muzero.make(config, env.spec)
+    cluster = Cluster("muzero_reanalyze_atari", run, agent, env)
+    cluster.add_learner(Learner)
+    cluster.add_actors(Actor, actors, num_envs=num_envs)
+    cluster.add_reanalyzers(Reanalyzer, reanalyzers)
+    cluster.add_evaluator(Evaluator, episodes=4, every_s=300.0)
+    return cluster.program
+
+
+if __name__ == "__main__":
+    main(muzero_reanalyze_atari)

@@ -1,0 +1,159 @@
+"""Targets renewed: within the update, and by playing the past back to the policy. Both ways find the same."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from agents import muzero, sequences
+from agents.base import Batch, Steps, learned_from, written_by
+from agents.muzero.networks import make_model
+from agents.muzero.policy import Extras, view_of
+from agents.muzero.reanalyze import reanalyze
+from agents.muzero.search import make_search
+from envs.catch import Catch
+from envs.open_spiel import OpenSpiel
+from envs.replayed import Replayed
+
+CONFIG = muzero.Config(
+    width=8,
+    layers=1,
+    head_width=8,
+    num_simulations=4,
+    roots=3,
+    unroll_length=2,
+    bootstrap_length=2,
+    batch_size=4,
+    search="puct",
+    dirichlet_fraction=0.0,  # nothing is random then but the action, which isn't learned from
+    frame_stack=2,
+    reanalyze_ratio=0.5,
+)
+BATCH = 4
+
+
+def make_params(agent, seed):
+    """Params whose policies and values differ from state to state; the first ones are 0 in the last layers."""
+    leaves, structure = jax.tree.flatten(agent.update.params(agent.update.init(jax.random.PRNGKey(seed))))
+    rng = np.random.default_rng(seed)
+    return jax.tree.unflatten(structure, [x + 0.5 * rng.normal(size=x.shape).astype(x.dtype) for x in leaves])
+
+
+def record(env, agent, config, batch=BATCH) -> Steps:
+    """Sequences as actors write them with params of another seed, leaves [T, B, ...]."""
+    params = make_params(agent, 1)
+    act, world, state = jax.jit(agent.policy.step), env(batch, 0), agent.policy.initial_state(batch)
+    timestep, rows = world.reset(), []
+    for t in range(6 + config.sequence_length):
+        action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(t), timestep, state))
+        shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
+        rows.append(Steps(*shown, action, extras, np.zeros(batch, np.int32)))
+        timestep = world.step(action)
+    return jax.tree.map(lambda *x: np.stack(x), *rows[6:])  # starts in the middle of episodes
+
+
+def play_back(env, agent, params, steps: Steps) -> Steps:
+    """What the policy makes of sequences that are played back to it, leaves [T, B, ...]."""
+    batch = steps.reward.shape[1]
+    columns = iter([jax.tree.map(lambda x, i=i: x[:, i], steps) for i in [*range(batch)] * 2])
+    world, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
+    # Frames of another episode are still in the policy's memory, as they are when a slot goes on with a new sequence.
+    state = jax.tree.map(lambda x: x + np.ones((), x.dtype), state)
+    timestep, act = world.reset(), jax.jit(agent.policy.step)
+    for t in range(len(steps.reward)):
+        action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(100 + t), timestep, state))
+        shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
+        taken = world.taken(action)
+        rows.append(Steps(*shown, taken, extras, np.ones(batch, np.int32)))
+        timestep = world.step(taken)
+    return jax.tree.map(lambda *x: np.stack(x), *rows)
+
+
+def within_update(env, params, steps: Steps, config) -> Steps:
+    model = make_model(config, view_of(env.spec.observations), env.spec.actions.num_values)
+    search = make_search(config, model, env.spec.actions.num_values, explore=True)
+    stack = sequences.stack(view_of(steps.observation), steps.step_type, config.frame_stack)
+    rest = sequences.drop_context(steps, config.frame_stack)
+    return jax.jit(lambda p, k: reanalyze(p, k, stack, rest, search=search, config=config))(
+        params, jax.random.PRNGKey(7)
+    )
+
+
+@pytest.mark.parametrize(
+    ("env", "changes"),
+    [
+        (Catch(), {}),
+        (Catch(), {"value_target": "search"}),
+        (OpenSpiel("tic_tac_toe"), {"discount": -1.0, "frame_stack": 1}),
+    ],
+)
+def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
+    config = dataclasses.replace(CONFIG, **changes)
+    agent = muzero.make(config, env.spec)
+    params = make_params(agent, 0)
+    steps = record(env, agent, config)
+    played = sequences.drop_context(play_back(env, agent, params, steps), config.frame_stack)
+    renewed = within_update(env, params, steps, config)
+    rows = config.rows if config.value_target == "search" else config.roots + config.unroll_length
+    searched, kept = slice(None, None, 2), slice(1, None, 2)  # half of the sequences
+    for name in ("policy", "value"):
+        new, back = getattr(renewed.extras, name), getattr(played.extras, name)
+        old = getattr(sequences.drop_context(steps, config.frame_stack).extras, name)
+        np.testing.assert_allclose(new[:rows, searched], back[:rows, searched], rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(new[rows:], old[rows:])
+        np.testing.assert_array_equal(new[:, kept], old[:, kept])
+        assert np.abs(new[:rows, searched] - old[:rows, searched]).max() > 1e-3
+    # All else is as it was recorded.
+    rest = sequences.drop_context(steps, config.frame_stack)
+    for name in ("observation", "step_type", "reward", "discount", "action"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(played, name), getattr(rest, name))
+
+
+def test_the_update_learns_from_what_the_target_network_finds_now(monkeypatch):
+    """Here it finds a policy that only depends on its params."""
+
+    def found(params, key, stack, steps, *, search, config):
+        del key, stack, search, config
+        share = 1 / (2 + jnp.sum(jnp.abs(jax.tree.leaves(params)[0])))
+        policy = jnp.broadcast_to(jnp.stack([share, 1 - share, 0.0 * share]), steps.extras.policy.shape)
+        return steps._replace(extras=steps.extras._replace(policy=policy))
+
+    monkeypatch.setattr("agents.muzero.loss.reanalyze", found)
+    agent = muzero.make(dataclasses.replace(CONFIG, reanalyze="update"), Catch().spec)
+    state = agent.update.init(jax.random.PRNGKey(0))
+    shape = (CONFIG.sequence_length, BATCH)
+    ones, zeros = np.ones(shape, np.float32), np.zeros(shape, np.int32)
+    extras = Extras(np.ones((*shape, 3), np.float32) / 3, ones)
+    steps = Steps(np.zeros((*shape, 10, 5), np.float32), zeros + 1, ones, ones, zeros, extras, zeros)
+    step = jax.jit(agent.update.step)
+    for scale in (1.0, 3.0):
+        target_params = jax.tree.map(lambda x, scale=scale: x + scale, state.target_params)
+        metrics = step(state._replace(target_params=target_params), Batch(steps, np.ones(BATCH, np.float32)))[2]
+        share = 1 / (2 + float(jnp.sum(jnp.abs(jax.tree.leaves(target_params)[0]))))
+        entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+        assert float(metrics["search_entropy"]) == pytest.approx(entropy, rel=1e-4)
+
+
+def test_tables_with_a_ratio():
+    fresh, past, reanalyzed = muzero.make(CONFIG, Catch().spec).tables
+    length = CONFIG.sequence_length
+    assert (fresh.name, fresh.share, fresh.samples_per_insert, fresh.period) == ("trajectories", 0.5, 4.0, 3)
+    assert (past.share, past.samples_per_insert, past.size, past.sampler) == (0, None, fresh.size, "uniform")
+    assert (reanalyzed.share, reanalyzed.sequence_length, reanalyzed.period) == (0.5, length, length)
+    assert reanalyzed.size < fresh.size / 10 and reanalyzed.sampler == "uniform"
+    assert written_by("actor", (fresh, past, reanalyzed)) == (fresh, past)
+    assert learned_from((fresh, past, reanalyzed)) == (fresh, reanalyzed)
+
+
+@pytest.mark.parametrize("change", [{"reanalyze_ratio": 0.0}, {"reanalyze": "update"}])
+def test_without_reanalyzers_there_is_one_table(change):
+    (table,) = muzero.make(dataclasses.replace(CONFIG, **change), Catch().spec).tables
+    assert table.share == 1.0
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.0, 1.5, float("nan")])
+def test_a_ratio_that_leaves_nothing_fresh_is_refused(ratio):
+    with pytest.raises(ValueError, match=r"muzero.Config: reanalyze_ratio is .*; it must be in \[0, 1\)"):
+        dataclasses.replace(CONFIG, reanalyze_ratio=ratio)

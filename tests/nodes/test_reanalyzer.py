@@ -1,0 +1,123 @@
+"""The reanalyzer between two tables: what it keeps, what it renews, what it counts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from agents.base import Steps
+from envs.catch import Catch
+from nodes.base import Node
+from nodes.variables import VariableServer, pack
+from tests import tiny
+from tests.nodes.test_replay import Address, steps
+
+pytestmark = pytest.mark.cluster
+portpicker = pytest.importorskip("portpicker")
+replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+from nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
+
+LENGTH = 6
+
+
+def make():
+    """The tiny agent with tables as an agent that reanalyzes has them."""
+    agent = tiny.make(Catch().spec, batch_size=4, length=LENGTH)
+    fresh = dataclasses.replace(
+        agent.tables[0], kind="replay", sampler="uniform", period=2, size=100, samples_per_insert=None, share=0.5
+    )
+    past = dataclasses.replace(fresh, name="past", share=0.0)
+    again = dataclasses.replace(fresh, name="again", writer="reanalyzer", period=LENGTH)
+    return agent._replace(tables=(fresh, past, again))
+
+
+@pytest.fixture
+def client(tmp_path):
+    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), make(), Catch().spec, str(tmp_path))
+    node.start()
+    yield replay.reverb.Client(f"localhost:{node._server.port}")
+    node._server.stop()
+
+
+def write(client, numbers: int, action: int = 2) -> None:
+    """Adds steps of two slots, with this action in all of them, as an actor does."""
+    from nodes.writer import Writer
+
+    writer = Writer(client, make().tables[:2], 2, Node("actor/0").wait_for)
+    for t in range(numbers):
+        writer.append(steps(t, 2)._replace(action=np.full(2, action, np.int32)))
+    writer.close()
+
+
+def read(client, name: str, number: int) -> list[Steps]:
+    return [
+        Steps(*sample.data[:5], {}, sample.data[-1]) for sample in client.sample(name, number, emit_timesteps=False)
+    ]
+
+
+def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_else_unchanged(client):
+    agent, variables = make(), VariableServer("variables")
+    params = {"linear": {"w": np.zeros((50, 3), np.float32)}}
+    variables.put(7, pack(params))
+    write(client, 10)
+    node = Reanalyzer("reanalyzer/0", agent, Catch(), variables, client, num_envs=4)
+    node.start()
+    node.wait_for("sequences", lambda _: node.ready() or None)
+    for t in range(3 * LENGTH):
+        if t == LENGTH + 2:
+            variables.put(9, pack(params))
+        node.step()
+    assert client.server_info()["again"].current_size == 3 * 4
+    before = {sequence.reward.tobytes(): sequence for sequence in read(client, "past", 200)}
+    versions = set()
+    for sequence in read(client, "again", 200):
+        old = before[sequence.reward.tobytes()]  # one that was read is one that was written, from start to end
+        for name in ("observation", "step_type", "reward", "discount", "action"):
+            jax.tree.map(np.testing.assert_array_equal, getattr(sequence, name), getattr(old, name))
+        assert len(set(sequence.version)) == 1  # params change between sequences only
+        versions.add(int(sequence.version[0]))
+    assert versions == {7, 9}
+    assert node.report()["counts"] == {"reanalyzed_steps": 4 * 3 * LENGTH, "reanalyzed_sequences": 12}
+    assert not node.report()["samples"]
+    node.close()
+
+
+def test_it_waits_for_the_past_by_name(client):
+    variables = VariableServer("variables")
+    node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, client, num_envs=2)
+    node.start()
+    assert not node.ready()
+    node.meanwhile = node.stop  # after the first half second
+    with pytest.raises(Exception) as stopped:
+        node.step()
+    assert type(stopped.value).__name__ == "Stopped"
+    assert "waiting for sequences of past" in node.stopwatch.seconds()
+    assert list(node.tasks) == [node.step]
+
+
+@pytest.mark.parametrize(
+    ("keep", "changes", "said"),
+    [
+        (
+            ("fresh",),
+            {},
+            "reanalyzers with no replay table to read, or none to write to: the agent's are .'trajectories'.",
+        ),
+        (("fresh", "past"), {}, "no replay table to read, or none to write to"),
+        (("fresh", "again"), {}, "no replay table to read"),
+        (("fresh", "past", "again"), {"period": 2}, "'again' has sequences of 6 steps every 2; both must be 6"),
+        (
+            ("fresh", "past", "again"),
+            {"sequence_length": 4},
+            "'again' has sequences of 4 steps every 6; both must be 6",
+        ),
+    ],
+)
+def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, said):
+    tables = dict(zip(("fresh", "past", "again"), make().tables))
+    tables["again"] = dataclasses.replace(tables["again"], **changes)
+    with pytest.raises(ValueError, match=said):
+        table_of_the_past([tables[name] for name in keep])
