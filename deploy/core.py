@@ -1,0 +1,291 @@
+"""Any node of a Launchpad program on any host: what there is, where it listens, and how one node runs alone.
+
+Launchpad launches a program from one machine, which pickles each node for the process that runs it. Here every host
+builds the same program from the same file and flags, binds every node's addresses to hosts and ports known to all, and
+runs its own node. A platform (Kubernetes, Slurm, machines with SSH) has to say only which host a node is on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import courier
+from absl import flags
+from launchpad import address as lp_address
+from launchpad import context
+from launchpad.launch import worker_manager
+
+from nodes.base import Node
+from nodes.monitor import Monitor
+from nodes.services import CALL_DEADLINE_S, Program
+from programs.run import BadInput
+from programs.view import View
+
+BASE_PORT = 20_000  # below the ports that Linux gives to clients
+REACH_S = 900.0  # for all hosts to be there: images are pulled, machines started
+# Hosts come and go where they are many: the monitor gives a node that long to be heard first, and to be heard again.
+PATIENCE = {"start_s": REACH_S, "silent_s": 180.0}
+# Groups whose nodes keep nothing that others count on. One that ends without a goodbye may start again.
+COMES_BACK = ("actor", "reanalyzer", "evaluator")
+ENTERED = "BOONTA_ENVIRONMENT"  # in a process that has its group's environment variables: which, as `entered` says
+POLL_S = 0.5
+TELL_EVERY_S = 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One node of a program.
+
+    Attributes:
+      label: of its group.
+      index: within the group.
+      name: as the monitor knows it.
+      ports: that it listens on; no two tasks have the same, so that they may share a host.
+    """
+
+    label: str
+    index: int
+    name: str
+    ports: tuple[int, ...]
+
+
+HostOf = Callable[[Task], str]
+
+
+def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
+    """The program's tasks, in the same order and with the same ports on every host."""
+    tasks, port = [], base_port
+    for label, nodes in program.groups.items():
+        for index, node in enumerate(nodes):
+            ports = tuple(range(port, port + len(node.addresses)))
+            tasks.append(Task(label, index, node._args[0], ports))
+            port += len(ports)
+    return tuple(tasks)
+
+
+def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
+    """The task of a group.
+
+    Raises:
+      BadInput: there is none such.
+    """
+    group = [task for task in tasks if task.label == label]
+    if not group:
+        raise BadInput(f"--label {label!r} is no group of this program; it has {sorted({t.label for t in tasks})}")
+    if not 0 <= index < len(group):
+        raise BadInput(f"--index is {index}; group {label!r} has {len(group)} nodes, numbered from 0")
+    return group[index]
+
+
+def entered(environment: dict[str, str]) -> str:
+    """What `ENTERED` says where these variables are set; a template that sets both spares a second start."""
+    return json.dumps(environment, sort_keys=True)
+
+
+def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
+    """Which host a task is on.
+
+    Args:
+      hosts: names separated by commas, to which the tasks are dealt in turn; or one pattern with `{label}` and
+        `{index}` in it, such as "run-{label}-0-{index}.run".
+      tasks: all.
+
+    Raises:
+      BadInput: neither.
+    """
+    if "{" in hosts:
+        try:
+            named = {task: hosts.format(label=task.label, index=task.index) for task in tasks}
+        except (KeyError, IndexError, ValueError) as error:
+            raise BadInput(f"--hosts {hosts!r} may have only {{label}} and {{index}} in it: {error!r}") from error
+        return named.__getitem__
+    names = [name.strip() for name in hosts.split(",")]
+    if not all(names):
+        raise BadInput(f"--hosts {hosts!r} must be host names separated by commas, or a pattern with {{label}}")
+    dealt = {task: names[i % len(names)] for i, task in enumerate(tasks)}
+    return dealt.__getitem__
+
+
+class _Fixed(lp_address.AbstractAddressBuilder):
+    def __init__(self, address: str):
+        self._address = address
+
+    def build(self) -> str:
+        return self._address
+
+
+def bind(program: Program, host_of: HostOf, base_port: int = BASE_PORT) -> tuple[Task, ...]:
+    """Does for the whole program, in this process, what Launchpad does before it launches one; returns the tasks.
+
+    Contexts come first, then handles learn whom they connect, then addresses are bound: a handle may look at the one,
+    and change the other.
+    """
+    tasks, nodes = plan(program, base_port), program.get_all_nodes()
+    monitors = [f"{host_of(task)}:{task.ports[0]}" for task in tasks if task.label == "monitor"]
+    if len(monitors) != 1:
+        raise BadInput(f"program {program.name} has {len(monitors)} monitors; one must end it and say how it went")
+    # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
+    stopper = functools.partial(_stop_program, monitors[0])
+    for node in nodes:
+        node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, stopper)
+    for task, node in zip(tasks, nodes):
+        for handle in node.input_handles:
+            handle.connect(node, task.label)
+    for task, node in zip(tasks, nodes):
+        for address, port in zip(node.addresses, task.ports):
+            address.bind(_Fixed(f"{host_of(task)}:{port}"))
+    program.groups["monitor"][0]._kwargs.update(PATIENCE)
+    return tasks
+
+
+def _stop_program(monitor: str, mark_as_completed: bool = False) -> None:
+    del mark_as_completed
+    courier.Client(monitor, call_timeout=CALL_DEADLINE_S).stop_program("a node called launchpad.stop()")
+
+
+def run(program: Program, task: Task, tasks: tuple[Task, ...], origin: str, reach_s: float = REACH_S) -> int:
+    """Runs one node of a bound program in this process and thread, until the program or this process is to end.
+
+    Args:
+      program: bound.
+      task: whose node.
+      tasks: all, whom the monitor expects.
+      origin: what the program was built from; nodes with another are refused.
+      reach_s: how long to wait for the servers that the node calls.
+
+    Returns:
+      The exit code: 0 the program has done its work; 1 it failed, here or elsewhere; 143 SIGTERM came first.
+
+    Raises:
+      OSError: a port is taken, or a server can't be reached.
+    """
+    node = program.groups[task.label][task.index]
+    _require_free(task)
+    _await_servers(node, task, reach_s)
+    flags.FLAGS([sys.argv[0]])  # the manager reads flags, which nobody has parsed
+    # In this thread, the node's: it looks there for whether to stop.
+    manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
+    instance = node._construct_instance()  # kept by the Launchpad node, which runs it
+    instance.build = origin
+    ending = _Ending(task, instance, manager.stop_event())
+    signal.signal(signal.SIGTERM, ending.caught)  # after the manager, whose own would kill the process after 10 s
+    with contextlib.ExitStack() as stack:
+        if isinstance(instance, Monitor):
+            instance.expect([other.name for other in tasks if other is not task])
+            stack.enter_context(_shown(instance))
+        try:
+            node.function()
+        except Exception as error:
+            print(f"error: {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            return 1
+    return ending.code()
+
+
+def _require_free(task: Task) -> None:
+    for port in task.ports:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just ended is not in the way
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
+
+
+def _await_servers(node: Any, task: Task, reach_s: float) -> None:
+    """Waits until all that the node calls are listening: hosts start in any order, minutes apart.
+
+    Raises:
+      OSError: one could not be reached.
+    """
+    end, told = time.monotonic() + reach_s, time.monotonic()
+    for address in sorted({handle._address.resolve() for handle in node.input_handles}):
+        host, _, port = address.rpartition(":")
+        while True:
+            try:
+                socket.create_connection((host, int(port)), timeout=POLL_S).close()
+                break
+            except OSError as error:
+                if time.monotonic() > end:
+                    raise OSError(f"{task.name} could not reach {address} in {reach_s:.0f} s: {error}") from error
+                if time.monotonic() - told > TELL_EVERY_S:
+                    told = time.monotonic()
+                    print(f"{task.name} waits for {address}: {error}", flush=True)
+            time.sleep(POLL_S)
+
+
+class _Ending:
+    """Why a node's process ends, and its exit code.
+
+    A platform restarts by exit codes. So a node that is told to end before the program's work is done must not look
+    like one that has done it, whoever was told.
+    """
+
+    def __init__(self, task: Task, instance: Node, stop: threading.Event):
+        self._task = task
+        self._instance = instance
+        self._stop = stop
+        self._signal = 0
+
+    def caught(self, number: int, frame: FrameType | None) -> None:
+        """Answers a signal."""
+        del frame
+        if self._is_over():
+            return  # it ends already, and may still be saving
+        if self._task.label in COMES_BACK:
+            os._exit(128 + number)  # without a goodbye, which would end the program
+        self._signal = number
+        if isinstance(self._instance, Monitor):
+            self._instance.goodbye(self._task.name, f"{self._task.name} was told to end by signal {number}")
+        self._stop.set()
+
+    def code(self) -> int:
+        failure = self._failure()
+        if self._signal:
+            print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
+            return 128 + self._signal
+        if failure:
+            print(f"error: {failure}", file=sys.stderr, flush=True)
+            return 1
+        print(f"{self._task.name}: done", flush=True)
+        return 0
+
+    def _is_over(self) -> bool:
+        if isinstance(self._instance, Monitor):
+            return bool(self._instance.status()["reason"])
+        return self._instance.ending
+
+    def _failure(self) -> str:
+        if isinstance(self._instance, Monitor):
+            return self._instance.status()["failure"]
+        return self._instance.failure
+
+
+@contextlib.contextmanager
+def _shown(monitor: Monitor) -> Any:
+    """Shows the program beside the monitor, which stays until somebody has seen how everybody ended."""
+    over = threading.Event()
+
+    def show() -> None:
+        with View() as view:
+            while not over.wait(POLL_S):
+                view.show(monitor.status())
+
+    viewer = threading.Thread(target=show, daemon=True)
+    viewer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        viewer.join(timeout=TELL_EVERY_S)

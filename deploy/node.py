@@ -1,0 +1,83 @@
+"""Runs one node of a program on this host, which other hosts' nodes call and are called by.
+
+./run python -m deploy.node programs/impala_catch.py --label actor --index 0 --hosts host1,host2 -- --actors 4
+"""
+
+from __future__ import annotations
+
+from deploy import ends_early  # noqa: F401
+
+# isort: split
+
+import dataclasses
+import os
+import pathlib
+import sys
+
+import tyro
+
+from deploy import core
+from deploy.program import build, origin, split_flags
+from programs.launch import GROUP_ENVIRONMENT
+from programs.run import BadInput, claim_workdir, origin_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Which node, and where all of them are.
+
+    Attributes:
+      program: its file, such as programs/impala_catch.py.
+      hosts: names separated by commas, to which the program's nodes are dealt in turn; or a pattern with {label} and
+        {index} in it. The same on every host.
+      label: group of the node to run.
+      index: of the node within its group.
+      base_port: servers listen on this port and those after it. The same on every host.
+      reach_s: seconds to wait for the servers that the node calls.
+    """
+
+    program: tyro.conf.Positional[pathlib.Path]
+    hosts: str
+    label: str
+    index: int = 0
+    base_port: int = core.BASE_PORT
+    reach_s: float = core.REACH_S
+
+
+def main(arguments: list[str]) -> int:
+    """Builds the program, runs the node; the exit code: as `core.run` has it, 2 for what can't work."""
+    own, flags = split_flags(arguments)
+    place = tyro.cli(Place, args=own)
+    if core.ENTERED not in os.environ:
+        _enter(GROUP_ENVIRONMENT.get(place.label, {}), arguments)  # before all that comes with the program's file
+    try:
+        built = build(place.program, flags)
+        tasks = core.plan(built.program, place.base_port)
+        task = core.find(tasks, place.label, place.index)
+        if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
+            _enter(built.environment[task.label], arguments)  # its flags have a say, too
+        core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
+        if task.label == "monitor":  # held until this process ends
+            claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
+            print(f"run folder {built.run.workdir}, {origin(built)}, lock {claim.name}", flush=True)
+    except (BadInput, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 2
+    try:
+        return core.run(built.program, task, tasks, origin(built), place.reach_s)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return 1
+
+
+def _enter(environment: dict[str, str], arguments: list[str]) -> None:
+    """Starts this process again with its group's environment variables: libraries read them when they load."""
+    os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
+    os.execv(sys.executable, [sys.executable, "-m", "deploy.node", *arguments])
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what Reverb's threads do while the interpreter ends must not change the code

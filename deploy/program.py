@@ -1,0 +1,102 @@
+"""Builds a Launchpad program from its file and flags, alike on every host, and says what it was built from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from nodes.services import Program
+from programs.launch import Run, group_environment
+from programs.run import BadInput, ProgramFunction, parse
+
+SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+class Built(NamedTuple):
+    """A program, and what it was built from.
+
+    Attributes:
+      function: the program function.
+      run: where and how long.
+      settings: the function's other arguments.
+      program: what it returned; nothing of it runs yet.
+      environment: variables of each group's processes.
+    """
+
+    function: ProgramFunction
+    run: Run
+    settings: dict[str, Any]
+    program: Program
+    environment: dict[str, dict[str, str]]
+
+
+def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's own arguments, and those after `--`, which are the program's flags."""
+    own = list(arguments)
+    cut = own.index("--") if "--" in own else len(own)
+    return own[:cut], own[cut + 1 :]
+
+
+def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
+    """Builds the program that `./run python FILE FLAGS` would launch.
+
+    Args:
+      file: the program's; its function has the file's name.
+      flags: as the program itself takes them. Wrong ones end the process with words and code 2.
+
+    Raises:
+      BadInput: the file or the function in it doesn't exist, or what it makes can't be spread over hosts.
+      ValueError: the program refuses its settings.
+    """
+    function = _function(file)
+    run, settings = parse(function, list(flags))
+    program = function(run, **settings)
+    if not isinstance(program, Program):
+        raise BadInput(f"{file} makes a {type(program).__name__}, not a Launchpad program for hosts to share")
+    if run.launch != "local_mp":
+        raise BadInput(f"--launch {run.launch} is for one machine; here each host runs its own node: leave it out")
+    return Built(function, run, settings, program, group_environment(program, run))
+
+
+def _function(file: pathlib.Path) -> ProgramFunction:
+    spec = importlib.util.spec_from_file_location(f"deployed_{file.stem}", file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise BadInput(f"program file {file} doesn't exist, or is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # as an import would: dataclasses look their module up
+    spec.loader.exec_module(module)
+    function = getattr(module, file.stem, None)
+    if not callable(function):
+        raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
+    return function
+
+
+def origin(built: Built) -> str:
+    """What a program was built from, in words that are equal on two hosts if and only if what counts is."""
+    settings = json.dumps([built.program.name, built.run.seed, built.settings], default=dataclasses.asdict)
+    program = pathlib.Path(sys.modules[built.function.__module__].__file__ or "").read_bytes()
+    return (
+        f"program {built.program.name} {_digest(program)}, settings {_digest(settings.encode())}, "
+        f"source {_digest(*(path.read_bytes() for path in _sources()))}, jax {importlib.metadata.version('jax')}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _sources() -> list[pathlib.Path]:
+    return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:8]

@@ -1,0 +1,108 @@
+"""Nodes started apart, each by its own command: how they run, end, come back and fail."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from nodes import metrics
+from tests.deploy.apart import LIGHT, Apart
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+ALL = ("monitor", "variables", "learner", "actor")
+
+
+def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
+    with Apart("tests/programs/tiny_program.py", "--workdir", str(tmp_path), "--stop.updates", "50") as apart:
+        for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # any order will do
+            apart.start(label)
+        codes, outputs = apart.finish(420)
+    assert set(codes.values()) == {0}, outputs
+    assert metrics.read(tmp_path)[-1]["updates"] >= 50
+    assert "monitor: done" in outputs["monitor/0"]
+    assert (tmp_path / "config.json").exists() and list(tmp_path.glob("replay/*/DONE"))
+    assert [path for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()]
+
+
+def test_the_group_environment_reaches_each_process_and_all_end_with_0(tmp_path):
+    flags = ("--workdir", str(tmp_path), "--stop.updates", "20", "--environment", "learner:OMP_NUM_THREADS=3")
+    with Apart(LIGHT, *flags, "--actors", "2") as apart:
+        for label, index in (("actor", 1), ("actor", 0), ("learner", 0), ("variables", 0), ("monitor", 0)):
+            apart.start(label, index)
+        codes, outputs = apart.finish()
+    assert set(codes.values()) == {0}, outputs
+    last = metrics.read(tmp_path)[-1]
+    assert (last["threads/actor/0"], last["threads/actor/1"], last["threads/learner"]) == (1.0, 1.0, 3.0)
+
+
+def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--breaks-after", "20") as apart:
+        for label in ALL:
+            apart.start(label)
+        codes, outputs = apart.finish()
+    assert set(codes.values()) == {1}, outputs
+    for output in outputs.values():
+        assert "RuntimeError: the counter is broken" in output
+
+
+def test_an_actor_that_is_ended_or_killed_comes_back_and_is_counted_on(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--stop.env-steps", "250") as apart:
+        for label in ALL:
+            apart.start(label)
+        before = apart.wait_for(tmp_path, "env_steps", 30)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            actor = apart.processes["actor/0"]
+            actor.send_signal(number)
+            assert actor.wait(20) == (143 if number == signal.SIGTERM else -9)
+            apart.start("actor")
+            before = apart.wait_for(tmp_path, "env_steps", before + 30)
+        codes, outputs = apart.finish()
+    assert set(codes.values()) == {0}, outputs
+    steps = [row["env_steps"] for row in metrics.read(tmp_path) if "env_steps" in row]
+    assert steps == sorted(steps)
+
+
+@pytest.mark.parametrize("told", ["learner", "monitor"])
+def test_a_node_told_to_end_early_does_not_look_like_work_done(tmp_path, told):
+    with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
+        for label in ALL:
+            apart.start(label)
+        apart.wait_for(tmp_path, "updates", 0)
+        apart.processes[f"{told}/0"].send_signal(signal.SIGTERM)
+        codes, outputs = apart.finish()
+    assert codes.pop(f"{told}/0") == 143, outputs
+    assert set(codes.values()) == {1}, outputs
+
+
+def test_nodes_of_another_build_are_refused_and_both_named(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
+        for label in ("monitor", "variables", "learner"):
+            apart.start(label)
+        apart.start("actor", flags=("--breaks-after", "1000000"))
+        codes, outputs = apart.finish()
+    assert set(codes.values()) == {1}, outputs
+    assert "actor/0 is program light_program" in outputs["monitor/0"]
+    assert "but the monitor is program light_program" in outputs["monitor/0"]
+
+
+def test_a_server_that_is_not_there_is_named(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
+        apart.start("actor", reach_s=1)
+        codes, outputs = apart.finish()
+    assert codes == {"actor/0": 1}
+    assert f"error: actor/0 could not reach 127.0.0.1:{apart.port} in 1 s: " in outputs["actor/0"]
+
+
+@pytest.mark.parametrize(
+    ("label", "flags", "said"),
+    [
+        ("actors", (), "--label 'actors' is no group of this program; it has ['actor', 'learner'"),
+        ("actor", ("--launch", "serial"), "--launch serial is for one machine"),
+    ],
+)
+def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, said):
+    with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
+        apart.start(label, flags=flags)
+        codes, outputs = apart.finish()
+    assert codes == {f"{label}/0": 2} and said in outputs[f"{label}/0"]
