@@ -1,0 +1,168 @@
+"""The one table of a deployment: what each group of a program gets. Everything in it but the image has a default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+import re
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+import yaml
+
+from programs.run import BadInput
+
+T = TypeVar("T")
+
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")
+DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+CHIPS_PER_HOST = 4  # of all slices with more than one host
+ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slices of their own
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """What each node of a group gets.
+
+    Attributes:
+      cpu, memory: as Kubernetes counts them, such as "2", "500m", "4Gi".
+      accelerator: TPU type as the cluster names it, such as tpu-v6e-slice or tpu-v5-lite-podslice; none if empty.
+      topology: chips of the slice along each axis, such as 2x4 or 4x4.
+      chips_per_host: 0 takes what slices of this topology have: 8 for 2x4, at most 4 for others.
+      gpus: NVIDIA GPUs.
+      volume: size of the retained volume for what the group saves, such as "50Gi"; none if empty.
+      node_selector: labels that its machines must have, such as {"cloud.google.com/gke-spot": "true"}.
+    """
+
+    cpu: str = "2"
+    memory: str = "4Gi"
+    accelerator: str = ""
+    topology: str = ""
+    chips_per_host: int = 0
+    gpus: int = 0
+    volume: str = ""
+    node_selector: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for field in ("cpu", "memory", "volume"):
+            value = getattr(self, field)
+            if not QUANTITY.fullmatch(value) and (value or field != "volume"):
+                raise BadInput(f'{field} is {value!r}; it must be a quantity such as "2", "500m" or "4Gi"')
+        if bool(self.accelerator) != bool(self.topology):
+            raise BadInput(f"accelerator is {self.accelerator!r} and topology {self.topology!r}; a TPU needs both")
+        if self.topology and not TOPOLOGY.fullmatch(self.topology):
+            raise BadInput(f"topology is {self.topology!r}; it must be chips along each axis, such as 2x4 or 2x2x2")
+        if self.topology and self.chips % self.chips_on_a_host:
+            raise BadInput(f"chips_per_host is {self.chips_per_host}; {self.topology} has {self.chips} to divide")
+        if self.gpus < 0 or (self.gpus and self.accelerator):
+            raise BadInput(f"gpus is {self.gpus} with accelerator {self.accelerator!r}; one kind, and none below 0")
+
+    @property
+    def chips(self) -> int:
+        """Of the whole slice; 0 without a TPU."""
+        return math.prod(int(side) for side in self.topology.split("x")) if self.topology else 0
+
+    @property
+    def chips_on_a_host(self) -> int:
+        """That each pod asks for; 0 without a TPU."""
+        usual = self.chips if self.topology == ONE_HOST_OF_8 else min(self.chips, CHIPS_PER_HOST)
+        return self.chips_per_host or usual
+
+    @property
+    def hosts(self) -> int:
+        """That one node spans: chips / chips per host."""
+        return self.chips // self.chips_on_a_host if self.chips else 1
+
+
+# One v6e host of 8 chips learns. The replay server holds its tables in memory; the monitor keeps metrics and config.
+DEFAULTS: dict[str, Group] = {
+    "monitor": Group(cpu="1", memory="2Gi", volume="10Gi"),
+    "variables": Group(cpu="1", memory="2Gi"),
+    "replay": Group(cpu="4", memory="32Gi", volume="100Gi"),
+    "learner": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
+    "inference": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="1x1"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Where and with what a program is deployed.
+
+    Attributes:
+      image: container image, the same for all.
+      name: of the deployment; the program's if empty.
+      namespace: of the cluster.
+      storage_class: of the volumes; the cluster's default if empty.
+      queue: Kueue's local queue; started at once if empty.
+      max_restarts: of the whole program after failures. Preemptions don't count.
+      groups: by label; those not named get `DEFAULTS`.
+    """
+
+    image: str
+    name: str = ""
+    namespace: str = "default"
+    storage_class: str = ""
+    queue: str = ""
+    max_restarts: int = 10
+    groups: dict[str, Group] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for field in ("name", "namespace", "queue"):
+            value = getattr(self, field)
+            if value and not DNS_LABEL.fullmatch(value):
+                raise BadInput(f"{field} is {value!r}; it must be lower-case letters, digits and dashes")
+        if not self.image:
+            raise BadInput("image is empty; it must name the container image, such as registry.example.com/boonta:1")
+        if self.max_restarts < 0:
+            raise BadInput(f"max_restarts is {self.max_restarts}; it must be 0 or more")
+
+    def group(self, label: str) -> Group:
+        """What a group's nodes get."""
+        return self.groups.get(label) or DEFAULTS.get(label) or Group()
+
+    def require_known(self, labels: Collection[str]) -> None:
+        """Raises BadInput if the table has a group that the program has not."""
+        unknown = sorted(set(self.groups) - set(labels))
+        if unknown:
+            raise BadInput(f"groups {unknown} of the resource table are not the program's: it has {sorted(labels)}")
+
+
+def read(path: pathlib.Path) -> Table:
+    """Reads a table from YAML, whose keys are the attributes of `Table` and, below `groups`, of `Group`.
+
+    Raises:
+      BadInput: it can't be read, or has a key or value that means nothing.
+    """
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        raise BadInput(f"resource table {path} can't be read: {error}") from error
+    if not isinstance(content, dict):
+        raise BadInput(f"resource table {path} must hold keys and values, image: among them")
+    given = content.get("groups") or {}
+    if not isinstance(given, dict):
+        raise BadInput(f"groups of {path} is {given!r}; it must have a key for each group")
+    groups = {
+        label: _make(DEFAULTS.get(label) or Group(), f"groups.{label}", fields) for label, fields in given.items()
+    }
+    return _make(Table("unset"), str(path), {**content, "groups": groups, "image": content.get("image") or ""})
+
+
+def _make(default: T, where: str, given: Any) -> T:
+    """A dataclass with some fields set, each of which must exist and have the default's type."""
+    fields = {field.name: getattr(default, field.name) for field in dataclasses.fields(default)}  # type: ignore[arg-type]
+    if not isinstance(given, dict):
+        raise BadInput(f"{where} is {given!r}; it must have keys and values, of {sorted(fields)}")
+    for name, value in given.items():
+        if name not in fields:
+            raise BadInput(f"{where} has {name!r}, which is none of {sorted(fields)}")
+        if type(value) is int and isinstance(fields[name], str):
+            given = {**given, name: str(value)}  # cpu: 2
+        elif type(value) is not type(fields[name]):
+            raise BadInput(f"{where}.{name} is {value!r}; it must be a {type(fields[name]).__name__}")
+    try:
+        return dataclasses.replace(default, **given)  # type: ignore[type-var]
+    except BadInput as error:
+        raise BadInput(f"{where}: {error}") from error

@@ -1,0 +1,292 @@
+"""Rendered JobSets against the real schemas, and against what a run needs beyond them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pathlib
+
+import pytest
+import yaml
+
+pytest.importorskip("launchpad")
+
+import kubernetes_validate
+
+from deploy import core, jobset, resources
+from deploy.program import ROOT
+from programs.launch import GROUP_ENVIRONMENT
+from programs.run import BadInput
+from tests.deploy import schemas
+
+pytestmark = pytest.mark.cluster
+CATCH = ROOT / "programs" / "impala_catch.py"
+LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
+
+
+@pytest.fixture(scope="module")
+def catch():
+    return jobset.render(jobset.prepare(CATCH, ["--actors", "4", "--stop.updates", "10"], TABLE))
+
+
+@pytest.fixture
+def manifest(catch):
+    return copy.deepcopy(catch[0])
+
+
+def job(manifest, label):
+    (found,) = (job for job in manifest["spec"]["replicatedJobs"] if job["name"] == label)
+    return found
+
+
+def pod(manifest, label):
+    return job(manifest, label)["template"]["spec"]["template"]["spec"]
+
+
+def container(manifest, label):
+    (only,) = pod(manifest, label)["containers"]
+    return only
+
+
+def test_the_schemas_and_webhooks_take_it(catch):
+    manifest, policy = catch
+    assert schemas.problems(manifest) == []
+    kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
+    for claims in manifest["spec"]["volumeClaimPolicies"]:
+        for claim in claims["templates"]:
+            whole = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
+            kubernetes_validate.validate(whole, schemas.VERSION, strict=True)
+
+
+MUTATIONS = {
+    "replicatedJob for replicatedJobs": lambda m: m["spec"].update(replicatedJob=m["spec"].pop("replicatedJobs")),
+    "an action that is none": lambda m: m["spec"]["failurePolicy"]["rules"][0].update(action="RestartAll"),
+    "parallelism as text": lambda m: job(m, "learner")["template"]["spec"].update(parallelism="4"),
+    "nodeSelectors": lambda m: pod(m, "learner").update(nodeSelectors=pod(m, "learner").pop("nodeSelector")),
+    "valu of a variable": lambda m: container(m, "learner")["env"][0].update(valu="x"),
+    "a container without a name": lambda m: container(m, "learner").pop("name"),
+    "a number of chips": lambda m: container(m, "learner")["resources"]["limits"].update({"google.com/tpu": 8}),
+    "indexed in lower case": lambda m: job(m, "learner")["template"]["spec"].update(completionMode="indexed"),
+    "podFailurePolicy with OnFailure": lambda m: pod(m, "learner").update(restartPolicy="OnFailure"),
+    "success of no job": lambda m: m["spec"]["successPolicy"].update(targetReplicatedJobs=["nope"]),
+    "a claim without a mount": lambda m: m["spec"]["volumeClaimPolicies"][0]["templates"][0]["metadata"].update(
+        name="other"
+    ),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_what_they_would_not_take_is_caught(manifest, mutation):
+    MUTATIONS[mutation](manifest)
+    assert schemas.problems(manifest)
+
+
+def test_a_replicated_job_per_group_and_an_index_per_node(manifest):
+    assert manifest["apiVersion"] == "jobset.x-k8s.io/v1alpha2"
+    sizes = {
+        job["name"]: (job["replicas"], job["template"]["spec"]["completions"], job["template"]["spec"]["parallelism"])
+        for job in manifest["spec"]["replicatedJobs"]
+    }
+    one = (1, 1, 1)
+    assert sizes == {
+        "monitor": one, "variables": one, "replay": one, "learner": one, "actor": (1, 4, 4), "evaluator": one
+    }  # fmt: skip
+    assert all(job["template"]["spec"]["completionMode"] == "Indexed" for job in manifest["spec"]["replicatedJobs"])
+
+
+def test_each_pod_runs_its_own_node_of_the_same_program_under_stable_names(manifest):
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        label, only = replicated["name"], container(manifest, replicated["name"])
+        cut = only["command"].index("--")
+        assert only["command"][:4] == ["python", "-m", "deploy.node", "programs/impala_catch.py"]
+        assert only["command"][4:cut] == [
+            "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-catch-{label}-0-{index}.impala-catch"
+        ]  # fmt: skip
+        assert only["command"][cut + 1 :] == [
+            "--actors", "4", "--stop.updates", "10", "--workdir", "/runs/impala-catch"
+        ]  # fmt: skip
+        assert only["image"] == TABLE.image
+    network = manifest["spec"]["network"]
+    assert network == {"enableDNSHostnames": True, "subdomain": "impala-catch", "publishNotReadyAddresses": True}
+
+
+def test_a_pod_has_its_groups_environment_from_the_start(manifest):
+    for label in ("actor", "learner"):
+        variables = {variable["name"]: variable.get("value") for variable in container(manifest, label)["env"]}
+        expected = GROUP_ENVIRONMENT.get(label, {})
+        assert expected.items() <= variables.items()
+        assert json.loads(variables[core.ENTERED]) == expected
+    assert "JAX_PLATFORMS" not in {variable["name"] for variable in container(manifest, "learner")["env"]}
+    (index,) = (variable for variable in container(manifest, "actor")["env"] if variable["name"] == jobset.INDEX)
+    assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
+
+
+def test_the_learner_decides_how_it_ends(manifest):
+    assert manifest["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["learner"]}
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        learns, spec = replicated["name"] == "learner", replicated["template"]["spec"]
+        assert pod(manifest, replicated["name"])["restartPolicy"] == ("Never" if learns else "OnFailure")
+        assert (spec["backoffLimit"] == 0) == learns
+        assert ("podFailurePolicy" in spec) == learns
+    (rule,) = job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert rule == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    (rule,) = manifest["spec"]["failurePolicy"]["rules"]
+    assert (rule["action"], rule["onJobFailureReasons"]) == ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"])
+
+
+def test_only_the_learner_has_a_topology_of_its_own(manifest):
+    assert "annotations" not in manifest["metadata"]
+    with_it = [job["name"] for job in manifest["spec"]["replicatedJobs"] if "metadata" in job["template"]]
+    assert with_it == ["learner"]
+    assert job(manifest, "learner")["template"]["metadata"]["annotations"] == jobset.EXCLUSIVE
+    selector = pod(manifest, "learner")["nodeSelector"]
+    assert selector["cloud.google.com/gke-tpu-topology"] == "2x4"
+    assert container(manifest, "learner")["resources"]["limits"]["google.com/tpu"] == "8"
+    assert "nodeSelector" not in pod(manifest, "actor")
+
+
+def test_pods_have_no_more_rights_than_they_need(manifest):
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        spec, only = pod(manifest, replicated["name"]), container(manifest, replicated["name"])
+        assert spec["automountServiceAccountToken"] is False and spec["hostNetwork"] is False
+        assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"] == jobset.USER
+        assert only["securityContext"] == {
+            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}
+        }  # fmt: skip
+        assert only["resources"]["requests"] == only["resources"]["limits"]
+
+
+def test_only_the_programs_own_pods_may_call_each_other(catch):
+    manifest, policy = catch
+    ours = {"podSelector": {"matchLabels": {"boonta/run": "impala-catch"}}}
+    assert policy["spec"] == {**ours, "policyTypes": ["Ingress"], "ingress": [{"from": [ours]}]}
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        assert replicated["template"]["spec"]["template"]["metadata"]["labels"] == {"boonta/run": "impala-catch"}
+
+
+def test_what_is_saved_is_on_retained_volumes_at_the_runs_paths(manifest):
+    (claims,) = manifest["spec"]["volumeClaimPolicies"]
+    assert claims["retentionPolicy"] == {"whenDeleted": "Retain"}
+    assert [claim["metadata"]["name"] for claim in claims["templates"]] == ["run", "replay", "checkpoints"]
+    mounts = {
+        label: {mount["name"]: mount["mountPath"] for mount in container(manifest, label)["volumeMounts"]}
+        for label in ("monitor", "learner", "replay", "actor")
+    }
+    assert mounts == {
+        "monitor": {"tmp": "/tmp", "run": "/runs/impala-catch"},
+        "learner": {"tmp": "/tmp", "checkpoints": "/runs/impala-catch/checkpoints"},
+        "replay": {"tmp": "/tmp", "replay": "/runs/impala-catch/replay"},
+        "actor": {"tmp": "/tmp"},
+    }
+
+
+def test_the_table_says_what_each_group_gets(tmp_path):
+    table = tmp_path / "table.yaml"
+    table.write_text(
+        "image: registry.example.com/boonta:2\nname: mine\nnamespace: lab\nqueue: tpus\nstorage_class: fast\n"
+        "groups:\n  learner: {cpu: 9, gpus: 2, accelerator: '', topology: ''}\n"
+        "  actor: {memory: 7Gi, node_selector: {pool: spot}}\n  replay: {volume: 1Ti}\n"
+    )
+    manifest, policy = jobset.render(jobset.prepare(CATCH, [], resources.read(table)))
+    assert schemas.problems(manifest) == []
+    assert manifest["metadata"] == {
+        "name": "mine", "namespace": "lab", "labels": {"kueue.x-k8s.io/queue-name": "tpus"}
+    }  # fmt: skip
+    assert policy["metadata"] == {"name": "mine", "namespace": "lab"}
+    limits = container(manifest, "learner")["resources"]["limits"]
+    assert limits == {"cpu": "9", "memory": "64Gi", "nvidia.com/gpu": "2"}
+    assert "metadata" not in job(manifest, "learner")["template"]
+    assert container(manifest, "actor")["resources"]["limits"]["memory"] == "7Gi"
+    assert pod(manifest, "actor")["nodeSelector"] == {"pool": "spot"}
+    claims = {c["metadata"]["name"]: c["spec"] for c in manifest["spec"]["volumeClaimPolicies"][0]["templates"]}
+    assert claims["replay"]["resources"] == {"requests": {"storage": "1Ti"}}
+    assert all(claim["storageClassName"] == "fast" for claim in claims.values())
+
+
+def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
+    slice_of_4 = resources.Table(
+        "image", groups={"learner": resources.Group(accelerator="tpu-x", topology="4x4", volume="1Gi")}
+    )
+    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and Learner works on one"):
+        jobset.prepare(CATCH, [], slice_of_4)
+    from nodes.learner import Learner
+
+    monkeypatch.setattr(Learner, "spans_hosts", True, raising=False)
+    manifest, _ = jobset.render(jobset.prepare(CATCH, [], slice_of_4))
+    assert schemas.problems(manifest) == []
+    assert job(manifest, "learner")["template"]["spec"]["completions"] == 4
+    assert container(manifest, "learner")["resources"]["limits"]["google.com/tpu"] == "4"
+    command = container(manifest, "learner")["command"]
+    assert command[command.index("--index") + 1] == "0"
+    claims = {c["metadata"]["name"]: c["spec"] for c in manifest["spec"]["volumeClaimPolicies"][0]["templates"]}
+    assert claims["checkpoints"]["accessModes"] == ["ReadWriteMany"]
+    assert claims["replay"]["accessModes"] == ["ReadWriteOnce"]
+
+
+@pytest.mark.parametrize(
+    ("topology", "chips_per_host", "hosts"),
+    [("1x1", 0, 1), ("2x2", 0, 1), ("2x4", 0, 1), ("2x4", 4, 2), ("4x4", 0, 4), ("16x16", 0, 64), ("2x2x2", 0, 2)],
+)
+def test_hosts_are_chips_by_chips_per_host(topology, chips_per_host, hosts):
+    assert resources.Group(accelerator="x", topology=topology, chips_per_host=chips_per_host).hosts == hosts
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "must hold keys and values"),
+        ("name: x", "image is empty"),
+        ("image: a\nimages: b", "has 'images', which is none of"),
+        ("image: a\nname: My_Run", "name is 'My_Run'"),
+        ("image: a\nmax_restarts: -1", "max_restarts is -1"),
+        ("image: a\nmax_restarts: many", "max_restarts is 'many'; it must be a int"),
+        ("image: a\ngroups: [actor]", "groups of .* must have a key for each group"),
+        ("image: a\ngroups: {actor: 3}", "groups.actor is 3"),
+        ("image: a\ngroups: {actor: {cpus: 3}}", "groups.actor has 'cpus', which is none of"),
+        ("image: a\ngroups: {actor: {cpu: lots}}", "groups.actor: cpu is 'lots'"),
+        ("image: a\ngroups: {learner: {topology: 2by4}}", "groups.learner: topology is '2by4'"),
+        ("image: a\ngroups: {actor: {topology: 2x2}}", "a TPU needs both"),
+        ("image: a\ngroups: {learner: {chips_per_host: 3}}", "2x4 has 8 to divide"),
+        ("image: a\ngroups: {learner: {gpus: 1}}", "one kind"),
+        ("image: [", "can't be read"),
+    ],
+)
+def test_tables_that_mean_nothing_are_refused(tmp_path, content, said):
+    table = tmp_path / "table.yaml"
+    table.write_text(content)
+    with pytest.raises(BadInput, match=said):
+        resources.read(table)
+
+
+@pytest.mark.parametrize(
+    ("flags", "table", "said"),
+    [
+        (["--workdir", "x"], TABLE, "--workdir is the pods' own"),
+        (["--workdir=x"], TABLE, "--workdir is the pods' own"),
+        ([], resources.Table("i", groups={"actors": resources.Group()}), r"groups \['actors'\] of the resource table"),
+        ([], resources.Table("i", name="n" * 50), "over 63 letters"),
+        ([], resources.Table("i", groups={"replay": resources.Group()}), "groups.replay: volume is empty"),
+    ],
+)
+def test_programs_that_do_not_fit_are_refused(flags, table, said):
+    with pytest.raises(BadInput, match=said):
+        jobset.prepare(CATCH, flags, table)
+
+
+def test_a_program_file_outside_the_image_is_refused(tmp_path):
+    other = tmp_path / "light_program.py"
+    other.write_text(LIGHT.read_text())
+    with pytest.raises(BadInput, match="whose files the image has"):
+        jobset.prepare(other, [], TABLE)
+
+
+def test_the_command_writes_yaml_or_says_what_is_wrong(tmp_path, capsys):
+    table = tmp_path / "table.yaml"
+    table.write_text("image: registry.example.com/boonta:1\n")
+    assert jobset.main([str(CATCH), "--resources", str(table), "--", "--config.discount", "0.5"]) == 0
+    documents = list(yaml.safe_load_all(capsys.readouterr().out))
+    assert [document["kind"] for document in documents] == ["JobSet", "NetworkPolicy"]
+    assert schemas.problems(documents[0]) == []
+    assert jobset.main(["programs/none.py", "--resources", str(table)]) == 2
+    assert "program file programs/none.py doesn't exist" in capsys.readouterr().err
