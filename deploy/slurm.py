@@ -1,0 +1,177 @@
+"""Renders a program as a Slurm batch script: a task per node of the program, dealt to the machines in turn.
+
+    ./run python -m deploy.slurm programs/impala_atari.py --nodes 4 -- --actors 32 --workdir /shared/pong >pong.sbatch
+    sbatch pong.sbatch
+
+The script runs on the first machine of its job. When the program has done its work all tasks end by themselves. Near
+the time limit every task is told, the learner saves, and the job goes back into the queue, to go on from the newest
+checkpoint. A failure does the same, a few times over. A preempted job Slurm puts back itself; a cancelled one ends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+
+import tyro
+
+from deploy import core
+from deploy.program import ROOT, build, split_flags
+from programs.launch import check_nodes
+from programs.run import BadInput
+
+WARN_S = 120  # before the time limit; to save in
+LINGER_S = 60  # for the other tasks, once one has ended
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Renders a program as a Slurm batch script, on the standard output. The program's flags follow `--`.
+
+    Attributes:
+      program: its file, such as programs/impala_atari.py.
+      nodes: machines.
+      tasks_per_node: places for the program's nodes on each; the program has to fit.
+      cpus_per_task: cores of each place.
+      gpus_per_node: of every machine; only the learner's and the inference node's use theirs.
+      time: limit as Slurm has it; what isn't done by then goes on in another turn.
+      partition: empty for the cluster's default.
+      max_restarts: after failures; turns that time or a preemption ended don't count.
+      root: where the repository is, on all machines.
+    """
+
+    program: tyro.conf.Positional[pathlib.Path]
+    nodes: int = 1
+    tasks_per_node: int = 16
+    cpus_per_task: int = 1
+    gpus_per_node: int = 0
+    time: str = "24:00:00"
+    partition: str = ""
+    max_restarts: int = 3
+    root: pathlib.Path = ROOT
+
+    def __post_init__(self) -> None:
+        for field in ("nodes", "tasks_per_node", "cpus_per_task"):
+            if getattr(self, field) < 1:
+                raise BadInput(f"--{field.replace('_', '-')} is {getattr(self, field)}; it must be 1 or more")
+
+
+def render(job: Job, flags: Sequence[str]) -> str:
+    """The script.
+
+    Args:
+      job: what to ask Slurm for.
+      flags: the program's; `--workdir` among them, on a file system that all machines share.
+
+    Raises:
+      BadInput, ValueError: it could not run.
+    """
+    built = build(job.program, flags)
+    check_nodes(built.program)
+    if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
+        raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
+    tasks = core.bind(built.program, core.host_function("host", core.plan(built.program)))
+    places = job.nodes * job.tasks_per_node
+    if len(tasks) > places:
+        raise BadInput(
+            f"the program has {len(tasks)} nodes, and {job.nodes} machines with {job.tasks_per_node} tasks each have "
+            f"room for {places}: give more --nodes or --tasks-per-node, or fewer actors"
+        )
+    if len(tasks) < job.nodes:
+        raise BadInput(f"--nodes is {job.nodes}; the program has {len(tasks)} nodes, and a machine each is the most")
+    return "\n".join([*_header(job, built.program.name), *_body(job, tasks, flags, built.run.workdir)])
+
+
+def _header(job: Job, name: str) -> list[str]:
+    options = {
+        "job-name": name,
+        "nodes": job.nodes,
+        "ntasks-per-node": job.tasks_per_node,
+        "cpus-per-task": job.cpus_per_task,
+        "time": job.time,
+        "output": f"{name}-%j.log",
+        "open-mode": "append",
+        "signal": f"B:USR1@{WARN_S}",
+        **({"gpus-per-node": job.gpus_per_node} if job.gpus_per_node else {}),
+        **({"partition": job.partition} if job.partition else {}),
+    }
+    return ["#!/bin/bash", "#SBATCH --requeue", *(f"#SBATCH --{option}={value}" for option, value in options.items())]
+
+
+def _body(job: Job, tasks: Sequence[core.Task], flags: Sequence[str], workdir: str) -> list[str]:
+    nodes = " ".join(shlex.quote(f"{task.label} {task.index}") for task in tasks)
+    program = job.program.resolve()
+    file = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
+    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@NODES@", nodes)
+    script = script.replace("@PROGRAM@", shlex.quote(str(file))).replace("@FLAGS@", shlex.join(flags))
+    script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
+    return script.replace("@WORKDIR@", shlex.quote(workdir)).splitlines()
+
+
+# Tasks are told through scancel, which reaches them all; srun would end those that are left, at once, after the first.
+BODY = """set -u
+cd @ROOT@ || exit 2
+nodes=(@NODES@)
+mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+SLURM_HOSTFILE=$(mktemp)
+export SLURM_HOSTFILE
+trap 'rm -f "$SLURM_HOSTFILE"' EXIT
+for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
+BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
+BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
+BOONTA_PORT=$((20000 + SLURM_JOB_ID % 100 * 100)) # jobs that share a machine
+export BOONTA_NODES BOONTA_HOSTS BOONTA_PORT
+
+told=
+tell() {
+    told=$1
+    scancel --signal=TERM "$SLURM_JOB_ID"
+}
+trap 'tell "time is up"' USR1
+trap 'tell "cancelled or preempted"' TERM
+
+srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
+    bash -c '
+        read -r label index < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
+        exec ./run python -m deploy.node "$0" --label "$label" --index "$index" \\
+            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" -- "$@"' \\
+    @PROGRAM@ @FLAGS@ &
+step=$!
+wait "$step"
+code=$?
+while kill -0 "$step" 2>/dev/null; do # a signal ends the wait, not the step
+    wait "$step"
+    code=$?
+done
+
+echo "turn ended with code $code${told:+: $told}"
+[ "$code" -ne 0 ] || exit 0
+[ "$code" -ne 2 ] || exit 2 # bad input, which stays bad
+if [ "$told" != "time is up" ]; then
+    [ -z "$told" ] || exit "$code" # Slurm itself knows whether there is another turn
+    counter=@WORKDIR@/slurm-$SLURM_JOB_ID.failures
+    failures=$(($(cat "$counter" 2>/dev/null || echo 0) + 1))
+    [ "$failures" -le @RESTARTS@ ] || exit "$code"
+    mkdir -p @WORKDIR@ && echo "$failures" >"$counter"
+fi
+scontrol requeue "$SLURM_JOB_ID"
+"""
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; the exit code: 2 for what can't work."""
+    own, flags = split_flags(arguments)
+    try:
+        script = render(tyro.cli(Job, args=own), flags)
+    except (BadInput, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(script)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

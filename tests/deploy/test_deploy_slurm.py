@@ -1,0 +1,143 @@
+"""The Slurm script, run with commands in Slurm's place: who runs where, and what follows on which end."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import slurm
+from programs.run import BadInput
+
+pytestmark = pytest.mark.cluster
+LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+
+SRUN = """#!/bin/bash
+# Runs the tasks one after the other, and says where Slurm would run each.
+options=()
+while [[ $1 == --* ]]; do options+=("$1"); shift; done
+echo "srun ${options[*]}" >>"$CALLS"
+mapfile -t where <"$SLURM_HOSTFILE"
+for t in "${!where[@]}"; do echo "on ${where[t]}: $(SLURM_PROCID=$t "$@")" >>"$CALLS"; done
+if [ -n "$SLOW" ]; then touch "$CALLS.running"; sleep "$SLOW" & wait; fi
+exit "$CODE"
+"""
+RUN = '#!/bin/bash\nfor word in "$@"; do printf "[%s]" "$word"; done\n'
+SCONTROL = """#!/bin/bash
+if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; fi
+"""
+SCANCEL = '#!/bin/bash\necho "scancel $*" >>"$CALLS"\n'
+
+
+class Cluster:
+    """A folder of commands that stand for Slurm's, and for the repository."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder, self.calls = folder, folder / "calls"
+        for name, text in {"srun": SRUN, "run": RUN, "scontrol": SCONTROL, "scancel": SCANCEL}.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+
+    def start(self, code: int = 0, slow_s: str = "", flags=("--actors", "2")) -> subprocess.Popen:
+        job = slurm.Job(LIGHT, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
+        script = self.folder / "job.sbatch"
+        script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
+        own = {"CALLS": self.calls, "CODE": code, "SLOW": slow_s, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
+        environment = {
+            **os.environ,
+            "PATH": f"{self.folder}:{os.environ['PATH']}",
+            **{k: str(v) for k, v in own.items()},
+        }
+        return subprocess.Popen(["bash", str(script)], env=environment)
+
+    def lines(self) -> list[str]:
+        return self.calls.read_text().splitlines()
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    return Cluster(tmp_path)
+
+
+def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
+    flags = ("--actors", "2", "--environment", "learner:WORDS=two $words")
+    assert cluster.start(flags=flags).wait(30) == 0
+    step, *tasks = cluster.lines()
+    assert "--ntasks=5" in step and "--distribution=arbitrary" in step and "--kill-on-bad-exit=0" in step
+    assert [re.match(r"on (n\d): .*\[--label]\[(\w+)]\[--index]\[(\d)]", task).groups() for task in tasks] == [
+        ("n1", "monitor", "0"),
+        ("n2", "variables", "0"),
+        ("n1", "learner", "0"),
+        ("n2", "actor", "0"),
+        ("n1", "actor", "1"),
+    ]
+    for task in tasks:
+        assert "[--hosts][n1,n2][--base-port][21100][--][--actors][2]" in task
+        assert task.endswith(f"[--environment][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
+
+
+def test_work_done_ends_the_job(cluster):
+    assert cluster.start(code=0).wait(30) == 0
+    assert not any("requeue" in line for line in cluster.lines())
+
+
+def test_failures_are_tried_again_a_few_times(cluster):
+    assert cluster.start(code=1).wait(30) == 0
+    assert cluster.lines()[-1] == "scontrol requeue 4711"
+    cluster.calls.unlink()
+    assert cluster.start(code=1).wait(30) == 1  # max_restarts is 1
+    assert not any("requeue" in line for line in cluster.lines())
+
+
+def test_bad_input_is_not_tried_again(cluster):
+    assert cluster.start(code=2).wait(30) == 2
+    assert not any("requeue" in line for line in cluster.lines())
+
+
+@pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
+def test_near_the_time_limit_all_are_told_and_the_job_goes_on_later_a_cancelled_one_ends(cluster, number, again):
+    process = cluster.start(code=143, slow_s="3")
+    deadline = time.monotonic() + 30
+    while not (cluster.folder / "calls.running").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(number)
+    assert process.wait(30) == (0 if again else 143)
+    assert "scancel --signal=TERM 4711" in cluster.lines()
+    assert ("scontrol requeue 4711" in cluster.lines()) == again
+
+
+def test_the_options_say_what_is_needed():
+    job = slurm.Job(LIGHT, nodes=2, tasks_per_node=4, cpus_per_task=3, gpus_per_node=1, time="1:00:00", partition="p")
+    header = [line for line in slurm.render(job, ["--workdir", "/x"]).splitlines() if line.startswith("#SBATCH")]
+    assert "#SBATCH --requeue" in header and "#SBATCH --signal=B:USR1@120" in header
+    for option in ("nodes=2", "ntasks-per-node=4", "cpus-per-task=3", "gpus-per-node=1", "time=1:00:00", "partition=p"):
+        assert f"#SBATCH --{option}" in header
+
+
+@pytest.mark.parametrize(
+    ("job", "flags", "said"),
+    [
+        (
+            {"tasks_per_node": 2},
+            ["--workdir", "/x"],
+            "has 4 nodes, and 1 machines with 2 tasks each have room",
+        ),
+        ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
+        ({}, [], "--workdir is missing"),
+    ],
+)
+def test_what_does_not_fit_is_refused(job, flags, said):
+    with pytest.raises(BadInput, match=said):
+        slurm.render(slurm.Job(LIGHT, **job), flags)
+
+
+def test_the_command_refuses_with_words_and_code_2(capsys):
+    assert slurm.main([str(LIGHT), "--nodes", "0", "--", "--workdir", "/x"]) == 2
+    assert "--nodes is 0; it must be 1 or more" in capsys.readouterr().err
