@@ -1,0 +1,72 @@
+"""The image can't be built everywhere; what its steps say is tested as far as that goes without building it."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+STEPS = [
+    line.split(maxsplit=1)
+    for line in (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+
+
+def steps(kind: str) -> list[str]:
+    return [text for word, text in STEPS if word == kind]
+
+
+def test_every_command_is_sound_shell():
+    for command in steps("RUN"):
+        subprocess.run(["sh", "-n", "-c", command], check=True)
+    assert len(STEPS) <= 20
+
+
+def test_all_that_is_copied_exists_and_all_packages_are_copied():
+    sources = {text.split()[0] for text in steps("COPY")}
+    assert all((ROOT / source).exists() for source in sources)
+    packages = re.search(r"include = \[(.*)]", (ROOT / "pyproject.toml").read_text())[1]
+    assert sources == {"requirements.lock", *re.findall(r'"(\w+)\*"', packages)}
+
+
+def test_the_lock_comes_before_the_source_so_that_a_changed_file_rebuilds_no_more_than_it():
+    words = [(word, text) for word, text in STEPS if word in ("COPY", "RUN")]
+    lock = words.index(("COPY", "requirements.lock ./"))
+    installs = [i for i, (word, text) in enumerate(words) if word == "RUN" and "pip" in text]
+    source = [i for i, (word, text) in enumerate(words) if word == "COPY" and i != lock]
+    assert lock < min(installs) and max(installs) < min(source)
+
+
+def test_it_does_not_run_as_root():
+    assert steps("USER") == ["1000:1000"]
+    assert STEPS[-2][0] in ("USER", "ENV") and STEPS.index(["USER", "1000:1000"]) > len(STEPS) - 3
+
+
+@pytest.mark.cluster
+def test_pods_run_as_the_images_user():
+    pytest.importorskip("launchpad")
+    from deploy import jobset
+
+    assert steps("USER") == [f"{jobset.USER}:{jobset.USER}"]
+
+
+def test_python_is_the_one_that_the_lock_is_for():
+    version = (ROOT / ".python-version").read_text().strip()
+    assert steps("FROM") == [f"python:{version}-slim-bookworm"]
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 10), reason="the lock's JAX is installed on CPython 3.10")
+def test_the_accelerators_jax_is_the_locked_one():
+    (install,) = (command for command in steps("RUN") if "jax[" in command)
+    inner = re.search(r"\$\(python -c '(.*)'\)", install)[1]
+    version = subprocess.run([sys.executable, "-c", inner], capture_output=True, text=True, check=True).stdout.strip()
+    assert re.search(rf"^jax=={re.escape(version)}\b", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    for variant, asked in (("tpu", f"jax[tpu]=={version}"), ("cuda12", f"jax[cuda12]=={version}"), ("", "")):
+        script = f'pip() {{ echo "$2"; }}; python() {{ {sys.executable} "$@"; }}; JAX={variant}; {install}'
+        said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+        assert said == asked
