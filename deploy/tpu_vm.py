@@ -1,0 +1,136 @@
+"""Runs a program on machines that are already held, such as TPU VMs: each node over an SSH connection of its own.
+
+    ./run python -m deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
+
+Nobody supervises: this process starts the nodes, shows what they print, and says how they ended. A node that dies is
+not started again; a connection that breaks ends its node, which saves first. So does Ctrl-C here, for all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import IO
+
+import tyro
+
+from deploy import core
+from deploy.program import ROOT, build, split_flags
+from programs.launch import check_nodes
+from programs.run import BadInput
+
+# A silent connection counts as broken after 45 s; a password is never asked for.
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
+GRACE_S = 60.0  # for the nodes to end, once one has
+POLL_S = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """Runs a program on machines that are already held. The program's flags follow `--`.
+
+    Attributes:
+      program: its file, such as programs/impala_atari.py.
+      hosts: names separated by commas, as SSH and the machines themselves know them; nodes are dealt to them in turn.
+      learner_host: one of them that gets the learner, and nothing else if there are others; the first if empty.
+      root: where the repository is, on all of them.
+      base_port: servers listen on this port and those after it.
+    """
+
+    program: tyro.conf.Positional[pathlib.Path]
+    hosts: str
+    learner_host: str = ""
+    root: pathlib.Path = ROOT
+    base_port: int = core.BASE_PORT
+
+
+def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
+    """The command that starts each node, by its name.
+
+    Raises:
+      BadInput, ValueError: the program could not run.
+    """
+    built = build(machines.program, flags)
+    check_nodes(built.program)
+    tasks = core.plan(built.program, machines.base_port)
+    core.host_function(machines.hosts, tasks)  # refuses what names no host
+    hosts = [host.strip() for host in machines.hosts.split(",")]
+    learns = machines.learner_host or hosts[0]
+    if learns not in hosts:
+        raise BadInput(f"--learner-host {learns!r} is none of --hosts {machines.hosts}")
+    others = [host for host in hosts if host != learns] or hosts
+    dealt = iter(others * len(tasks))
+    where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
+    core.bind(built.program, core.host_function(where, tasks), machines.base_port)
+    file = machines.program.resolve()
+    program = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    found = {}
+    for task, host in zip(tasks, where.split(",")):
+        own = ["--label", task.label, "--index", str(task.index), "--hosts", where]
+        node = ["./run", "python", "-m", "deploy.node", str(program), *own, "--base-port", str(machines.base_port)]
+        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*node, '--', *flags])}"
+        found[task.name] = [*SSH, host, remote]
+    return found
+
+
+def run(started: dict[str, list[str]]) -> int:
+    """Runs the commands until all have ended; the first bad exit code, or 0."""
+    processes = {name: _start(name, command) for name, command in started.items()}
+    try:
+        _wait(processes)
+    except KeyboardInterrupt:
+        for process in processes.values():
+            process.terminate()  # the connection, and with it the node
+    codes = {name: process.wait() for name, process in processes.items()}
+    for name, code in codes.items():
+        if code:
+            print(f"{name} ended with code {code}", file=sys.stderr)
+    return next((code for code in codes.values() if code), 0)
+
+
+def _start(name: str, command: list[str]) -> subprocess.Popen:
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    threading.Thread(target=_echo, args=(name, process.stdout), daemon=True).start()
+    return process
+
+
+def _echo(name: str, lines: IO[str]) -> None:
+    for line in lines:
+        print(f"{name}: {line}", end="", flush=True)
+
+
+def _wait(processes: dict[str, subprocess.Popen]) -> None:
+    """Waits for one to end, gives the others as long as nodes may take, and ends those that hang."""
+    while all(process.poll() is None for process in processes.values()):
+        time.sleep(POLL_S)
+    for process in processes.values():
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+
+
+def main(arguments: list[str]) -> int:
+    """The command line; the exit code: that of the first node which ended badly, or 2 for what can't work."""
+    own, flags = split_flags(arguments)
+    try:
+        started = commands(tyro.cli(Machines, args=own), flags)
+    except (BadInput, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    return run(started)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

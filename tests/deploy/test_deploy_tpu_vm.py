@@ -1,0 +1,65 @@
+"""Machines reached by SSH, which a script stands for that runs the command here."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import tpu_vm
+from nodes import metrics
+from programs.run import BadInput
+from tests.deploy.apart import free_ports
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def node_of(command: list[str]) -> list[str]:
+    """The words that the remote shell runs."""
+    return shlex.split(command[-1])
+
+
+def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
+    machines = tpu_vm.Machines(LIGHT, "a,b,c", learner_host="b", root=pathlib.Path("/home/me/my boonta"))
+    found = tpu_vm.commands(machines, ["--actors", "3", "--environment", "actor:X=a b"])
+    assert {name: command[-2] for name, command in found.items()} == {
+        "monitor": "a", "variables": "c", "learner": "b", "actor/0": "a", "actor/1": "c", "actor/2": "a"
+    }  # fmt: skip
+    words = node_of(found["actor/1"])
+    assert words[:4] == ["cd", "/home/me/my boonta", "&&", "exec"]
+    assert words[words.index("--hosts") + 1] == "a,c,b,a,c,a"  # a host for each node, in the program's order
+    assert words[words.index("--") + 1 :] == ["--actors", "3", "--environment", "actor:X=a b"]
+
+
+def test_one_machine_has_them_all():
+    found = tpu_vm.commands(tpu_vm.Machines(LIGHT, "a"), [])
+    assert {command[-2] for command in found.values()} == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("machines", "said"),
+    [({"hosts": "a,,b"}, "must be host names"), ({"hosts": "a,b", "learner_host": "c"}, "'c' is none of --hosts a,b")],
+)
+def test_machines_that_are_none_are_refused(machines, said):
+    with pytest.raises(BadInput, match=said):
+        tpu_vm.commands(tpu_vm.Machines(LIGHT, **machines), [])
+
+
+def test_a_program_runs_over_connections_and_its_end_is_told(tmp_path, monkeypatch):
+    ssh, run = tmp_path / "ssh", tmp_path / "run"
+    ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')
+    run.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec "$@"\n')
+    ssh.chmod(0o755)
+    run.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    machines = tpu_vm.Machines(LIGHT, "127.0.0.1,127.0.0.2", root=tmp_path, base_port=free_ports())
+    flags = ["--workdir", str(tmp_path / "run folder"), "--stop.updates", "20"]
+    assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0
+    assert metrics.read(tmp_path / "run folder")[-1]["updates"] >= 20
