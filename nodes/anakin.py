@@ -12,7 +12,8 @@ from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.base import Agent
 from envs.jax.base import check_pure
@@ -62,6 +63,8 @@ class Anakin(Node):
       ValueError: the environment is not pure, the devices are not there, or the batch does not divide over them.
     """
 
+    _learner_axes = PartitionSpec()  # replicated
+
     def __init__(
         self,
         name: str,
@@ -92,32 +95,29 @@ class Anakin(Node):
                 "must be at least 0, 1 and 1"
             )
         check_pure(env)
-        mesh = make_mesh(devices, table.batch_size)
-        if self._num_envs % mesh.size:
-            raise ValueError(f"{name}: num_envs is {self._num_envs}; it must divide over {mesh.size} devices")
-        self._agent, self._env, self._mesh = agent, env, mesh
+        self._agent, self._env = agent, env
+        self._mesh = self._make_mesh(devices)
         self._folder = pathlib.Path(folder)
         self._seed = seed
         self._eval_every, self._eval_episodes, self._eval_steps = eval_every, eval_episodes, eval_steps
         self._limits = stop or StopRule()
         self._save_every_s = save_every_s
         # XLA on CPU is slow at the gradient of convolutions inside of a loop; the host then loops over rounds.
-        self._in_loop = not (mesh.devices.flat[0].platform == "cpu" and convolves(agent, env))
-        constrain = batch_by_slot(mesh)
-        self._fusion = fusion.fuse(agent, env, self._num_envs, constrain=constrain, unrolled=not self._in_loop)
+        self._in_loop = not (self._mesh.devices.flat[0].platform == "cpu" and convolves(agent, env))
+        self._fusion = self._fuse()
 
     def start(self) -> None:
         key = jax.random.PRNGKey(self._seed)
         with self.stopwatch("initialising"):
-            everywhere = NamedSharding(self._mesh, PartitionSpec())
-            learner = jax.jit(self._agent.update.init, out_shardings=everywhere)(key)
+            where = NamedSharding(self._mesh, self._learner_axes)
+            learner = jax.jit(self._begin, out_shardings=where)(key)
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder)
             learner, self._base = self._restore(learner)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
             play = self._play if self._eval_every else None
-            self._device = Compiled(self._fusion, play, learner, self._mesh, by_slot, self._in_loop)
+            self._device = Compiled(self._fusion, play, learner, self._mesh, self._place, self._in_loop)
             seconds = self._device.seconds
             self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
         key = jax.random.fold_in(key, self._updates)
@@ -154,6 +154,24 @@ class Anakin(Node):
             if self._saved is not None:
                 self._saved.result()
             self._checkpointer.save(*self._snapshot())
+
+    # What a population does otherwise.
+
+    def _make_mesh(self, devices: int | None) -> Mesh:
+        mesh = make_mesh(devices, self._agent.tables[0].batch_size)
+        if self._num_envs % mesh.size:
+            raise ValueError(f"{self.name}: num_envs is {self._num_envs}; it must divide over {mesh.size} devices")
+        return mesh
+
+    def _fuse(self) -> fusion.Fusion:
+        constrain = batch_by_slot(self._mesh)
+        return fusion.fuse(self._agent, self._env, self._num_envs, constrain=constrain, unrolled=not self._in_loop)
+
+    def _place(self, shapes: fusion.State, mesh: Mesh) -> fusion.State:
+        return by_slot(shapes, mesh)
+
+    def _begin(self, key: jax.Array) -> Any:
+        return self._agent.update.init(key)
 
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
         params = self._agent.update.params(learner)
@@ -195,14 +213,15 @@ class Anakin(Node):
         self.count(updates=pending.rounds * self._fusion.updates)
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fusion.env_steps, episodes)
-        self.measure({name: float(value) for name, value in outcomes[-1].metrics.items()})
+        self.measure({name: float(np.mean(value)) for name, value in outcomes[-1].metrics.items()})
         if evaluation:
-            self.count(eval_episodes=self._eval_episodes)
-            self.measure({name: float(value) for name, value in evaluation.items()})
+            self.count(eval_episodes=self._eval_episodes * np.size(evaluation["eval_return"]))
+            self.measure({name: float(np.mean(value)) for name, value in evaluation.items()})
             self.measure({"eval_version": float(pending.updates)})
 
     def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
         """Counts steps and episodes; "return" is the mean over the last episodes, `RETURNS` of them or a few more."""
+        episodes = jax.tree.map(lambda sums: float(np.sum(sums)), episodes)
         frames = env_steps * self._env.spec.frames_per_step
         self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
         self._recent.append(episodes)

@@ -1,0 +1,197 @@
+"""Populations: many learners at once, each with its own seed and hyper-parameters, in one compiled program."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from agents.base import Agent
+from nodes import fusion, stage
+from nodes.anakin import Anakin, Pending
+from nodes.checkpoint import Checkpointer
+from nodes.learner import make_mesh
+
+MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
+
+
+class Population(Anakin):
+    """Trains an agent for every combination of seeds and hyper-parameters: Anakin's program under one more `vmap`.
+
+    Members share nothing but the program; they are split over the devices, each whole on one. A member learns what
+    Anakin with its seed and hyper-parameters would, up to float error. Metrics are means over members; each
+    evaluation adds a row per member to `members.jsonl` in the run's folder. The state of all members is kept in
+    `members/`; at the end the best one's goes to `checkpoints/`, for `programs.play` and for others to go on from.
+
+    Args:
+      make: makes an agent of a config.
+      config: hyper-parameters that all members share.
+      vary: those that differ, as FIELD=NUMBER,NUMBER,…; members take all combinations.
+      seeds: of each combination, counted from `seed`.
+      others: see `Anakin`; `num_envs` are each member's, env steps are counted over all, updates of one.
+
+    Raises:
+      ValueError: as `Anakin`; or a field can't vary, for the program's shape depends on it, or its values are none.
+    """
+
+    _learner_axes = PartitionSpec("batch")  # members over devices
+
+    def __init__(
+        self,
+        name: str,
+        agent: Agent,
+        env: Any,
+        monitor: Any = None,
+        *,
+        make: MakeAgent,
+        config: Any,
+        vary: Sequence[str] = (),
+        seeds: int = 1,
+        seed: int = 0,
+        **settings: Any,
+    ):
+        values = parse(config, vary)
+        if seeds < 1:
+            raise ValueError(f"{name}: seeds is {seeds}; it must be at least 1")
+        combinations = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
+        for fields in combinations:
+            dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
+        self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
+        self._make, self._config = make, config
+        super().__init__(name, agent, env, monitor, seed=seed, **settings)
+        for field in values:
+            self._require_traced(field)
+        self._members_folder = self._folder.parent / "members"
+        self._best_folder, self._folder = self._folder, self._members_folder
+        self._last: list[dict[str, float]] = []
+
+    def close(self) -> None:
+        super().close()
+        if self._last:
+            best = max(range(len(self.members)), key=lambda i: self._last[i].get("eval_return", -np.inf))
+            learner = jax.tree.map(lambda x: np.asarray(x[best]), self._state.learner)
+            updates, _, counts = self._snapshot()
+            Checkpointer(self._best_folder).save(updates, jax.tree.map(jnp.asarray, learner), counts)
+
+    # What differs from Anakin.
+
+    def _make_mesh(self, devices: int | None) -> Mesh:
+        number = len(jax.devices()) if devices is None else devices
+        if 1 <= number <= len(jax.devices()) and len(self.members) % number:
+            raise ValueError(f"{self.name}: members are {len(self.members)}; they must divide over {number} devices")
+        return make_mesh(devices, len(self.members))
+
+    def _fuse(self) -> fusion.Fusion:
+        one = fusion.fuse(self._agent, self._env, self._num_envs)
+        seeds = jnp.array([member["seed"] for member in self.members])
+        names = [name for name in self.members[0] if name != "seed"]
+        values = {name: jnp.array([member[name] for member in self.members], jnp.float32) for name in names}
+
+        def init(learner: Any, version: jax.Array, key: jax.Array) -> Any:
+            del key  # each has its own
+
+            def member(values: dict[str, jax.Array], seed: jax.Array, learner: Any) -> Any:
+                key = jax.random.fold_in(jax.random.PRNGKey(seed), version)
+                return self._fused(values).init(learner, version, key)
+
+            return jax.vmap(member)(values, seeds, learner)
+
+        def round(state: fusion.State) -> Any:
+            return jax.vmap(lambda values, state: self._fused(values).round(state))(values, state)
+
+        def rounds(state: fusion.State, number: jax.Array) -> Any:
+            return jax.vmap(lambda values, state: self._fused(values).rounds(state, number))(values, state)
+
+        size = len(self.members)
+        steps = {"env_steps": size * one.env_steps, "first_steps": size * one.first_steps}
+        return one._replace(init=init, round=round, rounds=rounds, **steps)
+
+    def _fused(self, values: dict[str, jax.Array]) -> fusion.Fusion:
+        """The program of a member with these traced values."""
+        agent = self._make(with_values(self._config, values))
+        return fusion.fuse(agent, self._env, self._num_envs, unrolled=not self._in_loop)
+
+    def _place(self, shapes: Any, mesh: Mesh) -> Any:
+        return jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec("batch")), shapes)
+
+    def _begin(self, key: jax.Array) -> Any:
+        del key
+        seeds = jnp.array([member["seed"] for member in self.members])
+        return jax.vmap(lambda seed: self._agent.update.init(jax.random.PRNGKey(seed)))(seeds)
+
+    def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
+        return jax.vmap(super()._play, in_axes=(0, None))(learner, key)
+
+    def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
+        super()._take(pending, outcomes, evaluation)
+        if not evaluation:
+            return
+        episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
+        self._last = [self._row(i, pending, episodes, evaluation) for i in range(len(self.members))]
+        with open(self._members_folder.parent / "members.jsonl", "a") as file:
+            file.writelines(json.dumps(row) + "\n" for row in self._last)
+
+    def _row(self, i: int, pending: Pending, episodes: stage.Episodes, evaluation: dict[str, Any]) -> dict[str, float]:
+        """What is known of a member."""
+        row = {"member": i, **self.members[i], "updates": pending.updates}
+        if episodes.number[i]:
+            row["return"] = float(episodes.returns[i] / episodes.number[i])
+        row.update({name: float(values[i]) for name, values in evaluation.items()})
+        return {name: value for name, value in row.items() if np.isfinite(value)}
+
+    def _require_traced(self, field: str) -> None:
+        """Refuses a field whose value the program's shape depends on, by tracing it; nothing is compiled."""
+
+        def trace(value: jax.Array) -> Any:
+            fused = self._fused({field: value})
+            learner = self._agent.update.init(jax.random.PRNGKey(0))
+            return fused.round(fused.init(learner, jnp.int32(0), jax.random.PRNGKey(0))[0])
+
+        try:
+            jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))
+        except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # of a tracer where a number is needed
+            raise ValueError(
+                f"{self.name}: {field} can't vary within a population: the program needs its value before it is "
+                "compiled (a shape, a number of steps or a choice); run a program for each value"
+            ) from error
+
+
+def parse(config: Any, vary: Sequence[str]) -> dict[str, list[float]]:
+    """The values by field of FIELD=NUMBER,NUMBER,….
+
+    Raises:
+      ValueError: the config has no such field, it isn't a number's, or what is given are no numbers.
+    """
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    numbers = [name for name, value in fields.items() if isinstance(value, float)]
+    values: dict[str, list[float]] = {}
+    for text in vary:
+        name, _, given = text.partition("=")
+        if name not in fields or name in values:
+            raise ValueError(f"vary {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
+        if name not in numbers:
+            raise ValueError(
+                f"vary {text!r}: {name} is {fields[name]!r}, which the program needs before it is compiled; within a "
+                f"population only these vary: {numbers}"
+            )
+        try:
+            values[name] = [float(number) for number in given.split(",")]
+        except ValueError:
+            raise ValueError(f"vary {text!r} is not FIELD=NUMBER,NUMBER,…: {given!r} are no numbers") from None
+    return values
+
+
+def with_values(config: Any, values: dict[str, Any]) -> Any:
+    """A copy with other values, which may be traced: they are not checked, for a tracer can't be compared."""
+    changed = copy.copy(config)  # of a frozen dataclass, past its __post_init__
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed

@@ -1,0 +1,128 @@
+"""Many learners in one program: each learns what it would alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+
+from envs.jax.catch import Catch
+from nodes.anakin import Anakin
+from nodes.checkpoint import Checkpointer
+from nodes.monitor import StopRule
+from nodes.population import Population, parse, with_values
+from tests import tiny
+
+ENV = Catch(rows=4, columns=3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    learning_rate: float = 0.1
+    size: float = 8.0
+    layers: int = 1
+
+    def __post_init__(self):
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate is {self.learning_rate}; it must be above 0")
+
+
+def make(config: Config):
+    return tiny.make(ENV.spec, batch_size=int(config.size), learning_rate=config.learning_rate)
+
+
+def population(folder, **settings) -> Population:
+    members = {"make": make, "config": Config(), "vary": ["learning_rate=0.1,0.5"], "seeds": 2, "seed": 3}
+    limits = {"eval_every": 10, "eval_episodes": 4, "stop": StopRule(updates=20), "devices": 1}
+    return Population(
+        "anakin", make(Config()), ENV, folder=str(folder / "checkpoints"), **{**members, **limits, **settings}
+    )
+
+
+def run(node: Anakin) -> Anakin:
+    node.start()
+    while node._updates < 20:
+        node.step()
+    node.close()
+    return node
+
+
+def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp_path):
+    together = run(population(tmp_path))
+    assert together.members == [{"seed": s, "learning_rate": rate} for rate in (0.1, 0.5) for s in (3, 4)]
+    weights = together._state.learner.weights["linear"]["w"]
+    for i, member in enumerate(together.members):
+        agent = make(Config(member["learning_rate"]))
+        folder = str(tmp_path / str(i))
+        alone = Anakin(
+            "anakin", agent, ENV, folder=folder, seed=member["seed"], eval_every=0, stop=StopRule(updates=20), devices=1
+        )
+        expected = run(alone)._state.learner.weights["linear"]["w"]
+        np.testing.assert_allclose(weights[i], expected, rtol=1e-5, atol=1e-6)
+    rows = [json.loads(line) for line in (tmp_path / "members.jsonl").read_text().splitlines()]
+    assert [(row["member"], row["updates"]) for row in rows] == [(i, u) for u in (10, 20) for i in range(4)]
+    last = [row["eval_return"] for row in rows[4:]]
+    best, counts = Checkpointer(tmp_path / "checkpoints").restore(make(Config()).update.init(None))
+    np.testing.assert_array_equal(best.weights["linear"]["w"], weights[int(np.argmax(last))])
+    assert counts["updates"] == 20 and counts["env_steps"] == 4 * 8 * (1 + 20 * 4)
+    report = together.report()
+    assert report["metrics"]["eval_return"] == pytest.approx(np.mean(last))
+    assert report["counts"]["env_steps"] == counts["env_steps"]
+
+    again = population(tmp_path)
+    again.start()
+    assert again._updates == 20
+    np.testing.assert_array_equal(again._state.learner.weights["linear"]["w"], weights)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"vary": ["speed=1"]}, r"vary 'speed=1' is not FIELD=NUMBER,NUMBER,… with another field of"),
+        ({"vary": ["learning_rate=1", "learning_rate=2"]}, "with another field of"),
+        ({"vary": ["learning_rate=fast"]}, "'fast' are no numbers"),
+        ({"vary": ["layers=1,2"]}, r"layers is 1, which the program needs before .* \['learning_rate', 'size'\]"),
+        ({"vary": ["size=8,16"]}, "size can't vary within a population: the program needs its value"),
+        ({"vary": ["learning_rate=0.1,-1"]}, "learning_rate is -1.0; it must be above 0"),
+        ({"seeds": 0}, "seeds is 0; it must be at least 1"),
+        ({"devices": 99}, r"devices is 99; this process has \d+"),
+    ],
+)
+def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, said):
+    with pytest.raises(ValueError, match=said):
+        population(tmp_path, **settings)
+
+
+def test_values_are_set_without_a_look():
+    assert parse(Config(), ["learning_rate=1e-3,2"]) == {"learning_rate": [0.001, 2.0]}
+    changed = jax.jit(lambda rate: with_values(Config(), {"learning_rate": rate}).learning_rate * 2)(-3.0)
+    assert changed == -6 and Config().learning_rate == 0.1
+
+
+def check_devices(folder) -> None:
+    """Called in a process that has four."""
+    one, four = (run(population(folder / str(devices), devices=devices)) for devices in (1, 4))
+    leaves = [node._state.learner.weights["linear"]["w"] for node in (one, four)]
+    assert len(leaves[1].sharding.device_set) == 4
+    np.testing.assert_allclose(*leaves, rtol=1e-5, atol=1e-7)
+    with pytest.raises(ValueError, match="members are 4; they must divide over 3 devices"):
+        population(folder, devices=3)
+
+
+def test_members_spread_over_devices():
+    code = textwrap.dedent(
+        """
+        import pathlib, tempfile
+        from tests.nodes.test_population import check_devices
+        check_devices(pathlib.Path(tempfile.mkdtemp()))
+        """
+    )
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=280, env=environment)
