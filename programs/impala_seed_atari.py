@@ -14,7 +14,11 @@ from programs.launch import RunFlags, main
 
 
 def impala_seed_atari(
-    run: RunFlags, game: str = "Pong", actors: int = 8, num_envs: int = 4, config: impala.Config = impala.ATARI
+    run: RunFlags,
+    game: str = "Pong",
+    actors: int = 8,
+    num_envs: int = 4,
+    config: impala.Config = impala.ATARI,
 ) -> Program:
     """As impala_atari, but actors hold neither params nor JAX: they send observations and get actions.
 
