@@ -18,7 +18,7 @@ class Drawn(NamedTuple):
 
     Attributes:
       steps: leaves [T, N, ...].
-      probability: float32 [N], with which each sequence was drawn, up to a factor.
+      probability: float32 [N], as in `agents.base.Batch`: times the number of sequences held; 1 if all are equal.
       indices: where they lie, for `prioritise`; () where all are equal.
     """
 
@@ -81,7 +81,9 @@ def make_replay(table: Table, num_envs: int) -> DeviceReplay:
         drawn = buffer.sample(state, key)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
         if prioritised:
-            return Drawn(steps, drawn.probabilities, drawn.indices)
+            written = (state.running_index - table.sequence_length) // table.period + 1  # sequences of a slot, so far
+            held = num_envs * jnp.clip(written, 0, per_slot)
+            return Drawn(steps, held * drawn.probabilities, drawn.indices)
         return Drawn(steps, jnp.ones(table.batch_size), ())
 
     def prioritise(state: Any, indices: Nest, errors: jax.Array) -> Any:

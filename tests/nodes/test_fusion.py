@@ -148,6 +148,7 @@ def test_prioritised_draws_follow_the_errors():
         rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
         state = table_replay.add(state, {"row": rows, "slot": jnp.broadcast_to(jnp.arange(4), (2, 4))})
     drawn = table_replay.sample(state, jax.random.PRNGKey(0))
+    np.testing.assert_allclose(drawn.probability, 1, rtol=1e-5)  # N p, all being new
     wanted = jnp.where(drawn.steps["slot"][0] == 2, 0.9, 0.1)
     state = table_replay.prioritise(state, drawn.indices, wanted)
     again = table_replay.sample(state, jax.random.PRNGKey(1))
