@@ -89,6 +89,14 @@ class Pipe:
             )
         return width
 
+    def open_writer(self, num_envs: int, wait_for: Callable[..., Any], group: int) -> PipeWriter:
+        """A group's writer."""
+        return PipeWriter(self, num_envs, wait_for, group)
+
+    def open_dataset(self, sharding: Batch) -> PipeDataset:
+        """The learner's batches."""
+        return PipeDataset(self, sharding)
+
     def put(self, group: int, pieces: list[Piece], timeout_s: float) -> bool | None:
         """Hands over what a group has completed; None if there was no room within `timeout_s`."""
         waiting = self._waiting[group % len(self._waiting)]
@@ -133,7 +141,7 @@ class PipeWriter:
         if len(self._rows) < table.sequence_length:
             return 0
         version = np.mean([row.version for row in self._rows], axis=0, dtype=np.float32)  # [B]
-        cut = self._pipe.cut(_gather(self._rows), pieces=len(self._bounds), shards=len(self._pipe.devices))
+        cut = self._pipe.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._pipe.devices))
         pieces = [
             Piece(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
@@ -216,7 +224,7 @@ def _sequences(waiting: Iterable[list[Piece]]) -> int:
     return sum(len(piece.version) for pieces in waiting for piece in pieces)
 
 
-def _gather(rows: Sequence[Steps]) -> Steps:
+def gather(rows: Sequence[Steps]) -> Steps:
     """Of every leaf its rows: those on the host as one array [T, B, ...], those on a device as a list of [B, ...]."""
     import jax
 
@@ -227,7 +235,7 @@ def _gather(rows: Sequence[Steps]) -> Steps:
 
 
 def _cut(rows: Steps, pieces: int, shards: int) -> list[list[Steps]]:
-    """Stacks what `_gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
+    """Stacks what `gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
     import jax
     import jax.numpy as jnp
 
@@ -248,21 +256,27 @@ def _join(shards: Sequence[Steps]) -> Steps:
 
 
 def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any], group: int) -> Any:
-    """A group's writer into tables of `replay`: a `Pipe`, which has but one, or a `reverb.Client`.
+    """A group's writer into tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`.
 
-    Reverb, and TensorFlow with it, is imported only in the second case, where data crosses a process.
+    Reverb, and TensorFlow with it, is imported only in the last case, where data crosses a process.
     """
-    if isinstance(replay, Pipe):
-        return PipeWriter(replay, num_envs, wait_for, group)
+    if _in_process(replay):
+        return replay.open_writer(num_envs, wait_for, group)
     from nodes.writer import Writer
 
     return Writer(replay, tables, num_envs, wait_for)
 
 
 def open_dataset(replay: Any, tables: Sequence[Table], sharding: Batch) -> Any:
-    """A dataset that reads tables of `replay`: a `Pipe`, which has but one, or a `reverb.Client`."""
-    if isinstance(replay, Pipe):
-        return PipeDataset(replay, sharding)
+    """A dataset of tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`."""
+    if _in_process(replay):
+        return replay.open_dataset(sharding)
     from nodes.dataset import Dataset
 
     return Dataset(replay, tables, sharding)
+
+
+def _in_process(replay: Any) -> bool:
+    from nodes.local_replay import LocalReplay  # which needs this module
+
+    return isinstance(replay, (Pipe, LocalReplay))

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from agents.base import Agent, written_by
+from agents.base import Agent, Table, learned_from, written_by
 from envs.base import Env
 from nodes.base import Node
+from nodes.learner import make_mesh
+from nodes.local_replay import LocalReplay
 from nodes.monitor import Monitor
 from nodes.pipe import Pipe
 from nodes.sebulba import Placed, Placement, split
@@ -23,14 +25,16 @@ class Shared(NamedTuple):
     Attributes:
       monitor: others report to it.
       acting: devices that act.
-      pipe: to the learner, on its devices.
+      learning: how many learn.
+      replay: from actors to the learner.
       variables: from it.
       lock_step: None where actors run freely.
     """
 
     monitor: Monitor
     acting: Sequence[jax.Device]
-    pipe: Pipe
+    learning: int
+    replay: Pipe | LocalReplay
     variables: DeviceVariables
     lock_step: LockStep | None
 
@@ -41,7 +45,7 @@ class Sebulba:
     Args:
       name: of the program.
       run: where and how long.
-      agent: with one table, a queue.
+      agent: with one table.
       env: actors act in it.
       placement: how this host's devices are shared out.
     """
@@ -51,13 +55,13 @@ class Sebulba:
         self._added: list[Callable[[Shared], list[Node]]] = []
 
     def add_learner(self, node: Callable[..., Node], **settings: Any) -> None:
-        """Adds the node that empties the pipe, on the learning devices."""
+        """Adds the node that takes batches, and learns on the learning devices."""
         run = self.run
         settings = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s, **settings}
 
         def make(shared: Shared) -> list[Node]:
-            handles = (self.agent, shared.pipe, shared.variables, shared.monitor)
-            return [node("learner", *handles, devices=len(shared.pipe.devices), **settings)]
+            handles = (self.agent, shared.replay, shared.variables, shared.monitor)
+            return [node("learner", *handles, devices=shared.learning, **settings)]
 
         self._added.append(make)
 
@@ -73,7 +77,8 @@ class Sebulba:
 
         def make_one(shared: Shared, i: int, device: jax.Device) -> Node:
             params = Colocated(shared.variables, device, shared.lock_step)
-            handles = (self.agent, Placed(self.env, device), params, shared.pipe, shared.monitor)
+            env = Placed(self.env, device) if isinstance(shared.replay, Pipe) else self.env
+            handles = (self.agent, env, params, shared.replay, shared.monitor)
             return node(f"actor/{i}", *handles, first_group=i * threads, **settings)
 
         self._added.append(lambda shared: [make_one(shared, i, device) for i, device in enumerate(shared.acting)])
@@ -100,13 +105,24 @@ class Sebulba:
     def _share(self) -> Shared:
         placement, tables = self.placement, self.agent.tables
         if len(tables) > 1:
-            raise ValueError(f"{self.name}: tables are {[table.name for table in tables]}; a pipe is one queue")
-        (table,) = written_by("actor", tables)
+            raise ValueError(f"{self.name}: tables are {[table.name for table in tables]}; one process has but one")
+        (table,) = learned_from(written_by("actor", tables))
         acting, learning = split(placement, jax.devices())
-        pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
-        pipe.width(placement.num_envs)  # refuses batches that don't divide
-        lock_step = None
+        make_mesh(len(learning), table.batch_size)  # refuses batches that don't divide over the devices
+        replay, lock_step = self._open(table, learning), None
         if placement.lag is not None:
             lock_step = LockStep(placement.lag, placement.groups, placement.num_envs, table.batch_size)
         monitor = Monitor("monitor", self.run.workdir, self.run.stop)
-        return Shared(monitor, acting, pipe, DeviceVariables(acting, placement.lag or 0), lock_step)
+        return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+
+    def _open(self, table: Table, learning: Sequence[jax.Device]) -> Pipe | LocalReplay:
+        placement = self.placement
+        if table.kind == "queue":
+            pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
+            pipe.width(placement.num_envs)  # refuses groups that batches can't be made of
+            return pipe
+        if placement.lag is not None:
+            raise ValueError(
+                f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay"
+            )
+        return LocalReplay(table, placement.groups, placement.num_envs, self.run.seed)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from agents.base import Table
 from envs.catch import Catch
 from nodes.actor import Actor
 from nodes.learner import Learner
@@ -171,10 +172,13 @@ def test_what_cannot_work_is_refused_before_anything_starts(settings, said):
         program(Placement(**{"num_envs": 12, **settings})).build()
 
 
-def test_an_agent_with_a_replay_table_is_refused():
-    from agents import muzero
-
+def test_lock_step_over_a_replay_table_and_several_tables_are_refused():
     env = Catch()
-    made = Sebulba("muzero", Run(), muzero.make(muzero.CATCH, env.spec), env, Placement())
-    with pytest.raises(ValueError, match="an in-process pipe is a queue, not a 'replay'"):
+    agent = tiny.make(env.spec)
+    table = Table("trajectories", "replay", 5, 4, 8, size=100, sampler="uniform")
+    made = Sebulba("tiny", Run(), agent._replace(tables=(table,)), env, Placement(lag=1))
+    with pytest.raises(ValueError, match="placement.lag is 1; lock-step needs a queue, and 'trajectories' is a replay"):
+        made.build()
+    made = Sebulba("tiny", Run(), agent._replace(tables=(table, *agent.tables)), env, Placement())
+    with pytest.raises(ValueError, match=r"tables are \['trajectories', 'trajectories'\]; one process has but one"):
         made.build()

@@ -9,13 +9,18 @@ import sys
 
 import pytest
 
-from agents import impala
+from agents import impala, muzero
+from envs.catch import Catch
 from nodes import metrics
+from nodes.actor import Actor
+from nodes.learner import Learner
 from nodes.sebulba import Placement
 from programs import play
 from programs.run import Run
+from programs.sebulba import Sebulba
 from programs.sebulba_impala_atari import sebulba_impala_atari
 from programs.sebulba_impala_catch import sebulba_impala_catch
+from programs.sebulba_muzero_atari import sebulba_muzero_atari
 from programs.solo import main
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -28,6 +33,7 @@ def learned(tmp_path_factory):
     code = (
         "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
         "from programs.sebulba_impala_catch import sebulba_impala_catch\n"
+        "from programs import play, sebulba_impala_atari, sebulba_muzero_atari\n"
         "from programs.solo import main\n"
         f"main(sebulba_impala_catch, arguments=['--workdir', {str(folder)!r}, '--stop.eval-return', '0.95'])"
     )
@@ -68,8 +74,45 @@ def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, sa
     assert not (tmp_path / "run").exists()
 
 
-def test_the_atari_program_builds_every_node():
+def test_the_atari_programs_build_every_node():
     config = impala.Config(batch_size=4, queue_size=4)
     program = sebulba_impala_atari(Run(), "Pong", Placement(num_envs=2, lag=3), config)
     _, nodes = program.build()
     assert [node.name for node in nodes] == ["learner", "actor/0", "evaluator"]
+    _, nodes = sebulba_muzero_atari(Run()).build()
+    assert [node.name for node in nodes] == ["learner", "actor/0", "evaluator"]
+
+
+def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path):
+    """With the smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 an update."""
+    env = Catch(rows=3, columns=3)
+    config = muzero.Config(
+        network="mlp",
+        width=8,
+        layers=1,
+        head_width=8,
+        num_simulations=2,
+        batch_size=4,
+        samples_per_insert=2.0,
+        min_replay_size=8,
+        replay_size=800,
+        frame_stack=1,
+    )
+    program = Sebulba("tiny", Run(workdir=str(tmp_path)), muzero.make(config, env.spec), env, Placement(num_envs=8))
+    program.add_learner(Learner)
+    program.add_actors(Actor)
+    _, (learner, actor) = program.build()
+    for node in (learner, actor):
+        node.start()
+    (table,) = program.agent.tables
+    for _ in range(2 * (table.sequence_length + 2 * table.period)):
+        while learner.ready():
+            learner.step()
+            learner.settle()
+        actor.step()
+    while learner.ready():
+        learner.step()
+        learner.settle()
+    replay, updates = learner._replay, learner.report()["counts"]["updates"]
+    assert replay._inserted == 2 * 3 * 8
+    assert updates == 2 * replay._inserted / 4 + 1  # the reader may be a batch ahead

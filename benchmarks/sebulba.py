@@ -1,0 +1,135 @@
+"""How fast Sebulba learns Atari on this machine, by acting batch size, and against the same nodes around Reverb.
+
+    ./run python benchmarks/sebulba.py
+    BOONTA_PYTHON=3.13 ./run python benchmarks/sebulba.py --no-reverb
+
+The shape of Figure 4b of "Podracer architectures for scalable Reinforcement Learning"
+(https://arxiv.org/abs/2104.06272): more environments step and act together, the learner's batch stays. All rates are
+agent (env) steps a second while learning; an agent step is four frames.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Literal
+
+import jax
+import tyro
+
+from agents import impala
+from nodes.base import Node
+from nodes.sebulba import Placement
+from programs.run import Run
+from programs.sebulba_impala_atari import sebulba_impala_atari
+
+START_S = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    Attributes:
+      game: of Atari.
+      network: torso of the agent.
+      num_envs: acting batch sizes.
+      batch_size: sequences in an update.
+      acting: devices that act.
+      learning: devices that learn; none takes all others.
+      threads: per acting device.
+      lag: lock-step, in updates; none runs freely.
+      seconds: measured for each, after warming up.
+      reverb: measure the program with processes and Reverb, too.
+    """
+
+    game: str = "Pong"
+    network: Literal["shallow", "nature", "deep"] = "shallow"
+    num_envs: tuple[int, ...] = (32, 64, 128)
+    batch_size: int = 32
+    acting: int = 1
+    learning: int | None = None
+    threads: int = 2
+    lag: int | None = None
+    seconds: float = 15.0
+    reverb: bool = True
+
+    def config(self, num_envs: int) -> impala.Config:
+        """The agent's, with a queue that holds a block of each thread."""
+        size = max(self.batch_size, num_envs)
+        return impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
+
+
+def main(options: Options) -> None:
+    """Measures every acting batch size, and prints a row each."""
+    present = jax.devices()
+    print(f"{len(present)} {present[0].device_kind} devices, JAX {jax.__version__}")
+    print(f"{'':40s} {'steps/s':>9s} {'lag':>6s}  waits")
+    for num_envs in options.num_envs:
+        placement = Placement(options.acting, options.learning, options.threads, num_envs, options.lag)
+        print_row(f"in-process pipe, acting batch {num_envs}", *measure(options, placement))
+    if options.reverb:
+        from benchmarks import timing
+
+        flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
+        settings = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
+        flags += [f"--config.{name}={value}" for name, value in settings.items()]
+        row = timing.whole("impala_atari.py", flags, 2 * options.seconds)
+        waits = {name: row[name] for name in row if name.startswith("share/") and "/waiting_for_" in name}
+        label = f"processes through Reverb, acting batch {options.num_envs[0]}"
+        print_row(label, row["env_steps_per_s"], row["policy_lag"], waits)
+
+
+def measure(options: Options, placement: Placement) -> tuple[float, float, dict[str, float]]:
+    """Agent steps a second of the whole, the mean policy lag, and the shares of time that nodes wait."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = options.config(placement.num_envs)
+        _, nodes = sebulba_impala_atari(Run(workdir=folder), options.game, placement, config).build()
+        learner, *actors = [node for node in nodes if node.name != "evaluator"]
+        with running([learner, *actors]):
+            begin = time.perf_counter()
+            while learner.report()["counts"].get("updates", 0) < 5:
+                if time.perf_counter() - begin > START_S:
+                    raise SystemExit(f"{placement} had hardly begun to learn in {START_S:.0f} s")
+                time.sleep(0.2)
+            before, start = [node.report() for node in (learner, *actors)], time.perf_counter()
+            time.sleep(options.seconds)
+            after, seconds = [node.report() for node in (learner, *actors)], time.perf_counter() - start
+    steps = sum(report["counts"]["env_steps"] for report in after[1:])
+    steps -= sum(report["counts"]["env_steps"] for report in before[1:])
+    waits = {
+        f"share/{new['name'].split('/')[0]}/{activity}": (spent - old["seconds"].get(activity, 0.0)) / seconds
+        for old, new in zip(before, after)
+        for activity, spent in new["seconds"].items()
+    }
+    return steps / seconds, after[0]["metrics"]["policy_lag"], waits
+
+
+@contextlib.contextmanager
+def running(nodes: list[Node]) -> Iterator[None]:
+    """Runs nodes in threads, alone, and ends them."""
+    threads = [threading.Thread(target=node.run, daemon=True) for node in nodes]
+    for node, thread in zip(nodes, threads):
+        node.monitor = None
+        thread.start()
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.stop()
+        for thread in threads:
+            thread.join(timeout=30)
+
+
+def print_row(label: str, rate: float, lag: float, shares: dict[str, float]) -> None:
+    """Prints a rate, the policy's lag in updates, and where the time of a thread goes."""
+    profile = ", ".join(f"{name.removeprefix('share/')} {share:.0%}" for name, share in shares.items() if share >= 0.05)
+    print(f"{label:40s} {rate:9,.0f} {lag:6.1f}  {profile}", flush=True)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))

@@ -1,0 +1,41 @@
+"""MuZero on Atari as threads of one process: the program of sebulba_impala_atari.py with another agent."""
+
+from __future__ import annotations
+
+from agents import muzero
+from envs.atari import Atari
+from nodes.actor import Actor
+from nodes.evaluator import Evaluator
+from nodes.learner import Learner
+from nodes.sebulba import Placement
+from programs.run import OwnFlags
+from programs.sebulba import Sebulba
+from programs.solo import main
+
+PLACEMENT = Placement(num_envs=16)
+
+
+def sebulba_muzero_atari(
+    run: OwnFlags, game: str = "Pong", placement: Placement = PLACEMENT, config: muzero.Config = muzero.ATARI
+) -> Sebulba:
+    """Threads act on some of the host's devices, the learner samples a replay in this process on the others.
+
+    However many environments act together, the replay's rate makes as many updates of the learner's own batch size.
+
+    Args:
+      run: where and how long.
+      game: the game's name, such as Pong or MsPacman.
+      placement: of threads and environments on devices.
+      config: the agent's hyper-parameters.
+    """
+    env = Atari(game)
+    agent = muzero.make(config, env.spec)
+    program = Sebulba("sebulba_muzero_atari", run, agent, env, placement)
+    program.add_learner(Learner)
+    program.add_actors(Actor)
+    program.add_evaluator(Evaluator, episodes=4, every_s=300.0)
+    return program
+
+
+if __name__ == "__main__":
+    main(sebulba_muzero_atari)
