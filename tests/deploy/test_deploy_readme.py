@@ -1,0 +1,40 @@
+"""The page for users names commands and keys that exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import jobset, node, resources, slurm, tpu_vm
+
+pytestmark = pytest.mark.cluster
+PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
+COMMANDS = re.findall(r"-m (deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
+OPTIONS = {"deploy.node": node.Place, "deploy.jobset": jobset.Command, "deploy.slurm": slurm.Job}
+OPTIONS["deploy.tpu_vm"] = tpu_vm.Machines
+
+
+def test_commands_and_their_options_exist():
+    assert {module for module, _ in COMMANDS} == set(OPTIONS)
+    for module, words in COMMANDS:
+        assert importlib.util.find_spec(module)
+        own = words.replace("\\\n", " ").split(" -- ")[0]
+        for option in re.findall(r"--([\w-]+)", own):
+            assert option.replace("-", "_") in OPTIONS[module].__dataclass_fields__, (module, option)
+        (program,) = re.findall(r"programs/\w+\.py", own)
+        assert (pathlib.Path(__file__).parents[2] / program).exists()
+
+
+def test_the_resource_table_can_be_read(tmp_path):
+    (table,) = re.findall(r"`deploy/resources.py` has the others\.\n\n(.*?)\n\n", PAGE, re.DOTALL)
+    path = tmp_path / "table.yaml"
+    path.write_text(textwrap.dedent(table))
+    read = resources.read(path)
+    assert read.group("learner").chips == read.group("learner").chips_on_a_host == 8
+    assert read.group("actor").node_selector == {"cloud.google.com/gke-spot": "true"}
