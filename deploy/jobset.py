@@ -2,7 +2,8 @@
 
     ./run python -m deploy.jobset programs/muzero_atari.py --resources table.yaml -- --game Pong | kubectl apply -f -
 
-A pod per node of the program, in a replicated job per group. What makes the program end or start again:
+A pod per node of the program, in a replicated job per group; of a Sebulba program, a pod per host. What makes the
+program end or start again, where "learner" stands for the unit, too:
 
 - the learner's job succeeds: so does the set, and all other pods are ended;
 - the learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
@@ -20,89 +21,18 @@ from typing import Any
 import tyro
 import yaml
 
-from deploy import core, resources
-from deploy.program import ROOT, Built, build, split_flags
-from programs.launch import check_nodes
+from deploy import resources
+from deploy.program import split_flags
+from deploy.roles import INDEX, Deployment, Role, prepare
 from programs.run import BadInput
 
 Manifest = dict[str, Any]
 
 RUN_LABEL = "boonta/run"
-INDEX = "BOONTA_INDEX"
 USER = 1000  # of the image
 GRACE_S = 120  # to save in; a preempted TPU gets less
 RETRIES = 1_000_000  # of pods that start again alone: their failures end the program by themselves if they must
-WORKDIR = "/runs"
-VITAL = "learner"
-# What a group saves: the volume's name, and where in the run's folder it is mounted.
-SAVED = {"monitor": ("run", ""), "learner": ("checkpoints", "checkpoints"), "replay": ("replay", "replay")}
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
-LONGEST_NAME = 63
-
-
-@dataclasses.dataclass(frozen=True)
-class Deployment:
-    """A program as it is to be rendered.
-
-    Attributes:
-      name: of the JobSet, its headless service and its network policy.
-      file: the program's, relative to the repository and to the image's folder.
-      flags: the program's, with the run's folder.
-      built: with those flags.
-      table: resources.
-    """
-
-    name: str
-    file: pathlib.Path
-    flags: tuple[str, ...]
-    built: Built
-    table: resources.Table
-
-    @property
-    def hosts(self) -> str:
-        """A pattern for the pods' stable names: JobSet, group, job, pod, headless service."""
-        return f"{self.name}-{{label}}-0-{{index}}.{self.name}"
-
-
-def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Deployment:
-    """Builds the program and checks all that can be checked here.
-
-    Raises:
-      BadInput, ValueError: it could not run, or not with these resources.
-    """
-    if any(flag.partition("=")[0] == "--workdir" for flag in flags):
-        raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
-    stem = (table.name or file.stem).replace("_", "-")
-    flags = [*flags, "--workdir", f"{WORKDIR}/{stem}"]
-    built = build(file, flags)
-    if not file.resolve().is_relative_to(ROOT):
-        raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
-    check_nodes(built.program)
-    table.require_known(built.program.groups)
-    deployment = Deployment(stem, file.resolve().relative_to(ROOT), tuple(flags), built, table)
-    if not resources.DNS_LABEL.fullmatch(stem):
-        raise BadInput(f"{stem!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
-    for label, nodes in built.program.groups.items():
-        longest = f"{stem}-{label}-0-{_completions(deployment, label) - 1}-xxxxx"  # as pods are called
-        if len(longest) > LONGEST_NAME:
-            raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")
-        _require_one_host(label, nodes, table.group(label))
-        if label in SAVED and not table.group(label).volume:
-            raise BadInput(f"groups.{label}: volume is empty; the group needs one, to go on from what it has saved")
-    core.bind(built.program, core.host_function(deployment.hosts, core.plan(built.program)))
-    return deployment
-
-
-def _require_one_host(label: str, nodes: list[Any], group: resources.Group) -> None:
-    """Raises BadInput if a node would span hosts and can't, or several would."""
-    (kind,) = {node._constructor for node in nodes}
-    if group.hosts > 1 and not getattr(kind, "spans_hosts", False):
-        raise BadInput(
-            f"groups.{label}: a {group.topology} slice has {group.hosts} hosts of {group.chips_on_a_host} chips, and "
-            f"{kind.__name__} works on one; choose a slice of one host, such as 2x4 with chips_per_host 8"
-        )
-    if group.hosts > 1 and len(nodes) > 1:
-        raise BadInput(f"groups.{label}: {len(nodes)} nodes of {group.hosts} hosts each; only one node may span hosts")
 
 
 def render(deployment: Deployment) -> list[Manifest]:
@@ -111,63 +41,58 @@ def render(deployment: Deployment) -> list[Manifest]:
 
 
 def _jobset(deployment: Deployment) -> Manifest:
-    table, groups = deployment.table, list(deployment.built.program.groups)
-    metadata: Manifest = {"name": deployment.name, "namespace": table.namespace}
+    table, name, roles = deployment.table, deployment.name, deployment.roles
+    metadata: Manifest = {"name": name, "namespace": table.namespace}
     if table.queue:
         metadata["labels"] = {"kueue.x-k8s.io/queue-name": table.queue}
+    deciding = [role.label for role in roles if role.decides]
     # A failure rule is the first that matches; where none does, the set starts again and it counts.
     preempted = {
         "name": "preempted",
         "action": "RestartJobSetAndIgnoreMaxRestarts",
         "onJobFailureReasons": ["PodFailurePolicy"],
-        "targetReplicatedJobs": [VITAL],
+        "targetReplicatedJobs": deciding,
     }
+    claims = [_claim(table, role) for role in roles if role.volume[0]]
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": metadata,
         "spec": {
             # Pods find each other before they are ready: each waits for the servers that it calls.
-            "network": {"enableDNSHostnames": True, "subdomain": deployment.name, "publishNotReadyAddresses": True},
-            "successPolicy": {"operator": "All", "targetReplicatedJobs": [VITAL]},
+            "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
+            "successPolicy": {"operator": "All", "targetReplicatedJobs": deciding},
             "failurePolicy": {"maxRestarts": table.max_restarts, "rules": [preempted]},
-            "volumeClaimPolicies": [
-                {
-                    "templates": [_claim(deployment, label) for label in groups if label in SAVED],
-                    "retentionPolicy": {"whenDeleted": "Retain"},
-                }
-            ],
-            "replicatedJobs": [_replicated_job(deployment, label) for label in groups],
+            "volumeClaimPolicies": [{"templates": claims, "retentionPolicy": {"whenDeleted": "Retain"}}],
+            "replicatedJobs": [_replicated_job(deployment, role) for role in roles],
         },
     }
 
 
-def _replicated_job(deployment: Deployment, label: str) -> Manifest:
-    group, completions = deployment.table.group(label), _completions(deployment, label)
+def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
     job: Manifest = {
         "completionMode": "Indexed",
-        "completions": completions,
-        "parallelism": completions,
-        "backoffLimit": 0 if label == VITAL else RETRIES,
-        "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment, label)},
+        "completions": role.pods,
+        "parallelism": role.pods,
+        "backoffLimit": 0 if role.decides else RETRIES,
+        "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
-    if label == VITAL:
+    if role.decides:
         disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
         job["podFailurePolicy"] = {"rules": [disrupted]}
     template: Manifest = {"spec": job}
-    if label == VITAL and group.accelerator:
+    if role.decides and role.group.accelerator:
         template["metadata"] = {"annotations": EXCLUSIVE}  # of this job: others may share machines
-    return {"name": label, "replicas": 1, "template": template}
+    return {"name": role.label, "replicas": 1, "template": template}
 
 
-def _pod(deployment: Deployment, label: str) -> Manifest:
-    group = deployment.table.group(label)
-    selector = dict(group.node_selector)
-    if group.accelerator:
-        selector["cloud.google.com/gke-tpu-accelerator"] = group.accelerator
-        selector["cloud.google.com/gke-tpu-topology"] = group.topology
+def _pod(table: resources.Table, role: Role) -> Manifest:
+    selector = dict(role.group.node_selector)
+    if role.group.accelerator:
+        selector["cloud.google.com/gke-tpu-accelerator"] = role.group.accelerator
+        selector["cloud.google.com/gke-tpu-topology"] = role.group.topology
     pod: Manifest = {
-        "restartPolicy": "Never" if label == VITAL else "OnFailure",
+        "restartPolicy": "Never" if role.decides else "OnFailure",
         "terminationGracePeriodSeconds": GRACE_S,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -179,17 +104,15 @@ def _pod(deployment: Deployment, label: str) -> Manifest:
             "fsGroup": USER,  # volumes are writable
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(deployment, label)],
+        "containers": [_container(table, role)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
     return {**pod, "nodeSelector": selector} if selector else pod
 
 
-def _container(deployment: Deployment, label: str) -> Manifest:
-    group, environment = deployment.table.group(label), deployment.built.environment[label]
-    index = "0" if group.hosts > 1 else f"$({INDEX})"  # hosts of one node are told apart by JAX
-    own = [str(deployment.file), "--label", label, "--index", index, "--hosts", deployment.hosts]
-    variables = {**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
+def _container(table: resources.Table, role: Role) -> Manifest:
+    group, (volume, path) = role.group, role.volume
+    variables = {**role.environment, "PYTHONUNBUFFERED": "1", "HOME": "/tmp"}
     annotation = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     amounts = {"cpu": group.cpu, "memory": group.memory}
     if group.accelerator:
@@ -198,8 +121,8 @@ def _container(deployment: Deployment, label: str) -> Manifest:
         amounts["nvidia.com/gpu"] = str(group.gpus)
     container: Manifest = {
         "name": "node",
-        "image": deployment.table.image,
-        "command": ["python", "-m", "deploy.node", *own, "--", *map(_literal, deployment.flags)],
+        "image": table.image,
+        "command": list(role.command),
         "env": [
             {"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": annotation}}},
             *({"name": name, "value": value} for name, value in variables.items()),
@@ -212,34 +135,20 @@ def _container(deployment: Deployment, label: str) -> Manifest:
         },
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
     }
-    if label in SAVED:
-        name, folder = SAVED[label]
-        path = str(pathlib.PurePosixPath(deployment.built.run.workdir) / folder)
-        container["volumeMounts"].append({"name": name, "mountPath": path})
-    ports = [port for task in core.plan(deployment.built.program) if task.label == label for port in task.ports]
-    return {**container, "ports": [{"containerPort": port} for port in ports]} if ports else container
+    if volume:
+        container["volumeMounts"].append({"name": volume, "mountPath": path})
+    return {**container, "ports": [{"containerPort": port} for port in role.ports]} if role.ports else container
 
 
-def _literal(flag: str) -> str:
-    """A flag in which Kubernetes expands no variable."""
-    return flag.replace("$(", "$$(")
-
-
-def _claim(deployment: Deployment, label: str) -> Manifest:
-    """The volume that a group's pods share; the JobSet controller puts it into them."""
-    table = deployment.table
+def _claim(table: resources.Table, role: Role) -> Manifest:
+    """The volume that a role's pods share; the JobSet controller puts it into them."""
     spec: Manifest = {
-        "accessModes": ["ReadWriteMany" if _completions(deployment, label) > 1 else "ReadWriteOnce"],
-        "resources": {"requests": {"storage": table.group(label).volume}},
+        "accessModes": ["ReadWriteMany" if role.pods > 1 else "ReadWriteOnce"],
+        "resources": {"requests": {"storage": role.group.volume}},
     }
     if table.storage_class:
         spec["storageClassName"] = table.storage_class
-    return {"metadata": {"name": SAVED[label][0]}, "spec": spec}
-
-
-def _completions(deployment: Deployment, label: str) -> int:
-    """Pods of a group: one for each host of each node."""
-    return len(deployment.built.program.groups[label]) * deployment.table.group(label).hosts
+    return {"metadata": {"name": role.volume[0]}, "spec": spec}
 
 
 def _network_policy(deployment: Deployment) -> Manifest:

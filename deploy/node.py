@@ -17,7 +17,7 @@ import sys
 import tyro
 
 from deploy import core
-from deploy.program import build, origin, split_flags
+from deploy.program import origin, split_flags, spread
 from programs.launch import GROUP_ENVIRONMENT
 from programs.run import BadInput, claim_workdir, origin_of
 
@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
     if core.ENTERED not in os.environ:
         _enter(GROUP_ENVIRONMENT.get(place.label, {}), arguments)  # before all that comes with the program's file
     try:
-        built = build(place.program, flags)
+        built = spread(place.program, flags)
         tasks = core.plan(built.program, place.base_port)
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nodes.services import Program
-from programs.launch import Run, group_environment
+from programs.launch import group_environment
 from programs.run import BadInput, ProgramFunction, parse
 
 SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
@@ -28,14 +28,14 @@ class Built(NamedTuple):
       function: the program function.
       run: where and how long.
       settings: the function's other arguments.
-      program: what it returned; nothing of it runs yet.
+      program: what it returned, a Launchpad program or one of threads; nothing of it runs yet.
       environment: variables of each group's processes.
     """
 
     function: ProgramFunction
-    run: Run
+    run: Any
     settings: dict[str, Any]
-    program: Program
+    program: Any
     environment: dict[str, dict[str, str]]
 
 
@@ -60,11 +60,30 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     function = _function(file)
     run, settings = parse(function, list(flags))
     program = function(run, **settings)
+    if is_unit(program):
+        return Built(function, run, settings, program, {})
     if not isinstance(program, Program):
         raise BadInput(f"{file} makes a {type(program).__name__}, not a Launchpad program for hosts to share")
     if run.launch != "local_mp":
         raise BadInput(f"--launch {run.launch} is for one machine; here each host runs its own node: leave it out")
     return Built(function, run, settings, program, group_environment(program, run))
+
+
+def is_unit(program: Any) -> bool:
+    """Whether a program's nodes are threads of one process, as those of `programs.sebulba.Sebulba` are."""
+    return callable(getattr(program, "build", None))
+
+
+def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
+    """As `build`, for programs whose nodes are to run on hosts of their own.
+
+    Raises:
+      BadInput: this one's are threads of one process.
+    """
+    built = build(file, flags)
+    if is_unit(built.program):
+        raise BadInput(f"{file} makes a program of one process: start it on its host with ./run python {file}")
+    return built
 
 
 def _function(file: pathlib.Path) -> ProgramFunction:

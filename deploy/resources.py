@@ -76,12 +76,14 @@ class Group:
         return self.chips // self.chips_on_a_host if self.chips else 1
 
 
-# One v6e host of 8 chips learns. The replay server holds its tables in memory; the monitor keeps metrics and config.
+# One v6e host of 8 chips learns; a unit has all of its cores for environments.
+# The replay server holds its tables in memory; the monitor keeps metrics and config.
 DEFAULTS: dict[str, Group] = {
     "monitor": Group(cpu="1", memory="2Gi", volume="10Gi"),
     "variables": Group(cpu="1", memory="2Gi"),
     "replay": Group(cpu="4", memory="32Gi", volume="100Gi"),
     "learner": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
+    "unit": Group(cpu="96", memory="128Gi", accelerator="tpu-v6e-slice", topology="2x4", volume="50Gi"),
     "inference": Group(cpu="24", memory="64Gi", accelerator="tpu-v6e-slice", topology="1x1"),
 }
 

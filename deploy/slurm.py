@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, build, split_flags
+from deploy.program import ROOT, split_flags, spread
 from programs.launch import check_nodes
 from programs.run import BadInput
 
@@ -69,7 +69,7 @@ def render(job: Job, flags: Sequence[str]) -> str:
     Raises:
       BadInput, ValueError: it could not run.
     """
-    built = build(job.program, flags)
+    built = spread(job.program, flags)
     check_nodes(built.program)
     if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")

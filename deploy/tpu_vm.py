@@ -22,7 +22,7 @@ from typing import IO
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, build, split_flags
+from deploy.program import ROOT, split_flags, spread
 from programs.launch import check_nodes
 from programs.run import BadInput
 
@@ -57,7 +57,7 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     Raises:
       BadInput, ValueError: the program could not run.
     """
-    built = build(machines.program, flags)
+    built = spread(machines.program, flags)
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
     core.host_function(machines.hosts, tasks)  # refuses what names no host

@@ -128,6 +128,11 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
         program.build(other, [])
 
 
+def test_a_program_of_threads_has_no_nodes_to_spread():
+    with pytest.raises(BadInput, match="makes a program of one process: start it on its host"):
+        program.spread(program.ROOT / "programs" / "sebulba_impala_catch.py", [])
+
+
 def test_origins_are_equal_for_the_same_settings_only():
     one, same, other = (program.origin(light(*flags)) for flags in ((), ("--workdir", "/x"), ("--breaks-after", "7")))
     assert one == same != other

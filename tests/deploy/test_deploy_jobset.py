@@ -13,7 +13,7 @@ pytest.importorskip("launchpad")
 
 import kubernetes_validate
 
-from deploy import core, jobset, resources
+from deploy import core, jobset, resources, roles
 from deploy.program import ROOT
 from programs.launch import GROUP_ENVIRONMENT
 from programs.run import BadInput
@@ -118,7 +118,7 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
         assert expected.items() <= variables.items()
         assert json.loads(variables[core.ENTERED]) == expected
     assert "JAX_PLATFORMS" not in {variable["name"] for variable in container(manifest, "learner")["env"]}
-    (index,) = (variable for variable in container(manifest, "actor")["env"] if variable["name"] == jobset.INDEX)
+    (index,) = (variable for variable in container(manifest, "actor")["env"] if variable["name"] == roles.INDEX)
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
 
 
@@ -222,6 +222,32 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
     claims = {c["metadata"]["name"]: c["spec"] for c in manifest["spec"]["volumeClaimPolicies"][0]["templates"]}
     assert claims["checkpoints"]["accessModes"] == ["ReadWriteMany"]
     assert claims["replay"]["accessModes"] == ["ReadWriteOnce"]
+
+
+def test_a_sebulba_program_is_a_unit_per_host(monkeypatch):
+    file = ROOT / "programs" / "sebulba_impala_catch.py"
+    manifest, policy = jobset.render(jobset.prepare(file, ["--seed", "3"], resources.Table("image")))
+    assert schemas.problems(manifest) == []
+    kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
+    (unit,) = manifest["spec"]["replicatedJobs"]
+    assert (unit["name"], unit["template"]["spec"]["completions"]) == ("unit", 1)
+    assert unit["template"]["metadata"]["annotations"] == jobset.EXCLUSIVE
+    assert (pod(manifest, "unit")["restartPolicy"], unit["template"]["spec"]["backoffLimit"]) == ("Never", 0)
+    folder = "/runs/sebulba-impala-catch"
+    only = container(manifest, "unit")
+    assert only["command"] == ["python", "programs/sebulba_impala_catch.py", "--seed", "3", "--workdir", folder]
+    assert {mount["name"]: mount["mountPath"] for mount in only["volumeMounts"]}["run"] == folder
+    assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
+
+    hosts_4 = resources.Table("image", groups={"unit": resources.Group(accelerator="x", topology="4x4", volume="1Gi")})
+    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and sebulba_impala_catch works on one"):
+        jobset.prepare(file, [], hosts_4)
+    from programs.sebulba import Sebulba
+
+    monkeypatch.setattr(Sebulba, "spans_hosts", True, raising=False)
+    manifest, _ = jobset.render(jobset.prepare(file, [], hosts_4))
+    assert schemas.problems(manifest) == []
+    assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
 
 
 @pytest.mark.parametrize(

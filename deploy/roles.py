@@ -1,0 +1,165 @@
+"""What pods a program becomes: a role for each group of a Launchpad program; a unit for each host of a Sebulba one."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from deploy import core, resources
+from deploy.program import ROOT, Built, build, is_unit
+from programs.launch import check_nodes
+from programs.run import BadInput
+
+INDEX = "BOONTA_INDEX"  # the pod's variable for its number within its role
+WORKDIR = "/runs"
+LEARNER, UNIT = "learner", "unit"
+# What a role saves: the volume's name, and where in the run's folder it is mounted.
+SAVED = {
+    "monitor": ("run", ""),
+    LEARNER: ("checkpoints", "checkpoints"),
+    "replay": ("replay", "replay"),
+    UNIT: ("run", ""),
+}
+LONGEST_NAME = 63
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """Pods that run the same command, but for their number.
+
+    Attributes:
+      label: names them.
+      group: what each gets.
+      pods: how many: one for each host of each node.
+      command: of each; `$(BOONTA_INDEX)` in it stands for its number.
+      environment: variables of each.
+      ports: that they listen on.
+      volume: name, and path at which it is mounted; none if both are empty.
+      decides: their end is the program's: work done, or to be started again as a whole.
+    """
+
+    label: str
+    group: resources.Group
+    pods: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    ports: tuple[int, ...]
+    volume: tuple[str, str]
+    decides: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Deployment:
+    """A program as it is to be rendered.
+
+    Attributes:
+      name: of all that is made for it.
+      table: resources.
+      roles: in the order in which they are to be made.
+    """
+
+    name: str
+    table: resources.Table
+    roles: tuple[Role, ...]
+
+
+def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Deployment:
+    """Builds the program and checks all that can be checked here.
+
+    Raises:
+      BadInput, ValueError: it could not run, or not with these resources.
+    """
+    if any(flag.partition("=")[0] == "--workdir" for flag in flags):
+        raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
+    name = (table.name or file.stem).replace("_", "-")
+    flags = [*flags, "--workdir", f"{WORKDIR}/{name}"]
+    built = build(file, flags)
+    if not file.resolve().is_relative_to(ROOT):
+        raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
+    inside = str(file.resolve().relative_to(ROOT))
+    make = _unit if is_unit(built.program) else _services
+    roles = make(name, inside, tuple(flags), built, table)
+    for role in roles:
+        _require_fit(name, role)
+    return Deployment(name, table, roles)
+
+
+def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
+    """A role for each group."""
+    check_nodes(built.program)
+    table.require_known(built.program.groups)
+    hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # deployment, role, job, pod; headless service
+    tasks = core.bind(built.program, core.host_function(hosts, core.plan(built.program)))
+    return tuple(_service(hosts, file, flags, built, table, tasks, label) for label in built.program.groups)
+
+
+def _service(
+    hosts: str,
+    file: str,
+    flags: tuple[str, ...],
+    built: Built,
+    table: resources.Table,
+    tasks: tuple[core.Task, ...],
+    label: str,
+) -> Role:
+    nodes, group = built.program.groups[label], table.group(label)
+    (kind,) = {node._constructor for node in nodes}
+    _require_one_host(label, kind.__name__, kind, group)
+    if group.hosts > 1 and len(nodes) > 1:
+        raise BadInput(f"groups.{label}: {len(nodes)} nodes of {group.hosts} hosts each; only one node may span hosts")
+    index = "0" if group.hosts > 1 else f"$({INDEX})"  # hosts of one node are told apart by JAX
+    own = ("--label", label, "--index", index, "--hosts", hosts)
+    environment = built.environment[label]
+    return Role(
+        label,
+        group,
+        len(nodes) * group.hosts,
+        ("python", "-m", "deploy.node", file, *own, "--", *map(_literal, flags)),
+        {**environment, core.ENTERED: core.entered(environment)},
+        tuple(port for task in tasks if task.label == label for port in task.ports),
+        _volume(label, built),
+        label == LEARNER,
+    )
+
+
+def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
+    """One role: all of the program's nodes are threads of one process per host."""
+    del name
+    table.require_known([UNIT])
+    group = table.group(UNIT)
+    _require_one_host(UNIT, built.program.name, built.program, group)
+    command = ("python", file, *map(_literal, flags))
+    return (Role(UNIT, group, group.hosts, command, {}, (), _volume(UNIT, built), True),)
+
+
+def _volume(label: str, built: Built) -> tuple[str, str]:
+    if label not in SAVED:
+        return "", ""
+    name, folder = SAVED[label]
+    return name, str(pathlib.PurePosixPath(built.run.workdir) / folder)
+
+
+def _literal(flag: str) -> str:
+    """A flag in which Kubernetes expands no variable."""
+    return flag.replace("$(", "$$(")
+
+
+def _require_one_host(label: str, name: str, kind: Any, group: resources.Group) -> None:
+    """Raises BadInput if what is to work on a slice of several hosts doesn't say that it can."""
+    if group.hosts > 1 and not getattr(kind, "spans_hosts", False):
+        raise BadInput(
+            f"groups.{label}: a {group.topology} slice has {group.hosts} hosts of {group.chips_on_a_host} chips, and "
+            f"{name} works on one; choose a slice of one host, such as 2x4 with chips_per_host 8"
+        )
+
+
+def _require_fit(name: str, role: Role) -> None:
+    """Raises BadInput if a role can't be pods under this name."""
+    if not resources.DNS_LABEL.fullmatch(name):
+        raise BadInput(f"{name!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
+    longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # as Kubernetes calls them
+    if len(longest) > LONGEST_NAME:
+        raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")
+    if role.label in SAVED and not role.group.volume:
+        raise BadInput(f"groups.{role.label}: volume is empty; the group needs one, to go on from what it has saved")

@@ -1,0 +1,65 @@
+"""A rendered JobSet, run: pods in network namespaces, found by their names, killed and brought back."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import jobset, resources, roles
+from nodes import metrics
+from tests.deploy import pods
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not pods.possible(), reason="network namespaces need root and a kernel that lets it make them"),
+]
+TINY = pathlib.Path(__file__).parents[1] / "programs" / "tiny_program.py"
+LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+
+
+def rendered(program, monkeypatch, folder, *flags):
+    monkeypatch.setattr(roles, "WORKDIR", str(folder))
+    manifest, _ = jobset.render(jobset.prepare(program, list(flags), resources.Table("image")))
+    return manifest, folder / manifest["metadata"]["name"]
+
+
+def counter(workdir, name):
+    rows = metrics.read(workdir) if (workdir / "metrics.jsonl").exists() else []
+    return rows[-1].get(name, 0.0) if rows else 0.0
+
+
+def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, monkeypatch):
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--actors", "2", "--stop.env-steps", "600")
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: counter(workdir, "env_steps") > 50)
+        victim = running.pod("actor", 1)
+        victim.process.kill()
+        assert running.run(lambda: False), running.output()
+        running.end()
+        assert (running.restarts, victim.starts, running.pod("learner").starts) == (0, 2, 1), running.output()
+        assert {pod.process.returncode for pod in running.pods} == {0}, running.output()
+
+
+def test_a_learners_pod_that_is_killed_restarts_the_set_which_resumes_from_the_checkpoint(tmp_path, monkeypatch):
+    manifest, workdir = rendered(TINY, monkeypatch, tmp_path, "--stop.updates", "1000", "--save-every-s", "1")
+
+    def saved() -> int:
+        names = [path.name for path in (workdir / "checkpoints").glob("*") if path.name.isdigit()]
+        return max(map(int, names), default=0)
+
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: saved() > 0)
+        running.pod("learner").process.send_signal(signal.SIGKILL)
+        assert not running.run(lambda: running.restarts == 1)
+        resumed_from, before = saved(), len(metrics.read(workdir))
+        assert running.run(lambda: False), running.output()
+        running.end()
+        assert running.restarts == 1 and running.pod("learner").starts == 2, running.output()
+    updates = [row["updates"] for row in metrics.read(workdir)[before:] if row.get("updates")]
+    assert 0 < resumed_from < 1000 <= updates[-1]
+    assert min(updates) >= resumed_from
