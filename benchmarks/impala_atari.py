@@ -15,21 +15,15 @@ from nodes import rlax_first  # noqa: F401
 # isort: split
 
 import dataclasses
-import tempfile
-import threading
-import time
 from typing import Literal
 
 import tyro
 
 from agents import impala
 from agents.base import Agent
-from benchmarks import parts, timing
+from benchmarks import parts, sebulba, timing
 from envs.atari import Atari
-from nodes.actor import Actor
-from nodes.learner import Learner
-from nodes.pipe import Pipe
-from nodes.variables import VariableServer
+from nodes.sebulba import Placement
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,31 +83,11 @@ def main(options: Options) -> None:
 def rate(part: str, options: Options) -> float:
     """The part that is asked for, in this process."""
     if part == "pipe":
-        return pipe_rate(options)
+        whole = sebulba.Options(
+            game=options.game, network=options.network, batch_size=options.batch_size, seconds=2 * options.seconds
+        )
+        return sebulba.measure(whole, Placement(num_envs=options.num_envs // 2))[0]
     return parts.rate(part, options.agent, options.env, options.num_envs, options.seconds)
-
-
-def pipe_rate(options: Options) -> float:
-    """Actor and learner as threads of one process, with the in-process queue between them."""
-    agent, env = options.agent, options.env
-    pipe, variables = Pipe(agent.tables[0]), VariableServer("variables")
-    with tempfile.TemporaryDirectory() as folder:
-        learner = Learner("learner", agent, pipe, variables, folder=folder, devices=1)
-        actor = Actor("actor/0", agent, env, variables, pipe, num_envs=options.num_envs)
-        threads = [threading.Thread(target=node.run, daemon=True) for node in (learner, actor)]
-        for thread in threads:
-            thread.start()
-        steps = lambda: actor.report()["counts"].get("env_steps", 0)  # noqa: E731
-        while learner.report()["counts"].get("updates", 0) < 5:
-            time.sleep(0.5)
-        done, start = steps(), time.perf_counter()
-        time.sleep(2 * options.seconds)
-        per_second = (steps() - done) / (time.perf_counter() - start)
-        for node in (actor, learner):
-            node.stop()
-        for thread in threads:
-            thread.join(timeout=20)
-    return per_second
 
 
 if __name__ == "__main__":
