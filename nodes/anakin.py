@@ -224,13 +224,13 @@ class Anakin(Node):
         episodes = jax.tree.map(lambda sums: float(np.sum(sums)), episodes)
         frames = env_steps * self._env.spec.frames_per_step
         self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
+        if not episodes.number:
+            return
         self._recent.append(episodes)
         while sum(sums.number for sums in self._recent[1:]) >= RETURNS:
             del self._recent[0]
-        number = sum(sums.number for sums in self._recent)
-        if number:
-            self.measure({"return": float(sum(sums.returns for sums in self._recent) / number)})
-            self.measure({"episode_steps": float(sum(sums.steps for sums in self._recent) / number)})
+        number, returns, steps = (sum(sums) for sums in zip(*self._recent))
+        self.measure({"return": float(returns / number), "episode_steps": float(steps / number)})
 
     def _restore(self, learner: Any) -> tuple[Any, dict[str, float]]:
         if self._checkpointer.latest() is None:

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 from agents.base import Table
+from envs import catch
 from envs.jax.catch import Catch
 from nodes.anakin import Anakin
 from nodes.checkpoint import Checkpointer
+from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.monitor import Monitor, StopRule
 from nodes.pipe import Pipe
@@ -148,7 +150,7 @@ def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
     np.testing.assert_array_equal(saved.weights["linear"]["w"], again._state.learner.weights["linear"]["w"])
 
 
-def test_a_clusters_learner_goes_on_from_its_checkpoint(tmp_path):
+def test_a_clusters_learner_goes_on_from_its_checkpoint_and_its_evaluator_plays_it(tmp_path):
     weights = learn(tmp_path, 12)
     variables = VariableServer("variables")
     table = agent().tables[0]
@@ -157,6 +159,11 @@ def test_a_clusters_learner_goes_on_from_its_checkpoint(tmp_path):
     version, packed = variables.get(-1)
     assert version == 12
     np.testing.assert_array_equal(unpack(packed, {"linear": {"w": weights}})["linear"]["w"], weights)
+    evaluator = Evaluator("evaluator", agent(), catch.Catch(rows=4, columns=3), variables, episodes=4)
+    evaluator.start()
+    evaluator.round()
+    metrics = evaluator.report()["metrics"]
+    assert metrics["eval_version"] == 12 and -1 <= metrics["eval_return"] <= 1
 
 
 class Impure(Catch):
