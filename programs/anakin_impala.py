@@ -29,7 +29,7 @@ MINATAR = dataclasses.replace(
     CATCH, mlp_width=128, batch_size=64, unroll_length=16, learning_rate=1e-3, max_grad_norm=0.5
 )
 
-SMALL, MIDDLE, LARGE = Size(eval_every=250), Size(eval_every=1_000), Size(eval_every=10_000)
+SMALL, MIDDLE, LARGE = Size(eval_every=250), Size(eval_every=1_000), Size(eval_every=5_000)
 
 
 def catch(run: OwnFlags, size: SizeFlags = SMALL, config: impala.Config = CATCH) -> Solo:
