@@ -8,6 +8,7 @@ program end or start again, where "learner" stands for the unit, too:
 - the learner's job succeeds: so does the set, and all other pods are ended;
 - the learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
 - the learner's pod is preempted or evicted: the set starts again, however often;
+- the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
 - another pod fails or is preempted: it alone starts again. `deploy.core` says when the program can go on without it.
 """
 
@@ -23,7 +24,7 @@ import yaml
 
 from deploy import resources
 from deploy.program import split_flags
-from deploy.roles import INDEX, Deployment, Role, prepare
+from deploy.roles import INDEX, MANY, Deployment, Role, prepare
 from programs.run import BadInput
 
 Manifest = dict[str, Any]
@@ -31,7 +32,6 @@ Manifest = dict[str, Any]
 RUN_LABEL = "boonta/run"
 USER = 1000  # of the image
 GRACE_S = 120  # to save in; a preempted TPU gets less
-RETRIES = 1_000_000  # of pods that start again alone: their failures end the program by themselves if they must
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
 
@@ -62,11 +62,18 @@ def _jobset(deployment: Deployment) -> Manifest:
             # Pods find each other before they are ready: each waits for the servers that it calls.
             "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
             "successPolicy": {"operator": "All", "targetReplicatedJobs": deciding},
-            "failurePolicy": {"maxRestarts": table.max_restarts, "rules": [preempted]},
+            "failurePolicy": {"maxRestarts": table.max_restarts, "rules": [preempted, *_refusals(roles)]},
             "volumeClaimPolicies": [{"templates": claims, "retentionPolicy": {"whenDeleted": "Retain"}}],
             "replicatedJobs": [_replicated_job(deployment, role) for role in roles],
         },
     }
+
+
+def _refusals(roles: tuple[Role, ...]) -> list[Manifest]:
+    """Ends the set where the monitor refuses again and again, rather than hold a slice that waits for it."""
+    refusing = [role.label for role in roles if 0 < role.retries < MANY]
+    rule = {"name": "refused", "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}
+    return [{**rule, "targetReplicatedJobs": refusing}] if refusing else []
 
 
 def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
@@ -74,7 +81,7 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         "completionMode": "Indexed",
         "completions": role.pods,
         "parallelism": role.pods,
-        "backoffLimit": 0 if role.decides else RETRIES,
+        "backoffLimit": role.retries,
         "template": {"metadata": {"labels": {RUN_LABEL: deployment.name}}, "spec": _pod(deployment.table, role)},
     }
     if role.decides:

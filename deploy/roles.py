@@ -22,6 +22,10 @@ SAVED = {
     UNIT: ("run", ""),
 }
 LONGEST_NAME = 63
+# How often a pod starts again by itself, within one turn of the whole. The learner: never, all start again with it. The
+# monitor: a few times, since what it refuses it refuses each time, while others wait. The rest: as often as they fail.
+RETRIES = {LEARNER: 0, UNIT: 0, "monitor": 3}
+MANY = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +51,11 @@ class Role:
     ports: tuple[int, ...]
     volume: tuple[str, str]
     decides: bool
+
+    @property
+    def retries(self) -> int:
+        """How often pods that fail start again alone."""
+        return RETRIES.get(self.label, MANY)
 
 
 @dataclasses.dataclass(frozen=True)

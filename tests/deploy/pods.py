@@ -34,6 +34,10 @@ def _do(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+class JobFailed(Exception):
+    """A job whose pods start again alone has used its backoffLimit; names it."""
+
+
 class Pod:
     """One index of a replicated job."""
 
@@ -43,7 +47,7 @@ class Pod:
         self.spec = self.job["template"]["spec"]
         self.host = f"{jobset['metadata']['name']}-{self.label}-0-{index}"
         self.address, self.namespace, self.link = f"10.213.0.{number + 2}", f"boonta{number}", f"boontav{number}"
-        self.starts, self.process = 0, None
+        self.starts, self.retries, self.process = 0, 0, None
 
     def command(self) -> tuple[list[str], dict[str, str]]:
         (only,) = self.spec["containers"]
@@ -125,9 +129,13 @@ class Pods:
             assert self.restarts <= self._jobset["spec"]["failurePolicy"]["maxRestarts"], self.output()
             self._end_all(signal.SIGTERM)
             for pod in self.pods:
+                pod.retries = 0
                 self._start(pod)
             return
         for pod in failed:
+            pod.retries += 1
+            if pod.retries > pod.job["backoffLimit"]:
+                raise JobFailed(pod.label)
             self._start(pod)
 
     def _start(self, pod: Pod) -> None:

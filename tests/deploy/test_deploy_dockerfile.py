@@ -57,7 +57,8 @@ def test_pods_run_as_the_images_user():
 
 def test_python_is_the_one_that_the_lock_is_for():
     version = (ROOT / ".python-version").read_text().strip()
-    assert steps("FROM") == [f"python:{version}-slim-bookworm"]
+    assert steps("FROM") == ["python:${PYTHON}-slim-bookworm"]
+    assert STEPS[0] == ["ARG", f"PYTHON={version}"]
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 10), reason="the lock's JAX is installed on CPython 3.10")

@@ -131,8 +131,12 @@ def test_the_learner_decides_how_it_ends(manifest):
         assert ("podFailurePolicy" in spec) == learns
     (rule,) = job(manifest, "learner")["template"]["spec"]["podFailurePolicy"]["rules"]
     assert rule == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    (rule,) = manifest["spec"]["failurePolicy"]["rules"]
-    assert (rule["action"], rule["onJobFailureReasons"]) == ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"])
+    rules = manifest["spec"]["failurePolicy"]["rules"]
+    assert [(rule["action"], rule["onJobFailureReasons"], rule["targetReplicatedJobs"]) for rule in rules] == [
+        ("RestartJobSetAndIgnoreMaxRestarts", ["PodFailurePolicy"], ["learner"]),
+        ("FailJobSet", ["BackoffLimitExceeded"], ["monitor"]),
+    ]
+    assert job(manifest, "monitor")["template"]["spec"]["backoffLimit"] == 3
 
 
 def test_only_the_learner_has_a_topology_of_its_own(manifest):
@@ -238,6 +242,7 @@ def test_a_sebulba_program_is_a_unit_per_host(monkeypatch):
     assert only["command"] == ["python", "programs/sebulba_impala_catch.py", "--seed", "3", "--workdir", folder]
     assert {mount["name"]: mount["mountPath"] for mount in only["volumeMounts"]}["run"] == folder
     assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
+    assert [rule["name"] for rule in manifest["spec"]["failurePolicy"]["rules"]] == ["preempted"]
 
     hosts_4 = resources.Table("image", groups={"unit": resources.Group(accelerator="x", topology="4x4", volume="1Gi")})
     with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and sebulba_impala_catch works on one"):

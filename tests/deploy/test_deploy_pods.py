@@ -42,7 +42,18 @@ def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, 
         assert running.run(lambda: False), running.output()
         running.end()
         assert (running.restarts, victim.starts, running.pod("learner").starts) == (0, 2, 1), running.output()
-        assert {pod.process.returncode for pod in running.pods} == {0}, running.output()
+        codes = {pod.label: pod.process.returncode for pod in running.pods}
+        assert codes["learner"] == codes["monitor"] == 0, running.output()
+        assert set(codes.values()) <= {0, 143}, running.output()  # 143: told by us before they heard of the end
+
+
+def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypatch):
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--seed", "2")
+    workdir.mkdir()
+    (workdir / "config.json").write_text('{"program": "another", "seed": 1, "settings": {}}')
+    with pods.Pods(manifest, tmp_path) as running, pytest.raises(pods.JobFailed, match="monitor"):
+        running.run(lambda: False)
+    assert "holds a run of another, not of light_program" in (tmp_path / "light-program-monitor-0-0.log").read_text()
 
 
 def test_a_learners_pod_that_is_killed_restarts_the_set_which_resumes_from_the_checkpoint(tmp_path, monkeypatch):
