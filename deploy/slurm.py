@@ -127,6 +127,7 @@ export BOONTA_NODES BOONTA_HOSTS BOONTA_PORT
 
 told=
 tell() {
+    [ -z "$told" ] || return # only the first word counts
     told=$1
     scancel --signal=TERM "$SLURM_JOB_ID"
 }
