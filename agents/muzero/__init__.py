@@ -1,6 +1,6 @@
 """MuZero: planning with a learned model."""
 
-from agents.muzero.agent import make
+from agents.muzero.agent import make, make_unplugged
 from agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, MINATAR, REANALYZE_ATARI, REANALYZE_CATCH, Config
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "REANALYZE_CATCH",
     "Config",
     "make",
+    "make_unplugged",
 ]

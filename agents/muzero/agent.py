@@ -51,6 +51,46 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     )
 
 
+def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
+    """The agent that learns from what others recorded: reanalyzers fill its only table, "reanalyzed".
+
+    See "Online and Offline Reinforcement Learning by Planning with a Learned Model" (MuZero Unplugged,
+    https://arxiv.org/abs/2104.06294).
+
+    Args:
+      config: hyper-parameters.
+      spec: of the environment that was recorded.
+
+    Raises:
+      ValueError: as `make`, and where `reanalyze_ratio` isn't 0: there are no fresh sequences to have a ratio to.
+    """
+    if config.reanalyze_ratio:
+        raise ValueError(
+            f"muzero.Config: reanalyze_ratio is {config.reanalyze_ratio}; unplugged, all sequences are reanalyzed: "
+            "leave it 0"
+        )
+    return make(config, spec)._replace(tables=(make_unplugged_table(config),))
+
+
+def make_unplugged_table(config: Config) -> Table:
+    """What reanalyzers write of whole episodes, cut as actors cut them.
+
+    It keeps only the newest targets, those of four batches.
+    """
+    return Table(
+        name="reanalyzed",
+        kind="replay",
+        sequence_length=config.sequence_length,
+        period=config.roots,
+        batch_size=config.batch_size,
+        size=4 * config.batch_size,
+        sampler="uniform",
+        samples_per_insert=config.reanalyzed_samples,
+        min_size=config.batch_size,
+        writer="reanalyzer",
+    )
+
+
 def make_tables(config: Config) -> tuple[Table, ...]:
     """One table, "trajectories"; three where reanalyzers are to do their share.
 

@@ -52,6 +52,8 @@ class Config:
       trace_lambda: weight of longer returns among the N; 1 bootstraps after N only ([M]), below 1 gives lambda-returns.
       value_target: bootstraps from the "target" network's value, or from what the "search" found when acting ([M]).
       target_period: updates between copies to the target network ([E]: 200 to 400).
+      policy_target: the policy learns what the "search" found, or the recorded "action". With that, and the other costs
+        0, the agent is cloned; without them it has no values to search by, so play it with `eval_simulations` 1.
 
       policy_cost, reward_cost: weights of these losses ([M]: 1).
       value_cost: weight of the value loss ([M] with replay: 0.25).
@@ -116,6 +118,7 @@ class Config:
     trace_lambda: float = 1.0
     value_target: Literal["target", "search"] = "target"
     target_period: int = 100
+    policy_target: Literal["search", "action"] = "search"
 
     # Loss.
     policy_cost: float = 1.0
@@ -160,6 +163,7 @@ class Config:
             ("network", ("mlp", "tower")),
             ("search", ("gumbel", "puct", "stochastic")),
             ("value_target", ("target", "search")),
+            ("policy_target", ("search", "action")),
             ("sampler", ("uniform", "proportional", "rank")),
             ("reanalyze", ("nodes", "update")),
         ):

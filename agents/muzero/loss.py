@@ -28,6 +28,7 @@ from agents.muzero.reanalyze import reanalyze
 from agents.muzero.search import Search
 from agents.muzero.targets import Targets, make_targets, value_targets
 from agents.optimisation import Context
+from envs.base import LAST
 
 
 class Chance(NamedTuple):
@@ -88,7 +89,7 @@ def muzero_loss(
     # 2. Targets of rows, then of windows.
     bootstrap = _bootstrap_values(context.target_params, stack, steps, model, config)  # [M, B]
     returns = value_targets(steps, bootstrap, config.discount, config.bootstrap_length, config.trace_lambda)
-    targets = make_targets(steps, returns, steps.extras.policy, config.roots, config.unroll_length)
+    targets = make_targets(steps, returns, policy_targets(steps, config), config.roots, config.unroll_length)
     targets = jax.tree.map(_fold, targets)  # [N, K+1, ...]
     # 3. The model follows the recorded actions.
     unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1])
@@ -130,6 +131,17 @@ def muzero_loss(
     }
     loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
     return loss, (jnp.mean(error, axis=1), metrics)
+
+
+def policy_targets(steps: Steps, config: Config) -> jax.Array:
+    """What the policy is to learn of each row: float32 [M, B, A].
+
+    The search's policy, or the recorded action; on LAST, where the environment ignores the action, nothing: zeros.
+    """
+    if config.policy_target == "search":
+        return steps.extras.policy
+    action = jax.nn.one_hot(steps.action, steps.extras.policy.shape[-1])
+    return jnp.where((steps.step_type == LAST)[..., None], 0.0, action)
 
 
 def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model, num_actions: int) -> Unroll:

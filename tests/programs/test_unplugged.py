@@ -1,0 +1,127 @@
+"""The unplugged program: from a run's replay to an agent that no actor has fed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from agents.base import Steps
+from envs.base import FIRST, LAST, MID
+from envs.catch import Catch
+from nodes import archive, metrics
+from tests import nim
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+launch = pytest.importorskip("programs.launch", exc_type=ImportError)
+from programs import play, run, unplugged, worlds  # noqa: E402
+
+SMALL = ["--config.num-simulations", "2", "--config.width", "8", "--config.head-width", "8", "--config.batch-size", "8"]
+
+
+def record(env, episodes: int = 40, seed: int = 0) -> list[Steps]:
+    """Episodes of Catch, or what looks like it: ball, paddle and all by chance."""
+    rng = np.random.default_rng(seed)
+    shape = env.spec.observations.shape
+    step_type = np.array([FIRST] + [MID] * 8 + [LAST], np.int32)
+    return [
+        Steps(
+            rng.integers(0, 2, (10, *shape)).astype(np.float32),
+            step_type,
+            np.where(step_type == LAST, rng.choice([-1.0, 1.0]), 0.0).astype(np.float32),
+            np.where(step_type == LAST, 0.0, 1.0).astype(np.float32),
+            rng.integers(0, 3, 10).astype(np.int32),
+            (),
+            np.zeros(10, np.int32),
+        )
+        for _ in range(episodes)
+    ]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """An archive of Catch, of five chunks."""
+    folder = tmp_path_factory.mktemp("archive") / "data"
+    writer = archive.ArchiveWriter(folder, Catch(), chunk_steps=80)
+    for episode in record(Catch()):
+        writer.add(episode)
+    assert len(writer.close().chunks) == 5
+    return folder
+
+
+def start(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        launch.main(unplugged.unplugged, list(arguments))
+    return ended.value.code
+
+
+@pytest.mark.parametrize("schedule", ["local_mt", "serial"])
+def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
+    workdir = tmp_path / "run"
+    common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
+    assert start(*common, "--stop.updates", "12", "config:catch", *SMALL) == 0
+    last = metrics.read(workdir)[-1]
+    assert last["updates"] >= 12 and "env_steps" not in last
+    assert last["reanalyzed_sequences"] >= 8 and last["batch_share/reanalyzed"] == 1.0
+    agent, env = play.agent_and_env(workdir)
+    assert env == Catch() and [table.name for table in agent.tables] == ["reanalyzed"]
+    play.newest_params(agent, workdir)  # what it learned was saved, and is found by other tools
+    assert json.loads((workdir / "config.json").read_text())["settings"]["config"]["width"] == 8
+    if schedule == "serial":
+        assert start(*common, "--stop.updates", "15", "config:catch", *SMALL) == 0
+        assert metrics.read(workdir)[-1]["updates"] >= 15
+
+
+def refused(capsys, *arguments: str) -> str:
+    assert start(*arguments) == 2
+    return capsys.readouterr().err
+
+
+def test_archives_that_can_not_be_learned_from_are_refused_before_anything_starts(data, tmp_path, capsys):
+    workdir = ["--workdir", str(tmp_path / "run")]
+    assert "nowhere is no folder" in refused(capsys, "--data", str(tmp_path / "nowhere"), *workdir)
+    broken = tmp_path / "broken"
+    shutil.copytree(data, broken)
+    (broken / "chunk-00003.parquet").write_bytes(b"PAR1")
+    said = refused(capsys, "--data", str(broken), *workdir)
+    assert "broken/chunk-00003.parquet is broken" in said
+    assert not (tmp_path / "run").exists()
+    with pytest.warns(UserWarning, match="1 of 5 chunks, with 80 of 400 steps, are left out"):
+        unplugged.unplugged(launch.Run(workdir=str(tmp_path / "run")), str(broken), skip_broken=True)
+
+
+def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
+    from envs.open_spiel import OpenSpiel
+
+    game = OpenSpiel("tic_tac_toe")
+    folder = tmp_path / "games"
+    writer = archive.ArchiveWriter(folder, game)
+    step_type = np.array([FIRST, MID, LAST], np.int32)
+    views = game(1, 0).reset().observation
+    board = type(views)(*[np.repeat(leaf, 3, axis=0) for leaf in views])
+    zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
+    writer.add(Steps(board, step_type, zeros, ones, np.zeros(3, np.int32), (), np.zeros(3, np.int32)))
+    writer.close()
+    said = refused(capsys, "--data", str(folder), "--workdir", str(tmp_path / "run"))
+    assert "for a game of 2 player(s) it must be below 0" in said
+    made = unplugged.unplugged(
+        launch.Run(workdir=str(tmp_path / "run")), str(folder), config=unplugged.PRESETS["board"]
+    )
+    assert "evaluator" in made.groups
+
+
+def test_the_world_is_the_recorded_one_or_is_named_by_the_user(data, tmp_path):
+    assert worlds.world_of(data) == Catch()
+    writer = archive.ArchiveWriter(tmp_path / "small", Catch(rows=6, columns=4))
+    writer.add(record(Catch(rows=6, columns=4), 1)[0])
+    writer.close()
+    assert worlds.world_of(tmp_path / "small") == Catch(rows=6, columns=4)
+    writer = archive.ArchiveWriter(tmp_path / "nim", nim.Nim())
+    steps = record(Catch(), 1)[0]
+    view = nim.Nim().spec.observations
+    writer.add(steps._replace(observation=type(view)(*[np.zeros((10, *leaf.shape), leaf.dtype) for leaf in view])))
+    writer.close()
+    with pytest.raises(run.BadInput, match="is of 'Nim'; known are Atari, Catch, .*program's `env =` line"):
+        worlds.world_of(tmp_path / "nim")
