@@ -12,7 +12,12 @@ from programs.cluster import Cluster
 from programs.launch import RunFlags, main
 
 
-def impala_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: impala.Config = impala.CATCH) -> Program:
+def impala_catch(
+    run: RunFlags,
+    actors: int = 1,
+    num_envs: int = 32,
+    config: impala.Config = impala.CATCH,
+) -> Program:
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
     Args:

@@ -14,7 +14,11 @@ from programs.launch import RunFlags, main
 
 
 def muzero_board(
-    run: RunFlags, game: str = "tic_tac_toe", actors: int = 1, num_envs: int = 32, config: muzero.Config = muzero.BOARD
+    run: RunFlags,
+    game: str = "tic_tac_toe",
+    actors: int = 1,
+    num_envs: int = 32,
+    config: muzero.Config = muzero.BOARD,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 

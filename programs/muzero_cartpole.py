@@ -13,7 +13,10 @@ from programs.launch import RunFlags, main
 
 
 def muzero_cartpole(
-    run: RunFlags, actors: int = 1, num_envs: int = 32, config: muzero.Config = muzero.CARTPOLE
+    run: RunFlags,
+    actors: int = 1,
+    num_envs: int = 32,
+    config: muzero.Config = muzero.CARTPOLE,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 

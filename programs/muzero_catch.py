@@ -12,7 +12,12 @@ from programs.cluster import Cluster
 from programs.launch import RunFlags, main
 
 
-def muzero_catch(run: RunFlags, actors: int = 1, num_envs: int = 32, config: muzero.Config = muzero.CATCH) -> Program:
+def muzero_catch(
+    run: RunFlags,
+    actors: int = 1,
+    num_envs: int = 32,
+    config: muzero.Config = muzero.CATCH,
+) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 
     Args:

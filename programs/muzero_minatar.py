@@ -13,7 +13,11 @@ from programs.launch import RunFlags, main
 
 
 def muzero_minatar(
-    run: RunFlags, game: str = "breakout", actors: int = 1, num_envs: int = 32, config: muzero.Config = muzero.MINATAR
+    run: RunFlags,
+    game: str = "breakout",
+    actors: int = 1,
+    num_envs: int = 32,
+    config: muzero.Config = muzero.MINATAR,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 
