@@ -69,6 +69,12 @@ def test_rlax_loads_although_a_node_brings_tensorflow(module):
 
 
 @pytest.mark.cluster
+def test_rlax_comes_without_tensorflow_which_can_come_later():
+    code = "import sys, nodes.rlax_first; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.cluster
 def test_the_hazard_that_rlax_first_heals_is_still_there():
     late = subprocess.run([sys.executable, "-c", "import reverb, rlax"], capture_output=True, text=True, timeout=120)
     assert "ImportError" in late.stderr, "the hazard is gone, and so may nodes/rlax_first.py be"
