@@ -5,21 +5,11 @@
 Central inference takes the agent, JAX and TensorFlow out of the actors, and its batches are larger; for that, each step
 of a group of environments waits for an answer from another process.
 
-Resident memory with 8 actors of 4 environments each, Pong, the shallow net, x86-64, in MB:
+A central actor holds 89 MB on Pong: the interpreter with numpy and Launchpad, and the Arcade Learning Environment. A
+local one has JAX besides (128 MB), the agent's libraries, and what XLA compiles (31 MB); the inference node has those
+once.
 
-    |                     | local | central | ratio |
-    |---------------------|------:|--------:|------:|
-    | an actor            |   633 |      89 |  0.14 |
-    | the inference node  |       |     692 |       |
-    | learner             |   737 |     749 |       |
-    | replay              |   522 |     523 |       |
-    | evaluator           |   516 |     516 |       |
-    | variables           |   172 |     173 |       |
-    | all nodes           | 7,008 |   3,364 |  0.48 |
-
-Of a local actor's memory, 72 is the interpreter with numpy and Launchpad, 128 JAX, 348 TensorFlow, which rlax brings in
-by way of TensorFlow Probability, and 31 what XLA compiles. A central actor has the 72, and the Arcade Learning
-Environment. Rates depend on how many cores are left for the learner: compare those that one run of this prints.
+Rates depend on how many cores are left for the learner: compare those that one run of this prints.
 """
 
 from __future__ import annotations
