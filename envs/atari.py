@@ -9,7 +9,6 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import os
 import pathlib
@@ -188,11 +187,10 @@ class _AtariBatch(base.BatchedEnv):
 
 def _rom_id(game: str) -> str:
     """ALE's name of a game given in any spelling."""
-    known = {rom.replace("_", ""): rom for rom in roms.get_all_rom_ids()}
+    known = {rom.replace("_", ""): rom for rom in sorted(roms.get_all_rom_ids())}
     key = game.replace("_", "").lower()
     if key not in known:
-        near = [repr(known[match]) for match in difflib.get_close_matches(key, known, n=3, cutoff=0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(sorted(known.values()))}"
+        hint = base.suggest(key, known, shown=known.__getitem__)
         raise ValueError(f"game is {game!r}, which ALE does not know; {hint}")
     return known[key]
 

@@ -6,7 +6,8 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+import difflib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
@@ -203,6 +204,19 @@ def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
     if seed < 0:
         raise ValueError(f"seed is {seed}; it must be at least 0")
     return (np.random.SeedSequence(seed).generate_state(num_envs) >> 1).astype(np.int64)
+
+
+def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
+    """What to give instead of a name that is none of those known, in words: the nearest, or else all.
+
+    Args:
+      given: the name.
+      known: others, spelled as `given` is.
+      shown: how a known one is to be spelled.
+    """
+    known = list(known)
+    near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
+    return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}"
 
 
 def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:

@@ -9,7 +9,6 @@ Glossary of shapes: B batch (environment slots stepped together), C channels.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib.util
 import pathlib
@@ -123,9 +122,7 @@ def _rules(game: str) -> types.ModuleType:
     folder = pathlib.Path(package.origin).parent / "environments"
     known = sorted(path.stem for path in folder.glob("[!_]*.py"))
     if game not in known:
-        near = [repr(match) for match in difflib.get_close_matches(game.lower(), known, n=3, cutoff=0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(known)}"
-        raise ValueError(f"game is {game!r}, which MinAtar does not know; {hint}")
+        raise ValueError(f"game is {game!r}, which MinAtar does not know; {base.suggest(game.lower(), known)}")
     spec = importlib.util.spec_from_file_location(f"minatar.environments.{game}", folder / f"{game}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

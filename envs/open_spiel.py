@@ -8,7 +8,6 @@ Glossary of shapes: B batch (environment slots stepped together), A actions, N n
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from typing import Literal
 
@@ -193,9 +192,7 @@ def _load(name: str) -> pyspiel.Game:
     """
     known, short = pyspiel.registered_names(), name.split("(")[0]
     if short not in known:
-        near = [repr(match) for match in difflib.get_close_matches(short, known, n=3, cutoff=0.5)]
-        hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(known)}"
-        raise ValueError(f"game is {name!r}, which OpenSpiel does not know; {hint}")
+        raise ValueError(f"game is {name!r}, which OpenSpiel does not know; {base.suggest(short, known)}")
     try:
         game = pyspiel.load_game(name)
     except pyspiel.SpielError as error:

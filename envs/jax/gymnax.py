@@ -6,7 +6,6 @@ See "gymnax: A JAX-based Reinforcement Learning Environment Library" (https://gi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -140,9 +139,7 @@ def _make(name: str) -> tuple[Any, Any]:
 
         known = gymnax.registered_envs
         if name not in known:
-            near = [repr(match) for match in difflib.get_close_matches(name, known, n=3, cutoff=0.5)]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(known)}"
-            raise ValueError(f"env is {name!r}, which gymnax does not know; {hint}")
+            raise ValueError(f"env is {name!r}, which gymnax does not know; {base.suggest(name, known)}")
         return gymnax.make(name)
 
 

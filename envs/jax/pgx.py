@@ -8,7 +8,6 @@ Glossary of shapes: B batch, A actions, H height, W width, C planes.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from typing import Any, NamedTuple
 
@@ -62,8 +61,7 @@ class Pgx(Game):
 
     def __post_init__(self) -> None:
         if self.game not in _GAMES:
-            near = [repr(match) for match in difflib.get_close_matches(self.game, _GAMES, n=3, cutoff=0.5)]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(_GAMES)}"
+            hint = base.suggest(self.game, _GAMES)
             raise ValueError(f"game is {self.game!r}, which is no board game of pgx; {hint}")
 
     @property
