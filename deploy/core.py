@@ -188,8 +188,7 @@ def run(program: Program, task: Task, tasks: tuple[Task, ...], origin: str, reac
         try:
             node.function()
         except Exception as error:
-            print(f"error: {task.name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
-            return 1
+            ending.raised = f"{task.name}: {type(error).__name__}: {error}"
     return ending.code()
 
 
@@ -237,6 +236,7 @@ class _Ending:
         self._instance = instance
         self._stop = stop
         self._signal = 0
+        self.raised = ""  # by the node
 
     def caught(self, number: int, frame: FrameType | None) -> None:
         """Answers a signal."""
@@ -251,8 +251,9 @@ class _Ending:
         self._stop.set()
 
     def code(self) -> int:
-        failure = self._failure()
-        if self._signal:
+        """The exit code, once the reason has been printed: the program's comes first, the node's may be its effect."""
+        failure = "; ".join(filter(None, (self._failure(), self.raised)))
+        if self._signal and not self.raised:
             print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
             return 128 + self._signal
         if failure:

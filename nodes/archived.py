@@ -8,15 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from agents.base import Agent, Author, Steps, written_by
+from agents.base import Agent, Steps
 from envs.base import FIRST, LAST, BatchedEnv, Env, EnvSpec
 from envs.replayed import Replayed
-from nodes.actor import Actor
 from nodes.archive import Archive, read
 from nodes.play import step_shapes
+from nodes.playback import Playback
 
 
-class ArchiveReanalyzer(Actor):
+class ArchiveReanalyzer(Playback):
     """Plays an archive's trajectories back to the agent's policy, and writes them with what it finds in them today.
 
     They come one after another, in an order that the seed decides, each once a round. So a slot is the stream that an
@@ -24,16 +24,10 @@ class ArchiveReanalyzer(Actor):
     Planning with a Learned Model" (MuZero Unplugged, https://arxiv.org/abs/2104.06294), section 3.
 
     Args:
-      name: of this node.
-      agent: the policy, and the tables to write to.
-      env: whose spec the archived steps follow; none is made.
-      variables, replay, monitor: as for `Actor`.
       archive: opened with `replayed_shapes`.
-      num_envs: trajectories played back at once.
-      seed: of their order and of the policy's randomness; differs between reanalyzers.
+      seed: of its order, too.
+      others: see `Playback`.
     """
-
-    writer: Author = "reanalyzer"
 
     def __init__(
         self,
@@ -48,16 +42,11 @@ class ArchiveReanalyzer(Actor):
         num_envs: int = 32,
         seed: int = 0,
     ):
-        # One group: there is no simulator whose time a second one could use.
-        super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
-        written_by(self.writer, agent.tables)
+        super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, seed=seed)
         self._archive = archive
 
     def world(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, make_source(self._archive, num_envs, seed))
-
-    def tally(self, env: BatchedEnv, sequences: int) -> None:
-        self.count(reanalyzed_steps=env.num_envs, reanalyzed_sequences=sequences)
 
 
 def replayed_shapes(agent: Agent, spec: EnvSpec) -> Steps:

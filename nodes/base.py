@@ -23,6 +23,7 @@ T = TypeVar("T")
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
 GOODBYE_S = 5.0
+SERVE_ON_S = 4.0  # that a server goes on without a launcher: a call without an answer would hold its caller up for longer
 
 
 class Node:
@@ -194,6 +195,8 @@ class Node:
         """Stops when Launchpad says so, or when the process that launched the node's own process is gone."""
         while not self.stopping:
             if launchpad_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
+                if self.serves:
+                    self.sleep(SERVE_ON_S)
                 self.stop()
                 return
 

@@ -15,6 +15,7 @@ from nodes.base import Periodic
 
 DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
 END_S = 12.0  # from asking nodes to end until the monitor ends even if others have not
+UNHEARD_S = 6.0  # from asking nodes to end until one that was never heard counts as not there
 START_S = 180.0  # from the launch to the first heartbeat; imports take a minute on a busy machine
 RECENT = 100  # samples, such as episode returns, that a mean is taken over
 
@@ -222,12 +223,19 @@ class Monitor(Periodic):
             self._fail(f"{', '.join(unheard)} sent no heartbeat since the launch, {age:.0f} s ago")
 
     def _all_gone(self) -> bool:
-        return all(peer.gone for peer in self._peers.values())
+        return not self._awaited() and all(peer.gone for peer in self._peers.values())
 
     def _drained(self) -> bool:
         """Whether services may end: nobody is left who could call them, or has been given long enough."""
         late = self._stop_asked is not None and time.monotonic() - self._stop_asked > DRAIN_S
-        return late or all(peer.gone or peer.report["serves"] for peer in self._peers.values())
+        if late:
+            return True
+        return not self._awaited() and all(peer.gone or peer.report["serves"] for peer in self._peers.values())
+
+    def _awaited(self) -> bool:
+        """Whether somebody may still be heard for the first time: nodes outlive a monitor that was killed."""
+        unheard = any(name not in self._peers for name in self._expected)
+        return unheard and self._stop_asked is not None and time.monotonic() - self._stop_asked < UNHEARD_S
 
     def close(self) -> None:
         if hasattr(self, "_writer"):

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 
-from agents.base import Agent, Author, Steps, Table, written_by
-from envs.base import BatchedEnv, Env
+from agents.base import Steps, Table, written_by
+from envs.base import BatchedEnv
 from envs.replayed import Replayed
-from nodes.actor import Actor
+from nodes.playback import Playback
 from nodes.streams import Stream
 
 AHEAD = 2  # pieces of `num_envs` sequences on their way, so that a slot whose sequence is over goes on with the next
 
 
-class Reanalyzer(Actor):
+class Reanalyzer(Playback):
     """Plays sequences of the past back to the agent's policy, and writes them with what it finds in them today.
 
     Observations, rewards and actions stay as they were recorded; extras, which for MuZero are the search's policy and
@@ -25,41 +24,21 @@ class Reanalyzer(Actor):
     Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
 
     Each sequence read is one sequence written: all slots start and end theirs together. Params change between two.
-
-    Args:
-      name: of this node.
-      agent: the policy, the table to read (see `table_of_the_past`) and those to write to.
-      env: whose spec the stored steps follow; none is made.
-      variables, replay, monitor: as for `Actor`.
-      num_envs: sequences played back at once.
-      seed: of the policy's randomness; differs between reanalyzers.
+    Arguments are those of `Playback`; the table that it reads is `table_of_the_past`.
     """
 
-    writer: Author = "reanalyzer"
-
-    def __init__(
-        self,
-        name: str,
-        agent: Agent,
-        env: Env,
-        variables: Any,
-        replay: Any,
-        monitor: Any = None,
-        *,
-        num_envs: int = 32,
-        seed: int = 0,
-    ):
-        # One group: there is no simulator whose time a second one could use.
-        super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
-        self._past = table_of_the_past(agent.tables)
-        self._sequences: collections.deque[Steps] = collections.deque()
-        self._playing = False
+    @classmethod
+    def require_tables(cls, tables: Sequence[Table]) -> None:
+        table_of_the_past(tables)
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
         return (self.step,)
 
     def start(self) -> None:
+        self._past = table_of_the_past(self._agent.tables)
+        self._sequences: collections.deque[Steps] = collections.deque()
+        self._playing = False
         self._stream = Stream(self._replay, self._past, self._num_envs, in_flight=self._num_envs)
         self._stream.ask(AHEAD)
 
@@ -74,9 +53,6 @@ class Reanalyzer(Actor):
 
     def world(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, self._next)
-
-    def tally(self, env: BatchedEnv, sequences: int) -> None:
-        self.count(reanalyzed_steps=env.num_envs, reanalyzed_sequences=sequences)
 
     def _next(self) -> Steps:
         """A sequence of the past, leaves [T, ...]."""

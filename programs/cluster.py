@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.base import Agent, learned_from, written_by
+from agents.base import Agent, learned_from
 from envs.base import Env
 from nodes.acting import Remote, tables_only
 from nodes.base import Node
 from nodes.monitor import Monitor
-from nodes.reanalyzer import Reanalyzer, table_of_the_past
+from nodes.playback import Playback
 from nodes.replay import ReplayNode
 from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
@@ -75,16 +75,13 @@ class Cluster:
             for i in range(number):
                 self.program.add_node(worker(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
 
-    def add_reanalyzers(self, node: type[Node], number: int, **settings: Any) -> None:
+    def add_reanalyzers(self, node: type[Playback], number: int, **settings: Any) -> None:
         """Adds nodes that play the past back and renew its targets; each has a seed of its own.
 
         Raises:
           ValueError: the agent has no table for them.
         """
-        if issubclass(node, Reanalyzer):
-            table_of_the_past(self._agent.tables)
-        else:  # its past isn't in our tables
-            written_by("reanalyzer", self._agent.tables)
+        node.require_tables(self._agent.tables)
         handles = (self._agent, self._env, self.variables, self.replay, self.monitor)
         with self.program.group("reanalyzer"):
             for i in range(number):

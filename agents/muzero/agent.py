@@ -69,25 +69,30 @@ def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
             f"muzero.Config: reanalyze_ratio is {config.reanalyze_ratio}; unplugged, all sequences are reanalyzed: "
             "leave it 0"
         )
-    return make(config, spec)._replace(tables=(make_unplugged_table(config),))
+    # Reanalyzers play whole episodes back, which are cut as an actor's are.
+    return make(config, spec)._replace(tables=(make_reanalyzed_table(config, period=config.roots, share=1.0),))
 
 
-def make_unplugged_table(config: Config) -> Table:
-    """What reanalyzers write of whole episodes, cut as actors cut them.
+def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
+    """What reanalyzers write; it keeps only the newest targets, those of four batches. See `make_tables`.
 
-    It keeps only the newest targets, those of four batches.
+    Args:
+      config: hyper-parameters.
+      period: raw steps between the starts of two sequences.
+      share: of an update's sequences.
     """
     return Table(
         name="reanalyzed",
         kind="replay",
         sequence_length=config.sequence_length,
-        period=config.roots,
+        period=period,
         batch_size=config.batch_size,
         size=4 * config.batch_size,
         sampler="uniform",
         samples_per_insert=config.reanalyzed_samples,
         min_size=config.batch_size,
         writer="reanalyzer",
+        share=share,
     )
 
 
@@ -120,17 +125,7 @@ def make_tables(config: Config) -> tuple[Table, ...]:
         return (fresh,)
     fresh = dataclasses.replace(fresh, share=1 - ratio)
     past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform", samples_per_insert=None, min_size=1)
-    reanalyzed = dataclasses.replace(
-        past,
-        name="reanalyzed",
-        writer="reanalyzer",
-        period=config.sequence_length,
-        share=ratio,
-        size=4 * config.batch_size,
-        samples_per_insert=config.reanalyzed_samples,
-        min_size=config.batch_size,
-    )
-    return (fresh, past, reanalyzed)
+    return (fresh, past, make_reanalyzed_table(config, period=config.sequence_length, share=ratio))
 
 
 def check(config: Config, spec: EnvSpec) -> None:
