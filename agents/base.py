@@ -218,3 +218,18 @@ def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
     while sum(others) >= batch_size:
         others[others.index(max(others))] -= 1
     return (batch_size - sum(others), *others)
+
+
+def sequences_per_slot(table: Table, slots: int) -> int:
+    """How many of a table's sequences each of so many environments keeps, where each keeps its own.
+
+    Raises:
+      ValueError: the table is too small.
+    """
+    per_slot = table.size // slots
+    if per_slot * slots < table.min_size:
+        raise ValueError(
+            f"table {table.name!r}: size is {table.size}; with {slots} environments it must be at least "
+            f"{slots * -(-table.min_size // slots)}, for each keeps its own sequences"
+        )
+    return per_slot

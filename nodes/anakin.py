@@ -113,7 +113,7 @@ class Anakin(Node):
             learner = jax.jit(self._begin, out_shardings=where)(key)
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder)
-            learner, self._base = self._restore(learner)
+            learner, self._base = self._checkpointer.resume(learner, self.monitor)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
             play = self._play if self._eval_every else None
@@ -231,14 +231,6 @@ class Anakin(Node):
             del self._recent[0]
         number, returns, steps = (sum(sums) for sums in zip(*self._recent))
         self.measure({"return": float(returns / number), "episode_steps": float(steps / number)})
-
-    def _restore(self, learner: Any) -> tuple[Any, dict[str, float]]:
-        if self._checkpointer.latest() is None:
-            return learner, {}
-        learner, counts = self._checkpointer.restore(learner)
-        if self.monitor is not None:
-            self.monitor.resume(counts)
-        return learner, counts
 
     def _save_beside(self) -> None:
         """Copies the learner's state on the device, and saves the copy while the device goes on."""

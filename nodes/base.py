@@ -23,7 +23,7 @@ T = TypeVar("T")
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
 GOODBYE_S = 5.0
-SERVE_ON_S = 4.0  # that a server goes on without a launcher: a call without an answer would hold its caller up for longer
+SERVE_ON_S = 4.0  # that a server goes on once its launcher is gone: a call without an answer lasts longer
 
 
 class Node:

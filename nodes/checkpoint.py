@@ -66,6 +66,15 @@ class Checkpointer:
         restored = self._manager.restore(step, args=items)
         return restored["state"], restored["counts"]
 
+    def resume(self, state: Nest, monitor: Any) -> tuple[Nest, dict[str, float]]:
+        """As `restore`, and the monitor, which may be None, goes on counting; `state` itself if nothing was saved."""
+        if self.latest() is None:
+            return state, {}
+        state, counts = self.restore(state)
+        if monitor is not None:
+            monitor.resume(counts)
+        return state, counts
+
 
 def _require_same_shapes(saved: Any, like: Nest, where: str) -> None:
     saved_shapes, shapes = _shapes(saved), _shapes(like)

@@ -10,7 +10,7 @@ import flashbax
 import jax
 import jax.numpy as jnp
 
-from agents.base import Nest, Steps, Table
+from agents.base import Nest, Steps, Table, sequences_per_slot
 
 
 class Drawn(NamedTuple):
@@ -65,12 +65,7 @@ def make_replay(table: Table, num_envs: int) -> DeviceReplay:
         raise ValueError(
             f"table {table.name!r}: priority_exponent is {table.priority_exponent}; on the device it must be at most 1"
         )
-    per_slot = table.size // num_envs  # sequences
-    if per_slot < 1 or per_slot * num_envs < table.min_size:
-        raise ValueError(
-            f"table {table.name!r}: size is {table.size}; with {num_envs} environments it must be at least "
-            f"{num_envs * -(-max(table.min_size, num_envs) // num_envs)}, for each keeps its own sequences"
-        )
+    per_slot = sequences_per_slot(table, num_envs)
     prioritised = table.sampler == "proportional"
     buffer = _buffer(table, num_envs, per_slot, prioritised)
 

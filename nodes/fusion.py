@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from agents.base import Agent, Batch, Nest, Steps, Table
 from nodes import stage
 from nodes.device_replay import make_replay
+from nodes.learner import policy_lag
 from nodes.play import step_shapes
 
 MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
@@ -168,8 +169,7 @@ def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
         batch = constrain(batch)
         learner, priorities, metrics = agent.update.step(learner, batch)
-        lag = (updates - batch.steps.version).astype(jnp.float32)
-        return learner, priorities, metrics | {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
+        return learner, priorities, metrics | policy_lag(updates, batch.steps.version)
 
     return learn
 

@@ -64,6 +64,7 @@ class Learner(Node):
 
     def start(self) -> None:
         self._tables = learned_from(self._agent.tables)
+        self._sequences = sequence_counts(self._tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
@@ -73,7 +74,8 @@ class Learner(Node):
             self._state = init(jax.random.PRNGKey(self._seed))
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder)
-            self._updates = self._restore()
+            self._state, counts = self._checkpointer.resume(self._state, self.monitor)
+            self._updates = int(counts.get("updates", 0))
         self._step = jax.jit(
             self._update, in_shardings=(replicated, over_batch, None), out_shardings=replicated, donate_argnums=0
         )
@@ -112,17 +114,17 @@ class Learner(Node):
     def close(self) -> None:
         if hasattr(self, "_published"):
             self._save()
+        if hasattr(self, "_dataset"):
+            self._dataset.close()
 
     def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Outcome]:
         state, priorities, metrics = self._agent.update.step(state, batch)
-        lag = updates - batch.steps.version.astype(jnp.float32)
-        metrics = {**metrics, "policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
+        metrics = metrics | policy_lag(updates, batch.steps.version)
         return state, (self._agent.update.params(state), priorities, metrics)
 
     def _tell_origin(self, drawn: Drawn) -> None:
         """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
-        counts = sequence_counts(self._tables)
-        for i, (table, count) in enumerate(zip(self._tables, counts)):
+        for i, (table, count) in enumerate(zip(self._tables, self._sequences)):
             own = drawn.table == i
             self.sample(f"batch_share/{table.name}", float(np.mean(own)))
             self.measure({f"batch_share_wanted/{table.name}": count / len(own)})
@@ -140,20 +142,18 @@ class Learner(Node):
                 self._dataset.prioritise(drawn, priorities)
         self.measure({name: float(value) for name, value in metrics.items()})
 
-    def _restore(self) -> int:
-        if self._checkpointer.latest() is None:
-            return 0
-        self._state, counts = self._checkpointer.restore(self._state)
-        if self.monitor is not None:
-            self.monitor.resume(counts)
-        return int(counts["updates"])
-
     def _save(self) -> None:
         with self.stopwatch("saving a checkpoint"):
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
             self._checkpointer.save(self._updates, self._state, counts)
         self._saved_at = time.monotonic()
+
+
+def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
+    """Metrics of a batch: updates between the params that acted, `version` [T, B], and those that learn."""
+    lag = updates - version.astype(jnp.float32)
+    return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
 
 
 def make_mesh(devices: int | None, batch_size: int) -> Mesh:

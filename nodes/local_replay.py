@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from agents.base import Batch, Steps, Table
+from agents.base import Batch, Steps, Table, sequences_per_slot
 from nodes.pipe import Drawn, gather
 from nodes.priorities import make_priorities
 
@@ -41,12 +41,7 @@ class LocalReplay:
         if table.kind != "replay":
             raise ValueError(f"table {table.name!r}: an in-process replay is no {table.kind!r}")
         slots = groups * num_envs
-        per_slot = table.size // slots  # sequences
-        if per_slot * slots < max(table.min_size, 1):
-            raise ValueError(
-                f"table {table.name!r}: size is {table.size}; with {slots} environments it must be at least "
-                f"{slots * -(-max(table.min_size, 1) // slots)}, for each keeps its own sequences"
-            )
+        per_slot = sequences_per_slot(table, slots)
         self.table = table
         self._groups, self._num_envs = groups, num_envs
         self._ring = (per_slot - 1) * table.period + table.sequence_length  # rows
@@ -116,8 +111,6 @@ class LocalReplay:
         """Makes priorities of the errors [B] of sequences that were drawn; those dropped since don't matter."""
         if self._priorities is None:
             return
-        if not np.all(np.isfinite(errors) & (errors >= 0)):
-            raise ValueError(f"priorities for table {self.table.name!r} must be finite and at least 0: {errors}")
         weights = self._priorities(keys, errors) ** self.table.priority_exponent
         with self._changed:
             places = keys.astype(np.int64) % self._size
@@ -210,6 +203,9 @@ class LocalDataset:
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         """Tells the table what an update made of sequences drawn from it."""
         self._replay.prioritise(drawn.keys, errors)
+
+    def close(self) -> None:
+        """Nothing: it reads nothing ahead."""
 
     def ready(self) -> bool:
         """Whether the table lets a batch through."""

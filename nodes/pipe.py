@@ -209,6 +209,9 @@ class PipeDataset:
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         """Nothing: a queue hands every sequence out once."""
 
+    def close(self) -> None:
+        """Nothing: it reads nothing ahead."""
+
     def ready(self) -> bool:
         """Whether the next batch is complete."""
         size = self._pipe.table.batch_size
@@ -260,7 +263,7 @@ def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: C
 
     Reverb, and TensorFlow with it, is imported only in the last case, where data crosses a process.
     """
-    if _in_process(replay):
+    if hasattr(replay, "open_writer"):
         return replay.open_writer(num_envs, wait_for, group)
     from nodes.writer import Writer
 
@@ -269,14 +272,8 @@ def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: C
 
 def open_dataset(replay: Any, tables: Sequence[Table], sharding: Batch) -> Any:
     """A dataset of tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`."""
-    if _in_process(replay):
+    if hasattr(replay, "open_dataset"):
         return replay.open_dataset(sharding)
     from nodes.dataset import Dataset
 
     return Dataset(replay, tables, sharding)
-
-
-def _in_process(replay: Any) -> bool:
-    from nodes.local_replay import LocalReplay  # which needs this module
-
-    return isinstance(replay, (Pipe, LocalReplay))

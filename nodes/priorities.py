@@ -13,17 +13,23 @@ from agents.base import Table
 FLOOR = 1e-3
 BINS = 1 << 15
 
-# `(keys [B], errors [B]) -> priorities [B]`; Reverb draws with probability priority^alpha / sum of priorities^alpha.
+# `(keys [B], errors [B]) -> priorities [B]`; errors below 0 or not finite are a ValueError. Reverb draws with
+# probability priority^alpha / sum of priorities^alpha.
 Priorities = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def make_priorities(table: Table) -> Priorities | None:
     """The rule of the table's sampler; None if it draws without looking at priorities."""
-    if table.sampler == "rank":
-        return Ranks(table.size)
-    if table.sampler == "proportional":
-        return lambda keys, errors: errors + FLOOR
-    return None
+    if table.sampler not in ("proportional", "rank"):
+        return None
+    ranks = Ranks(table.size) if table.sampler == "rank" else None
+
+    def priorities(keys: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        if not np.all(np.isfinite(errors) & (errors >= 0)):
+            raise ValueError(f"priorities for table {table.name!r} must be finite and at least 0: {errors}")
+        return errors + FLOOR if ranks is None else ranks(keys, errors)
+
+    return priorities
 
 
 class Ranks:

@@ -51,6 +51,11 @@ class Reanalyzer(Playback):
     def ready(self) -> bool:
         return bool(self._sequences) or self._stream.ready()
 
+    def close(self) -> None:
+        super().close()
+        if hasattr(self, "_stream"):
+            self._stream.close()
+
     def world(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, self._next)
 

@@ -75,13 +75,10 @@ def act(
     """
 
     def one(stage: Stage, _: None) -> tuple[Stage, tuple[Steps, Episodes]]:
-        key, act_key = jax.random.split(stage.key)
         shown = stage.timestep
-        action, extras, memory = policy.step(params, act_key, shown, stage.policy)
-        state, timestep = jax.vmap(env.step)(stage.env, action)
+        stage, action, extras = _move(env, policy, params, stage)
         versions = jnp.full(shown.step_type.shape, version, jnp.int32)
         steps = Steps(shown.observation, shown.step_type, shown.reward, shown.discount, action, extras, versions)
-        stage = Stage(state, timestep, memory, key, stage.episode_return, stage.episode_steps)
         stage, episodes = _account(env.spec, stage, shown)
         return stage, (steps, episodes)
 
@@ -116,12 +113,9 @@ def play(
         return ~jnp.all(playing.over) & (playing.steps < most_steps)
 
     def one(playing: Playing) -> Playing:
-        stage, shown = playing.stage, playing.stage.timestep
-        key, act_key = jax.random.split(stage.key)
-        action, _, memory = policy.step(params, act_key, shown, stage.policy)
-        state, timestep = jax.vmap(env.step)(stage.env, action)
+        stage, *_ = _move(env, policy, params, playing.stage)
+        timestep = stage.timestep
         returns = jnp.where(playing.over, playing.returns, playing.returns + timestep.reward)
-        stage = stage._replace(env=state, timestep=timestep, policy=memory, key=key)
         return Playing(stage, playing.over | (timestep.step_type == LAST), returns, playing.steps + 1)
 
     nobody = jnp.zeros(episodes, bool)
@@ -132,6 +126,14 @@ def play(
         "eval_return_min": jnp.min(end.returns),
         "eval_cut": jnp.sum(~end.over).astype(jnp.float32),
     }
+
+
+def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
+    """One step in every slot, the actions [B] that were played, and the policy's extras."""
+    key, act_key = jax.random.split(stage.key)
+    action, extras, memory = policy.step(params, act_key, stage.timestep, stage.policy)
+    state, timestep = jax.vmap(env.step)(stage.env, action)
+    return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
 
 
 def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:

@@ -52,6 +52,7 @@ class Stream:
         self._asked = threading.Semaphore(0)
         self._pending = 0  # pieces asked for and not taken
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
+        self._closed = False
         threading.Thread(target=self._draw, daemon=True).start()
 
     def ask(self, pieces: int) -> None:
@@ -80,12 +81,17 @@ class Stream:
         """Whether a piece can be taken at once."""
         return not self._pieces.empty()
 
+    def close(self) -> None:
+        """Frees what Reverb reads ahead; at once, unless a piece that was asked for isn't there yet."""
+        self._closed = True
+        self._asked.release()
+
     def _draw(self) -> None:
         try:
             samples = self._samples()
-            while True:
-                self._asked.acquire()
+            while self._asked.acquire() and not self._closed:
                 self._pieces.put(self._piece(next(samples)))
+            self._pieces.put(EOFError("it has been closed"))
         except StopIteration:
             self._pieces.put(EOFError("the replay server ended the stream"))
         except BaseException as error:  # handed to whoever takes the next piece

@@ -78,6 +78,7 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
     np.testing.assert_array_equal(np.asarray(batch.steps.version)[:, 0], range(6))
     np.testing.assert_array_equal(np.asarray(batch.probability), np.ones(4))
     writer.close()
+    dataset.close()
 
 
 def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent):
@@ -108,6 +109,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
     thread.join(timeout=10)
     assert not thread.is_alive()
+    dataset.close()
 
 
 def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):

@@ -46,9 +46,12 @@ class Serve:
     def __enter__(self):
         self.node.start()
         self.client = replay.reverb.Client(f"localhost:{self.node._server.port}")
+        self.opened = []
         return self
 
     def __exit__(self, *_):
+        for dataset in self.opened:
+            dataset.close()
         self.node._server.stop()
 
     def counts(self) -> tuple[int, int]:
@@ -58,7 +61,8 @@ class Serve:
     def dataset(self):
         from nodes.dataset import Dataset
 
-        return Dataset(self.client, [self.table], one_device())
+        self.opened.append(Dataset(self.client, [self.table], one_device()))
+        return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:
         """Adds sequences; the first reward of number i is i."""
