@@ -153,19 +153,24 @@ def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
     under one bound and writers where it would rise over another, though no writer before `min_size` is reached. The
     bounds here are, with B for the batch size:
 
-        -B                                      the reader may be one batch ahead, which the dataset prefetches
-        2 * samples_per_insert * min_size + B   the writer may be as far ahead again as it is when sampling begins
+        -B                                              the reader may be one batch ahead, which the dataset prefetches
+        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
+
+    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
+    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
 
     So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
     is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size + B / samples_per_insert sequences at least. That should hold the sequences that all groups of
+    writer for min_size sequences at least. That should hold the sequences that all groups of
     environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
-    always further apart than Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
+    always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
     """
     if table.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(table.min_size)
-    buffer = table.batch_size + table.samples_per_insert * table.min_size
-    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, buffer)
+    owed = table.samples_per_insert * table.min_size
+    ahead = max(owed, 2 * table.share * owed + table.batch_size, 2 * max(1.0, table.samples_per_insert))
+    bounds = (-float(table.batch_size), ahead)
+    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, bounds)
 
 
 def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:

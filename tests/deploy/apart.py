@@ -13,7 +13,7 @@ import time
 from nodes import metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
-LIGHT = "tests/deploy/light_program.py"
+LIGHT = "tests/light_program.py"
 
 
 def free_ports(number: int = 8) -> int:

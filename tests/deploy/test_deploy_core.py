@@ -15,7 +15,7 @@ from nodes.services import Program
 from programs.run import BadInput
 
 pytestmark = pytest.mark.cluster
-LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 TINY = LIGHT.parents[1] / "programs" / "tiny_program.py"
 
 

@@ -21,7 +21,7 @@ from tests.deploy import schemas
 
 pytestmark = pytest.mark.cluster
 CATCH = ROOT / "programs" / "impala_catch.py"
-LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
 

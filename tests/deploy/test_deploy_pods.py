@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(not pods.possible(), reason="network namespaces need root and a kernel that lets it make them"),
 ]
 TINY = pathlib.Path(__file__).parents[1] / "programs" / "tiny_program.py"
-LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 
 
 def rendered(program, monkeypatch, folder, *flags):

@@ -17,7 +17,7 @@ from deploy import slurm
 from programs.run import BadInput
 
 pytestmark = pytest.mark.cluster
-LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 
 SRUN = """#!/bin/bash
 # Runs the tasks one after the other, and says where Slurm would run each.

@@ -16,7 +16,7 @@ from programs.run import BadInput
 from tests.deploy.apart import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
-LIGHT = pathlib.Path(__file__).with_name("light_program.py")
+LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -96,11 +96,22 @@ def test_the_ratio_is_held_when_the_reader_is_faster(tmp_path, ratio, batch_size
         assert measured["trajectories/samples_per_insert"] == pytest.approx(sampled / inserted)
 
 
-@pytest.mark.parametrize(("ratio", "batch_size", "min_size"), [(4.0, 4, 5), (0.5, 4, 1), (1.0, 1, 1), (8.0, 16, 2)])
-def test_the_ratio_is_held_when_the_writer_is_faster(tmp_path, ratio, batch_size, min_size):
-    with Serve(make(batch_size, samples_per_insert=ratio, min_size=min_size), tmp_path) as server:
+@pytest.mark.parametrize(
+    ("ratio", "batch_size", "min_size", "share", "limit"),
+    [
+        (4.0, 4, 5, 1.0, 44.0),
+        (0.5, 4, 1, 1.0, 5.0),
+        (1.0, 1, 1, 1.0, 3.0),
+        (8.0, 16, 2, 1.0, 48.0),
+        (4.0, 4, 5, 0.5, 24.0),
+        (4.0, 4, 5, 0.1, 20.0),
+        (8.0, 1, 1, 0.1, 16.0),  # as Reverb demands
+    ],
+)
+def test_the_ratio_is_held_when_the_writer_is_faster(tmp_path, ratio, batch_size, min_size, share, limit):
+    agent = make(batch_size, samples_per_insert=ratio, min_size=min_size, share=share)
+    with Serve(agent, tmp_path) as server:
         node, total = Node("actor/0"), 200
-        limit = batch_size + 2 * ratio * min_size
         thread = threading.Thread(target=server.write, args=(total, node), daemon=True)
         thread.start()
         node.wait_for("the limiter", lambda _: ratio * (server.counts()[0] + 1) > limit or None, deadline_s=60)

@@ -18,6 +18,7 @@ from nodes import metrics
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = "tests/programs/tiny_program.py"
+LIGHT = "tests/light_program.py"  # whose processes start in a second
 
 
 def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
@@ -99,9 +100,12 @@ def test_a_signal_ends_every_process_in_time_and_the_learner_saves(tmp_path, num
     assert list(tmp_path.glob("replay/*/DONE"))
 
 
-@pytest.mark.parametrize("victim", ["actor/0", "learner", "replay", "variables", "monitor"])
-def test_a_killed_node_ends_the_program_by_name(tmp_path, victim):
-    process = start("--workdir", str(tmp_path))
+@pytest.mark.parametrize(
+    ("program", "victim"),
+    [(LIGHT, "actor/0"), (LIGHT, "learner"), (LIGHT, "variables"), (LIGHT, "monitor"), (TINY, "replay")],
+)
+def test_a_killed_node_ends_the_program_by_name(tmp_path, program, victim):
+    process = start("--workdir", str(tmp_path), program=program)
     wait_for_rows(tmp_path, process)
     os.kill(pids(tmp_path)[victim], signal.SIGKILL)
     output = finish(process, timeout_s=30)

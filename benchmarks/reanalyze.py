@@ -1,0 +1,86 @@
+"""Data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over several seeds.
+
+    ./run python benchmarks/reanalyze.py --out curves.png
+
+Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
+interrupted comparison goes on where it was.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+import subprocess
+import sys
+
+import matplotlib
+import tyro
+
+from benchmarks.timing import ROOT
+from nodes import metrics
+
+matplotlib.use("agg")
+from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to compare.
+
+    Attributes:
+      out: the picture of all curves.
+      workdir: holds a folder for each run.
+      plain: the program without reanalyze.
+      reanalyze: the program with.
+      flags: of both programs, and what their folders are told apart by.
+      seeds: runs of each.
+      eval_return: reached by the evaluator: the end of a run, and what is compared.
+      env_steps: most of a run.
+    """
+
+    out: pathlib.Path
+    workdir: pathlib.Path = pathlib.Path("runs/reanalyze")
+    plain: str = "muzero_catch.py"
+    reanalyze: str = "muzero_reanalyze_catch.py"
+    flags: tuple[str, ...] = ()
+    seeds: int = 5
+    eval_return: float = 0.95
+    env_steps: int = 200_000
+
+
+def main(options: Options) -> None:
+    """Runs, prints a table and draws."""
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    needed: dict[str, list[float]] = {options.plain: [], options.reanalyze: []}
+    print(f"{'seed':>4s} {'plain':>9s} {'reanalyze':>9s} {'ratio':>6s}   env steps until {options.eval_return}")
+    for seed in range(options.seeds):
+        for i, program in enumerate((options.plain, options.reanalyze)):
+            rows = run(program, seed, options)
+            steps = [row["env_steps"] for row in rows if row.get("eval_return", -1e9) >= options.eval_return]
+            needed[program].append(steps[0] if steps else float("inf"))
+            curve = [(row["env_steps"], row["return"]) for row in rows if row.get("return") is not None]
+            axes.plot(*zip(*curve), color=f"C{i}", label=("plain", "reanalyze")[i] if seed == 0 else None)
+        plain, again = (of_program[-1] for of_program in needed.values())
+        print(f"{seed:4d} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}", flush=True)
+    plain, again = (statistics.median(of_program) for of_program in needed.values())
+    print(f"{'mid':>4s} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}")
+    axes.set(xlabel="env steps", ylabel="mean return of the last 100 episodes")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(options.out, dpi=110)
+
+
+def run(program: str, seed: int, options: Options) -> list[dict[str, float]]:
+    """A run's rows, which it makes unless they are there."""
+    folder = options.workdir / f"{pathlib.Path(program).stem}-{seed}"
+    if not (folder / "done").exists():
+        stop = [f"--stop.eval-return={options.eval_return}", f"--stop.env-steps={options.env_steps}"]
+        command = [sys.executable, str(ROOT / "programs" / program), f"--workdir={folder}", f"--seed={seed}", *stop]
+        subprocess.run([*command, *options.flags], check=True, stdout=sys.stderr)
+        (folder / "done").touch()
+    return metrics.read(folder)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
