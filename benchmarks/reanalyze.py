@@ -1,6 +1,8 @@
 """Data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over several seeds.
 
     ./run python benchmarks/reanalyze.py --out curves.png
+    ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --plain muzero_minatar.py \
+        --reanalyze "muzero_minatar.py --reanalyzers 1 --config.reanalyze-ratio 0.8" --eval-return 5 --seeds 2
 
 Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
 interrupted comparison goes on where it was.
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shlex
 import statistics
 import subprocess
 import sys
@@ -31,9 +34,9 @@ class Options:
     Attributes:
       out: the picture of all curves.
       workdir: holds a folder for each run.
-      plain: the program without reanalyze.
-      reanalyze: the program with.
-      flags: of both programs, and what their folders are told apart by.
+      plain: the program without reanalyze, and its flags.
+      reanalyze: the same with.
+      flags: of both.
       seeds: runs of each.
       eval_return: reached by the evaluator: the end of a run, and what is compared.
       env_steps: most of a run.
@@ -43,7 +46,7 @@ class Options:
     workdir: pathlib.Path = pathlib.Path("runs/reanalyze")
     plain: str = "muzero_catch.py"
     reanalyze: str = "muzero_reanalyze_catch.py"
-    flags: tuple[str, ...] = ()
+    flags: str = ""
     seeds: int = 5
     eval_return: float = 0.95
     env_steps: int = 200_000
@@ -52,18 +55,19 @@ class Options:
 def main(options: Options) -> None:
     """Runs, prints a table and draws."""
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    needed: dict[str, list[float]] = {options.plain: [], options.reanalyze: []}
+    ways = {"plain": options.plain, "reanalyze": options.reanalyze}
+    needed: dict[str, list[float]] = {way: [] for way in ways}
     print(f"{'seed':>4s} {'plain':>9s} {'reanalyze':>9s} {'ratio':>6s}   env steps until {options.eval_return}")
     for seed in range(options.seeds):
-        for i, program in enumerate((options.plain, options.reanalyze)):
-            rows = run(program, seed, options)
+        for i, (way, program) in enumerate(ways.items()):
+            rows = run(options.workdir / f"{way}-{seed}", shlex.split(program), seed, options)
             steps = [row["env_steps"] for row in rows if row.get("eval_return", -1e9) >= options.eval_return]
-            needed[program].append(steps[0] if steps else float("inf"))
+            needed[way].append(steps[0] if steps else float("inf"))
             curve = [(row["env_steps"], row["return"]) for row in rows if row.get("return") is not None]
-            axes.plot(*zip(*curve), color=f"C{i}", label=("plain", "reanalyze")[i] if seed == 0 else None)
-        plain, again = (of_program[-1] for of_program in needed.values())
+            axes.plot(*zip(*curve), color=f"C{i}", label=way if seed == 0 else None)
+        plain, again = (steps[-1] for steps in needed.values())
         print(f"{seed:4d} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}", flush=True)
-    plain, again = (statistics.median(of_program) for of_program in needed.values())
+    plain, again = (statistics.median(steps) for steps in needed.values())
     print(f"{'mid':>4s} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}")
     axes.set(xlabel="env steps", ylabel="mean return of the last 100 episodes")
     axes.legend()
@@ -71,13 +75,12 @@ def main(options: Options) -> None:
     figure.savefig(options.out, dpi=110)
 
 
-def run(program: str, seed: int, options: Options) -> list[dict[str, float]]:
+def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -> list[dict[str, float]]:
     """A run's rows, which it makes unless they are there."""
-    folder = options.workdir / f"{pathlib.Path(program).stem}-{seed}"
     if not (folder / "done").exists():
         stop = [f"--stop.eval-return={options.eval_return}", f"--stop.env-steps={options.env_steps}"]
-        command = [sys.executable, str(ROOT / "programs" / program), f"--workdir={folder}", f"--seed={seed}", *stop]
-        subprocess.run([*command, *options.flags], check=True, stdout=sys.stderr)
+        flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]
+        subprocess.run([sys.executable, str(ROOT / "programs" / program[0]), *flags], check=True, stdout=sys.stderr)
         (folder / "done").touch()
     return metrics.read(folder)
 

@@ -7,6 +7,7 @@ from envs.minatar import MinAtar
 from nodes.actor import Actor
 from nodes.evaluator import Evaluator
 from nodes.learner import Learner
+from nodes.reanalyzer import Reanalyzer
 from nodes.services import Program
 from programs.cluster import Cluster
 from programs.launch import RunFlags, main
@@ -17,6 +18,7 @@ def muzero_minatar(
     game: str = "breakout",
     actors: int = 1,
     num_envs: int = 32,
+    reanalyzers: int = 0,
     config: muzero.Config = muzero.MINATAR,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
@@ -26,6 +28,7 @@ def muzero_minatar(
       game: of MinAtar, such as breakout or space_invaders.
       actors: actor processes.
       num_envs: environments of each actor.
+      reanalyzers: reanalyzer processes, for a config whose reanalyze_ratio is above 0.
       config: the agent's hyper-parameters.
     """
     env = MinAtar(game, minimal_actions=True)
@@ -33,6 +36,8 @@ def muzero_minatar(
     cluster = Cluster("muzero_minatar", run, agent, env)
     cluster.add_learner(Learner)
     cluster.add_actors(Actor, actors, num_envs=num_envs)
+    if reanalyzers:
+        cluster.add_reanalyzers(Reanalyzer, reanalyzers)
     cluster.add_evaluator(Evaluator, episodes=20, every_s=60.0)
     return cluster.program
 

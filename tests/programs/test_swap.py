@@ -1,0 +1,90 @@
+"""The swap matrix: every sensible program of environments, agents, ways of acting, reanalyzers and schedules learns."""
+
+from __future__ import annotations
+
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from nodes import metrics
+from tests.programs.test_programs import finish, start
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+launch = pytest.importorskip("programs.launch", exc_type=ImportError)
+from nodes.checkpoint import Checkpointer  # noqa: E402
+from tests.programs.swap_program import ENVS, IMPALA, MUZERO, make_agent, swap_program  # noqa: E402
+
+UPDATES = 12
+# IMPALA has no targets to renew, and no notion of an opponent: it refuses board games.
+MATRIX = [
+    (env, agent, acting, reanalyzers)
+    for env in ENVS
+    for agent in ("impala", "muzero")
+    for acting in ("local", "central")
+    for reanalyzers in (0, 1)
+    if agent == "muzero" or (env != "tic_tac_toe" and not reanalyzers)
+]
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    """Leaves the signal handlers as they were."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def flags(folder, env: str, agent: str, acting: str, reanalyzers: int, schedule: str) -> list[str]:
+    choice = ["--env", env, "--agent", agent, "--acting", acting, "--reanalyzers", str(reanalyzers)]
+    return ["--workdir", str(folder), "--launch", schedule, "--stop.updates", str(UPDATES), *choice]
+
+
+def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int) -> None:
+    """Counters agree with each other and with the checkpoint, whose params are not those it began with."""
+    row = metrics.read(folder)[-1]
+    assert row["updates"] >= UPDATES
+    if agent == "impala":
+        assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
+    else:
+        fresh = row["updates"] * MUZERO.batch_size * (0.5 if reanalyzers else 1.0)
+        assert row["env_steps"] / MUZERO.roots * MUZERO.samples_per_insert + MUZERO.batch_size >= fresh
+    assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
+    assert (row.get("inferences", 0) > 0) == (acting == "central")
+    assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)
+    assert row["policy_lag"] >= 0 and np.isfinite(row["loss" if agent == "impala" else "policy_loss"])
+    checkpoints = Checkpointer(folder / "checkpoints")
+    assert checkpoints.latest() == row["updates"]
+    update = make_agent(ENVS[env], agent, reanalyzers).update
+    began = jax.jit(update.init)(jax.random.PRNGKey(0))
+    ended, counts = checkpoints.restore(began)
+    assert counts["updates"] == row["updates"]
+    before, after = (jax.tree.leaves(update.params(state)) for state in (began, ended))
+    assert any((x != y).any() for x, y in zip(before, after))
+    assert all(np.isfinite(x).all() for x in after)
+
+
+def under(schedule: str, first: int) -> list:
+    """The matrix under a schedule. Every second program, counted from `first`, is run always; the others take long."""
+    slow = pytest.mark.slow
+    return [pytest.param(*choice, schedule, marks=() if (i + i // 2) % 2 == first else slow) for i, choice in enumerate(MATRIX)]
+
+
+@pytest.mark.parametrize(
+    ("env", "agent", "acting", "reanalyzers", "schedule"), under("serial", 0) + under("local_mt", 1)
+)
+def test_learns(tmp_path, env, agent, acting, reanalyzers, schedule):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(swap_program, flags(tmp_path, env, agent, acting, reanalyzers, schedule))
+    assert not ended.value.code
+    require_learned(tmp_path, env, agent, acting, reanalyzers)
+
+
+@pytest.mark.parametrize("choice", [("minatar", "muzero", "central", 1), ("tic_tac_toe", "muzero", "local", 1)])
+def test_learns_as_processes(tmp_path, choice):
+    process = start(*flags(tmp_path, *choice, "local_mp"), program="tests/programs/swap_program.py")
+    output = finish(process, timeout_s=300)
+    assert process.returncode == 0, output
+    require_learned(tmp_path, *choice)
