@@ -86,7 +86,10 @@ def make_optimiser(
         # the first steps would be up to 1 / sqrt(1 - decay) times too long.
         return optax.chain(clip, optax.rmsprop(schedule, decay=decay, eps=eps, initial_scale=1.0))
     if name == "adam":
-        return optax.chain(clip, optax.adamw(schedule, eps=eps, weight_decay=weight_decay, mask=_is_weight))
+        # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
+        # weight has had no gradient yet.
+        adam = optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=weight_decay, mask=_is_weight)
+        return optax.chain(clip, adam)
     raise ValueError(f"optimiser is {name!r}; allowed: 'rmsprop', 'adam'")
 
 

@@ -1,8 +1,9 @@
 """Data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over several seeds.
 
     ./run python benchmarks/reanalyze.py --out curves.png
-    ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --plain muzero_minatar.py \
-        --reanalyze "muzero_minatar.py --reanalyzers 1 --config.reanalyze-ratio 0.8" --eval-return 5 --seeds 2
+    ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --seeds 2 --eval-return None \\
+        --plain "muzero_minatar.py --stop.env-steps 300000" \\
+        --reanalyze "muzero_minatar.py --reanalyzers 1 --config.reanalyze-ratio 0.8 --stop.env-steps 150000"
 
 Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
 interrupted comparison goes on where it was.
@@ -38,8 +39,8 @@ class Options:
       reanalyze: the same with.
       flags: of both.
       seeds: runs of each.
-      eval_return: reached by the evaluator: the end of a run, and what is compared.
-      env_steps: most of a run.
+      eval_return: reached by the evaluator: the end of a run, and what is compared. None compares the mean return of
+        the last hundred training episodes, with what the plain run has at its end; give both programs one by flags.
     """
 
     out: pathlib.Path
@@ -48,8 +49,7 @@ class Options:
     reanalyze: str = "muzero_reanalyze_catch.py"
     flags: str = ""
     seeds: int = 5
-    eval_return: float = 0.95
-    env_steps: int = 200_000
+    eval_return: float | None = 0.95
 
 
 def main(options: Options) -> None:
@@ -57,16 +57,19 @@ def main(options: Options) -> None:
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     ways = {"plain": options.plain, "reanalyze": options.reanalyze}
     needed: dict[str, list[float]] = {way: [] for way in ways}
-    print(f"{'seed':>4s} {'plain':>9s} {'reanalyze':>9s} {'ratio':>6s}   env steps until {options.eval_return}")
+    print(f"{'seed':>4s} {'plain':>9s} {'reanalyze':>9s} {'ratio':>6s}   env steps to a return of")
     for seed in range(options.seeds):
+        level, metric = options.eval_return, "eval_return"
         for i, (way, program) in enumerate(ways.items()):
             rows = run(options.workdir / f"{way}-{seed}", shlex.split(program), seed, options)
-            steps = [row["env_steps"] for row in rows if row.get("eval_return", -1e9) >= options.eval_return]
+            if level is None:
+                level, metric = rows[-1]["return"], "return"
+            steps = [row["env_steps"] for row in rows if row.get(metric, float("-inf")) >= level]
             needed[way].append(steps[0] if steps else float("inf"))
             curve = [(row["env_steps"], row["return"]) for row in rows if row.get("return") is not None]
             axes.plot(*zip(*curve), color=f"C{i}", label=way if seed == 0 else None)
         plain, again = (steps[-1] for steps in needed.values())
-        print(f"{seed:4d} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}", flush=True)
+        print(f"{seed:4d} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}   {level:.2f}", flush=True)
     plain, again = (statistics.median(steps) for steps in needed.values())
     print(f"{'mid':>4s} {plain:9,.0f} {again:9,.0f} {again / plain:6.2f}")
     axes.set(xlabel="env steps", ylabel="mean return of the last 100 episodes")
@@ -78,7 +81,7 @@ def main(options: Options) -> None:
 def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -> list[dict[str, float]]:
     """A run's rows, which it makes unless they are there."""
     if not (folder / "done").exists():
-        stop = [f"--stop.eval-return={options.eval_return}", f"--stop.env-steps={options.env_steps}"]
+        stop = [] if options.eval_return is None else [f"--stop.eval-return={options.eval_return}"]
         flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]
         subprocess.run([sys.executable, str(ROOT / "programs" / program[0]), *flags], check=True, stdout=sys.stderr)
         (folder / "done").touch()

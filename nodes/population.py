@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -15,12 +14,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.base import Agent
+from agents.meta import MakeAgent, with_values
 from nodes import fusion, stage
 from nodes.anakin import Anakin, Pending
 from nodes.checkpoint import Checkpointer
 from nodes.learner import make_mesh
-
-MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
 
 
 class Population(Anakin):
@@ -187,11 +185,3 @@ def parse(config: Any, vary: Sequence[str]) -> dict[str, list[float]]:
         except ValueError:
             raise ValueError(f"vary {text!r} is not FIELD=NUMBER,NUMBER,…: {given!r} are no numbers") from None
     return values
-
-
-def with_values(config: Any, values: dict[str, Any]) -> Any:
-    """A copy with other values, which may be traced: they are not checked, for a tracer can't be compared."""
-    changed = copy.copy(config)  # of a frozen dataclass, past its __post_init__
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
-    return changed

@@ -61,8 +61,10 @@ def v_trace(
       trace_lambda: how far later TD errors are carried back.
 
     Returns:
-      `VTrace`; no gradient flows through it.
+      `VTrace`; no gradient flows through it to values and weights, but one does to discounts, rewards and the trace's
+      length: a meta-gradient may want to know what they do.
     """
+    v_tm1, v_t, rho_tm1 = jax.tree.map(jax.lax.stop_gradient, (v_tm1, v_t, rho_tm1))
     arrays = [v_tm1, v_t, reward_t, discount_t, rho_tm1]
     chex.assert_rank(arrays, 2)
     chex.assert_equal_shape(arrays)
@@ -71,10 +73,10 @@ def v_trace(
         lambda_=trace_lambda,
         clip_rho_threshold=clip_rho,
         clip_pg_rho_threshold=clip_rho,
+        stop_target_gradients=False,
     )
     trace = jax.vmap(one, in_axes=1, out_axes=1)(*arrays)
-    target_tm1 = trace.errors + v_tm1
-    return jax.tree.map(jax.lax.stop_gradient, VTrace(target_tm1, trace.pg_advantage))
+    return VTrace(trace.errors + v_tm1, trace.pg_advantage)
 
 
 def impala_loss(

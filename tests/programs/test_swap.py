@@ -69,7 +69,10 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
 def under(schedule: str, first: int) -> list:
     """The matrix under a schedule. Every second program, counted from `first`, is run always; the others take long."""
     slow = pytest.mark.slow
-    return [pytest.param(*choice, schedule, marks=() if (i + i // 2) % 2 == first else slow) for i, choice in enumerate(MATRIX)]
+    return [
+        pytest.param(*choice, schedule, marks=() if (i + i // 2) % 2 == first else slow)
+        for i, choice in enumerate(MATRIX)
+    ]
 
 
 @pytest.mark.parametrize(

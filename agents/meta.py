@@ -1,0 +1,116 @@
+"""Meta-gradients: an agent that learns its own hyper-parameters, such as a discount or the weight of a loss.
+
+See "Meta-Gradient Reinforcement Learning" (https://arxiv.org/abs/1805.09801), and "Podracer architectures for scalable
+Reinforcement Learning" (https://arxiv.org/abs/2104.06272), which trains many such learners at once.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from agents.base import Agent, Batch, Nest, Update
+
+MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
+
+
+class MetaState(NamedTuple):
+    """What learning and learning to learn remember.
+
+    Attributes:
+      learner: the agent's own state.
+      eta: float32 [] by field: hyper-parameters, unbounded, see `bounded`.
+      opt_state: of the optimiser that steps them.
+    """
+
+    learner: Nest
+    eta: dict[str, jax.Array]
+    opt_state: Nest
+
+
+def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], learning_rate: float = 1e-2) -> Agent:
+    """Makes an agent whose update also learns hyper-parameters.
+
+    A batch is two halves of sequences. The agent learns from the first with its hyper-parameters of now, eta. How good
+    that was the second half says: its loss at the new params, with the hyper-parameters of `config`. The gradient of
+    that loss by eta, through the update (Eq. 5 and 6 of the paper, where the second trajectory is the next one), steps
+    eta. Then the agent learns from the second half, too.
+
+    Args:
+      make: makes the agent of a config. Its update's metrics hold "loss", at the params before the update, and that
+        loss lets gradients through to the fields that are learned.
+      config: the agent's hyper-parameters; of those that are learned the values by which the result is judged.
+      start: what is learned, by field: a share, in (0, 1), stays one; anything else stays above 0.
+      learning_rate: of Adam, for eta.
+
+    Raises:
+      ValueError: nothing is to be learned, a field is no number's, a start is not above 0, or batches can't be halved.
+    """
+    _check(make, config, start)
+    judge = make(config)
+    optimiser = optax.adam(learning_rate)
+
+    def update_with(eta: Mapping[str, jax.Array]) -> Update:
+        return make(with_values(config, {field: bounded(start[field], x) for field, x in eta.items()})).update
+
+    def init(key: jax.Array) -> MetaState:
+        eta = {field: jnp.zeros(()) for field in start}
+        return MetaState(judge.update.init(key), eta, optimiser.init(eta))
+
+    def step(state: MetaState, batch: Batch) -> tuple[MetaState, Any, dict[str, jax.Array]]:
+        first, second = _half(batch, 0), _half(batch, 1)
+
+        def judged(eta: dict[str, jax.Array]) -> tuple[jax.Array, tuple[Nest, Any]]:
+            learner, priorities, _ = update_with(eta).step(state.learner, first)
+            return judge.update.step(learner, second)[2]["loss"], (learner, priorities)
+
+        (loss, (learner, priorities)), gradient = jax.value_and_grad(judged, has_aux=True)(state.eta)
+        change, opt_state = optimiser.update(gradient, state.opt_state)
+        eta = optax.apply_updates(state.eta, change)
+        learner, others, metrics = update_with(eta).step(learner, second)
+        if priorities is not None:
+            priorities = jnp.stack([priorities, others], axis=1).reshape(-1)
+        learned = {f"meta/{field}": bounded(start[field], x) for field, x in eta.items()}
+        return MetaState(learner, eta, opt_state), priorities, metrics | learned | {"meta/loss": loss}
+
+    update = Update(init=init, step=step, params=lambda state: judge.update.params(state.learner))
+    return judge._replace(update=update)
+
+
+def bounded(start: float, x: jax.Array) -> jax.Array:
+    """The hyper-parameter that eta `x` [] stands for: `start` at 0, a share where that is one, else above 0."""
+    if start < 1:
+        return jax.nn.sigmoid(x + jnp.log(start / (1 - start)))
+    return start * jnp.exp(x)
+
+
+def with_values(config: Any, values: Mapping[str, Any]) -> Any:
+    """A copy with other values, which may be traced: they are not checked, for a tracer can't be compared."""
+    changed = copy.copy(config)  # of a frozen dataclass, past its __post_init__
+    for name, value in values.items():
+        object.__setattr__(changed, name, value)
+    return changed
+
+
+def _half(batch: Batch, which: int) -> Batch:
+    """Every second sequence, so that each device keeps half of what it has."""
+    steps = jax.tree.map(lambda x: x[:, which::2], batch.steps)  # [T, B, ...]
+    return Batch(steps, batch.probability[which::2])
+
+
+def _check(make: MakeAgent, config: Any, start: Mapping[str, float]) -> None:
+    if not start:
+        raise ValueError("meta-gradient: start names no hyper-parameter to learn")
+    for field, value in start.items():
+        if not isinstance(getattr(config, field, None), float):
+            raise ValueError(f"meta-gradient: {field} is no number's field of {type(config).__name__}")
+        if value <= 0:
+            raise ValueError(f"meta-gradient: {field} starts at {value}; it must be above 0")
+    for table in make(config).tables:
+        if table.batch_size % 2:
+            raise ValueError(f"batch_size is {table.batch_size}; a meta-gradient needs two halves of it")

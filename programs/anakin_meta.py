@@ -1,0 +1,54 @@
+"""IMPALA learners that learn their own hyper-parameters by meta-gradient, many at once in one compiled program.
+
+./run python programs/anakin_meta.py --learn discount=0.5
+./run python programs/anakin_meta.py --learn discount=0.8 entropy_cost=0.1 --seeds 16
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agents import impala
+from agents.base import Agent
+from agents.meta import meta_gradient
+from envs.jax.gymnax import Gymnax
+from nodes.population import Population, parse
+from programs.anakin_impala import CARTPOLE, MIDDLE
+from programs.run import BadInput, OwnFlags
+from programs.solo import SizeFlags, Solo, main
+
+
+def anakin_meta(
+    run: OwnFlags,
+    learn: tuple[str, ...] = ("discount=0.5",),
+    meta_learning_rate: float = 1e-2,
+    seeds: int = 8,
+    size: SizeFlags = MIDDLE,
+    config: impala.Config = CARTPOLE,
+) -> Solo:
+    """CartPole, 8 learners, each with environments and a discount of its own, which it raises as it learns.
+
+    Args:
+      run: where and how long.
+      learn: fields of the config, as FIELD=NUMBER to start from; the config's own values judge the result.
+      meta_learning_rate: with which they are learned.
+      seeds: learners.
+      size: of each learner.
+      config: hyper-parameters.
+    """
+    env = Gymnax("CartPole-v1")
+    starts = parse(config, learn)
+    for field, values in starts.items():
+        if len(values) != 1:
+            raise BadInput(f"--learn {field} starts at {values}; it must be one number")
+    start = {field: values[0] for field, values in starts.items()}
+
+    def make(config: impala.Config) -> Agent:
+        return meta_gradient(lambda config: impala.make(config, env.spec), config, start, meta_learning_rate)
+
+    settings = {"make": make, "config": config, "seeds": seeds, **dataclasses.asdict(size)}
+    return Solo("anakin_meta", run, Population, make(config), env, settings)
+
+
+if __name__ == "__main__":
+    main(anakin_meta)

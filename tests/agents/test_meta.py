@@ -1,0 +1,98 @@
+"""Meta-gradients against a hand-made one, and a discount that is learned."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from agents import impala, optimisation
+from agents.base import Agent, Batch, Steps, Table
+from agents.meta import bounded, meta_gradient
+from envs.jax.catch import Catch
+from nodes.fusion import fuse
+
+RATE = 0.1  # of the inner gradient descent
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    weight: float = 3.0
+    batch_size: int = 4
+
+
+def make(config: Config) -> Agent:
+    """A param that is drawn to the batch's mean reward, by gradient descent on weight * (param - reward)^2."""
+
+    def loss(params, context, batch):
+        return config.weight * (params - jnp.mean(batch.steps.reward)) ** 2, (None, {})
+
+    schedule = optimisation.make_schedule(RATE, None)
+    update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, optax.sgd(RATE), schedule)
+    table = Table("t", "queue", sequence_length=1, period=1, batch_size=config.batch_size, size=8)
+    return Agent(None, None, update, (table,))  # nobody acts
+
+
+def batch(rewards) -> Batch:
+    reward = np.asarray([rewards], np.float32)  # [1, B]
+    return Batch(Steps(reward, reward, reward, reward, reward, (), reward), np.ones(len(rewards), np.float32))
+
+
+def test_the_gradient_goes_through_the_update():
+    start, judged_by = 0.5, 3.0
+    agent = meta_gradient(make, Config(judged_by), {"weight": start}, learning_rate=0.01)
+    state, priorities, metrics = agent.update.step(
+        agent.update.init(jax.random.PRNGKey(0)), batch([1.0, 6.0, 1.0, 8.0])
+    )
+    first, second = 1.0, 7.0  # mean rewards of the halves
+    after_first = 2.0 - RATE * 2 * start * (2.0 - first)
+    gradient = judged_by * 2 * (after_first - second) * -RATE * 2 * (2.0 - first)  # by the weight
+    by_eta = gradient * start * (1 - start)  # through the sigmoid
+    np.testing.assert_allclose(state.opt_state[0].mu["weight"], 0.1 * by_eta, rtol=1e-5)
+    np.testing.assert_allclose(metrics["meta/loss"], judged_by * (after_first - second) ** 2, rtol=1e-5)
+    weight = float(metrics["meta/weight"])
+    np.testing.assert_allclose(weight, bounded(start, -0.01 * np.sign(by_eta)), rtol=1e-4)
+    # The second half is learned from with what has just been learned.
+    expected = after_first - RATE * 2 * weight * (after_first - second)
+    np.testing.assert_allclose(agent.update.params(state), expected, rtol=1e-5)
+    assert priorities is None
+
+
+def test_hyper_parameters_stay_within_their_bounds():
+    x = jnp.linspace(-5, 5, 11)
+    share, cost = bounded(0.9, x), bounded(2.5, x)
+    assert np.all((share > 0) & (share < 1)) and np.all(cost > 0)
+    np.testing.assert_allclose([share[5], cost[5]], [0.9, 2.5], rtol=1e-6)
+    assert np.all(np.diff(share) > 0) and np.all(np.diff(cost) > 0)
+
+
+def test_impala_learns_to_look_further_ahead():
+    """Judged by a discount of 0.99, one of 0.5 is too short-sighted: Catch pays after nine steps."""
+    env = Catch()
+    config = dataclasses.replace(impala.CATCH, batch_size=32, unroll_length=16, discount=0.99)
+    agent = meta_gradient(lambda config: impala.make(config, env.spec), config, {"discount": 0.5}, 0.05)
+    fused = fuse(agent, env, 32)
+    key = jax.random.PRNGKey(0)
+    state, _ = jax.jit(fused.init)(agent.update.init(key), jnp.int32(0), key)
+    _, outcome = jax.jit(fused.rounds)(state, 60)
+    assert 0.6 < float(outcome.metrics["meta/discount"]) < 1
+    assert np.isfinite(outcome.metrics["meta/loss"])
+
+
+@pytest.mark.parametrize(
+    ("config", "start", "message"),
+    [
+        (Config(), {}, "names no hyper-parameter"),
+        (Config(), {"batch_size": 2.0}, "batch_size is no number's field of Config"),
+        (Config(), {"wait": 2.0}, "wait is no number's field of Config"),
+        (Config(), {"weight": 0.0}, "weight starts at 0.0; it must be above 0"),
+        (Config(batch_size=3), {"weight": 1.0}, "batch_size is 3; a meta-gradient needs two halves"),
+    ],
+)
+def test_bad_input_is_refused(config, start, message):
+    with pytest.raises(ValueError, match=message):
+        meta_gradient(make, config, start)
