@@ -3,8 +3,9 @@
     ./run python benchmarks/anakin.py
     ./run python benchmarks/anakin.py --worlds cartpole --num-envs 64 1024 4096 --seconds 10
 
-IMPALA with an MLP of two layers of 64, T = 16, one update a rollout. What the time goes to is measured by leaving
-parts out: rollouts with random actions, which leave environments; rollouts with the policy; the whole.
+IMPALA with an MLP of two layers, T = 16, one update a rollout. What the time goes to is measured by leaving parts out:
+rollouts with random actions, which leave environments; rollouts with the policy; the whole.
+`benchmarks/peers/purejaxrl.py` measures a peer.
 """
 
 from __future__ import annotations
@@ -44,12 +45,14 @@ class Options:
       worlds: environments.
       num_envs: slots; a batch has as many sequences.
       unroll_length: T, env steps of a slot in a round.
+      width: of the MLP's two layers.
       seconds: measured for each part, after one as a warm-up.
     """
 
     worlds: tuple[World, ...] = ("catch", "grid_world", "cartpole", "breakout")
     num_envs: tuple[int, ...] = (64, 1024)
     unroll_length: int = 16
+    width: int = 64
     seconds: float = 3.0
 
 
@@ -60,7 +63,8 @@ def main(options: Options) -> None:
     for world in options.worlds:
         for num_envs in options.num_envs:
             env = WORLDS[world]
-            config = dataclasses.replace(impala.CATCH, batch_size=num_envs, unroll_length=options.unroll_length)
+            shape = {"batch_size": num_envs, "unroll_length": options.unroll_length, "mlp_width": options.width}
+            config = dataclasses.replace(impala.CATCH, **shape)
             agent = impala.make(config, env.spec)
             cost, compiling = {}, 0.0
             for part in PARTS:

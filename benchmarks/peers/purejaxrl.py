@@ -1,0 +1,64 @@
+"""PureJaxRL's PPO beside `benchmarks/anakin.py`: env steps a second while it learns.
+
+    git clone https://github.com/luchris429/purejaxrl FOLDER
+    python3.11 -m venv FOLDER/.venv && FOLDER/.venv/bin/pip install jax flax distrax gymnax==0.0.9 optax brax navix
+    FOLDER/.venv/bin/python benchmarks/peers/purejaxrl.py FOLDER
+
+One epoch in one minibatch, so that each sequence of T = 16 steps is learned from once, as IMPALA does. It has two nets
+of two layers of 64, for the policy and for the values; `benchmarks/anakin.py --width 91` has as many weights in one.
+"""
+
+import argparse
+import sys
+import time
+
+import jax
+
+WORLDS = {"cartpole": "CartPole-v1", "breakout": "Breakout-MinAtar"}
+
+
+def measure(make_train, world: str, num_envs: int, seconds: float) -> float:
+    """Env steps a second, compiling left out."""
+    config = {
+        "LR": 2.5e-4,
+        "NUM_ENVS": num_envs,
+        "NUM_STEPS": 16,
+        "TOTAL_TIMESTEPS": num_envs * 16 * 100,
+        "UPDATE_EPOCHS": 1,
+        "NUM_MINIBATCHES": 1,
+        "GAMMA": 0.99,
+        "GAE_LAMBDA": 0.95,
+        "CLIP_EPS": 0.2,
+        "ENT_COEF": 0.01,
+        "VF_COEF": 0.5,
+        "MAX_GRAD_NORM": 0.5,
+        "ACTIVATION": "relu",
+        "ENV_NAME": WORLDS[world],
+        "ANNEAL_LR": False,
+        "DEBUG": False,
+    }
+    train = jax.jit(make_train(config)).lower(jax.random.PRNGKey(0)).compile()
+    done, elapsed = 0, 0.0
+    jax.block_until_ready(train(jax.random.PRNGKey(0)))
+    while elapsed < seconds:
+        began = time.perf_counter()
+        jax.block_until_ready(train(jax.random.PRNGKey(1)))
+        elapsed += time.perf_counter() - began
+        done += config["TOTAL_TIMESTEPS"]
+    return done / elapsed
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", help="the clone")
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    parser.add_argument("--num-envs", nargs="+", type=int, default=[64, 1024])
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    sys.path.insert(0, f"{options.folder}/purejaxrl")
+    from ppo import make_train
+
+    for world in options.worlds:
+        for num_envs in options.num_envs:
+            rate = measure(make_train, world, num_envs, options.seconds)
+            print(f"{world:12s} {num_envs:8,d} {rate:12,.0f}", flush=True)
