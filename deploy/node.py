@@ -52,6 +52,7 @@ def main(arguments: list[str]) -> int:
         _enter(GROUP_ENVIRONMENT.get(place.label, {}), arguments)  # before all that comes with the program's file
     try:
         built = spread(place.program, flags)
+        made_of = origin(built)
         tasks = core.plan(built.program, place.base_port)
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
@@ -59,12 +60,12 @@ def main(arguments: list[str]) -> int:
         core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
         if task.label == "monitor":  # held until this process ends
             claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
-            print(f"run folder {built.run.workdir}, {origin(built)}, lock {claim.name}", flush=True)
+            print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
     except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     try:
-        return core.run(built.program, task, tasks, origin(built), place.reach_s)
+        return core.run(built.program, task, tasks, made_of, place.reach_s)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1

@@ -69,6 +69,12 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     return Built(function, run, settings, program, group_environment(program, run))
 
 
+def from_root(file: pathlib.Path) -> pathlib.Path:
+    """The file as it is named within the repository, wherever that is on another host; absolute if it is not in it."""
+    file = file.resolve()
+    return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+
+
 def is_unit(program: Any) -> bool:
     """Whether a program's nodes are threads of one process, as those of `programs.sebulba.Sebulba` are."""
     return callable(getattr(program, "build", None))

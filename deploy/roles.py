@@ -7,7 +7,7 @@ import pathlib
 from typing import Any
 
 from deploy import core, resources
-from deploy.program import ROOT, Built, build, is_unit
+from deploy.program import ROOT, Built, build, from_root, is_unit
 from programs.launch import check_nodes
 from programs.run import BadInput
 
@@ -84,11 +84,11 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     name = (table.name or file.stem).replace("_", "-")
     flags = [*flags, "--workdir", f"{WORKDIR}/{name}"]
     built = build(file, flags)
-    if not file.resolve().is_relative_to(ROOT):
+    inside = from_root(file)
+    if inside.is_absolute():
         raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
-    inside = str(file.resolve().relative_to(ROOT))
     make = _unit if is_unit(built.program) else _services
-    roles = make(name, inside, tuple(flags), built, table)
+    roles = make(name, str(inside), tuple(flags), built, table)
     for role in roles:
         _require_fit(name, role)
     return Deployment(name, table, roles)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, split_flags, spread
+from deploy.program import ROOT, from_root, split_flags, spread
 from programs.launch import check_nodes
 from programs.run import BadInput
 
@@ -103,10 +103,8 @@ def _header(job: Job, name: str) -> list[str]:
 
 def _body(job: Job, tasks: Sequence[core.Task], flags: Sequence[str], workdir: str) -> list[str]:
     nodes = " ".join(shlex.quote(f"{task.label} {task.index}") for task in tasks)
-    program = job.program.resolve()
-    file = program.relative_to(ROOT) if program.is_relative_to(ROOT) else program
     script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@NODES@", nodes)
-    script = script.replace("@PROGRAM@", shlex.quote(str(file))).replace("@FLAGS@", shlex.join(flags))
+    script = script.replace("@PROGRAM@", shlex.quote(str(from_root(job.program)))).replace("@FLAGS@", shlex.join(flags))
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
     return script.replace("@WORKDIR@", shlex.quote(workdir)).splitlines()
 

@@ -22,7 +22,7 @@ from typing import IO
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, split_flags, spread
+from deploy.program import ROOT, from_root, split_flags, spread
 from programs.launch import check_nodes
 from programs.run import BadInput
 
@@ -69,12 +69,19 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     dealt = iter(others * len(tasks))
     where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
     core.bind(built.program, core.host_function(where, tasks), machines.base_port)
-    file = machines.program.resolve()
-    program = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     found = {}
     for task, host in zip(tasks, where.split(",")):
         own = ["--label", task.label, "--index", str(task.index), "--hosts", where]
-        node = ["./run", "python", "-m", "deploy.node", str(program), *own, "--base-port", str(machines.base_port)]
+        node = [
+            "./run",
+            "python",
+            "-m",
+            "deploy.node",
+            str(from_root(machines.program)),
+            *own,
+            "--base-port",
+            str(machines.base_port),
+        ]
         remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*node, '--', *flags])}"
         found[task.name] = [*SSH, host, remote]
     return found

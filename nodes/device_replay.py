@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from agents.base import Nest, Steps, Table, sequences_per_slot
 
 
-class Drawn(NamedTuple):
+class Sample(NamedTuple):
     """A batch drawn from the table.
 
     Attributes:
@@ -33,13 +33,13 @@ class DeviceReplay(NamedTuple):
     Attributes:
       init: `(one raw step, leaves [...]) -> state`.
       add: `(state, steps [T, B, ...]) -> state`; the steps go on from those added before.
-      sample: `(state, key) -> Drawn`.
+      sample: `(state, key) -> Sample`.
       prioritise: `(state, indices, errors [N]) -> state`.
     """
 
     init: Callable[[Steps], Any]
     add: Callable[[Any, Steps], Any]
-    sample: Callable[[Any, jax.Array], Drawn]
+    sample: Callable[[Any, jax.Array], Sample]
     prioritise: Callable[[Any, Nest, jax.Array], Any]
 
 
@@ -72,14 +72,14 @@ def make_replay(table: Table, num_envs: int) -> DeviceReplay:
     def add(state: Any, steps: Steps) -> Any:
         return buffer.add(state, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps))
 
-    def sample(state: Any, key: jax.Array) -> Drawn:
+    def sample(state: Any, key: jax.Array) -> Sample:
         drawn = buffer.sample(state, key)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
         if prioritised:
             written = (state.running_index - table.sequence_length) // table.period + 1  # sequences of a slot, so far
             held = num_envs * jnp.clip(written, 0, per_slot)
-            return Drawn(steps, held * drawn.probabilities, drawn.indices)
-        return Drawn(steps, jnp.ones(table.batch_size), ())
+            return Sample(steps, held * drawn.probabilities, drawn.indices)
+        return Sample(steps, jnp.ones(table.batch_size), ())
 
     def prioritise(state: Any, indices: Nest, errors: jax.Array) -> Any:
         return buffer.set_priorities(state, indices, errors) if prioritised else state

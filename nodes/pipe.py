@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
     version: np.ndarray
 
 
-class Piece(NamedTuple):
+class Bundle(NamedTuple):
     """Sequences of one group of environments, at most a batch of them.
 
     Attributes:
@@ -66,7 +66,7 @@ class Pipe:
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
         self.cut = jax.jit(_cut, static_argnames=("pieces", "shards"))  # here, so that writers share its compilation
-        self._waiting: list[collections.deque[list[Piece]]] = [collections.deque() for _ in range(groups or 1)]
+        self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
         self._changed = threading.Condition()
         self._turn = 0
 
@@ -97,7 +97,7 @@ class Pipe:
         """The learner's batches."""
         return PipeDataset(self, sharding)
 
-    def put(self, group: int, pieces: list[Piece], timeout_s: float) -> bool | None:
+    def put(self, group: int, pieces: list[Bundle], timeout_s: float) -> bool | None:
         """Hands over what a group has completed; None if there was no room within `timeout_s`."""
         waiting = self._waiting[group % len(self._waiting)]
 
@@ -111,7 +111,7 @@ class Pipe:
             self._changed.notify_all()
         return True
 
-    def get(self, timeout_s: float) -> list[Piece] | None:
+    def get(self, timeout_s: float) -> list[Bundle] | None:
         """What the group whose turn it is has completed; None if nothing has come within `timeout_s`."""
         waiting = self._waiting[self._turn]
         with self._changed:
@@ -143,7 +143,7 @@ class PipeWriter:
         version = np.mean([row.version for row in self._rows], axis=0, dtype=np.float32)  # [B]
         cut = self._pipe.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._pipe.devices))
         pieces = [
-            Piece(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
+            Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
         del self._rows[: table.period]
         self._wait_for(f"room in {table.name}", lambda timeout_s: self._pipe.put(self._group, pieces, timeout_s))
@@ -180,7 +180,7 @@ class PipeDataset:
         self._columns = sharding.steps.reward  # how [T, B, ...] is split
         self._probability = jax.device_put(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
-        self._held: list[Piece] = []
+        self._held: list[Bundle] = []
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
@@ -223,7 +223,7 @@ class PipeDataset:
         return True
 
 
-def _sequences(waiting: Iterable[list[Piece]]) -> int:
+def _sequences(waiting: Iterable[list[Bundle]]) -> int:
     return sum(len(piece.version) for pieces in waiting for piece in pieces)
 
 

@@ -16,7 +16,7 @@ from programs.run import BadInput
 
 pytestmark = pytest.mark.cluster
 LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
-TINY = LIGHT.parents[1] / "programs" / "tiny_program.py"
+TINY = LIGHT.parent / "programs" / "tiny_program.py"
 
 
 def light(*flags: str):
