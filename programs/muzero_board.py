@@ -16,6 +16,7 @@ from programs.launch import RunFlags, main
 def muzero_board(
     run: RunFlags,
     game: str = "tic_tac_toe",
+    passes: bool = False,
     actors: int = 1,
     num_envs: int = 32,
     config: muzero.Config = muzero.BOARD,
@@ -24,12 +25,13 @@ def muzero_board(
 
     Args:
       run: where and how long.
-      game: of two players, as OpenSpiel names it, such as tic_tac_toe or connect_four.
+      game: of two players, as OpenSpiel names it, such as tic_tac_toe, connect_four or "pig(players=2,winscore=20)".
+      passes: in a game where one may move twice, the other passes.
       actors: actor processes.
       num_envs: environments of each actor.
       config: the agent's hyper-parameters.
     """
-    env = OpenSpiel(game)
+    env = OpenSpiel(game, passes=passes)
     agent = muzero.make(config, env.spec)
     cluster = Cluster("muzero_board", run, agent, env)
     cluster.add_learner(Learner)
