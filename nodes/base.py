@@ -195,8 +195,7 @@ class Node:
         """Stops when Launchpad says so, or when the process that launched the node's own process is gone."""
         while not self.stopping:
             if launchpad_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
-                if self.serves:
-                    self.sleep(SERVE_ON_S)
+                self.sleep(SERVE_ON_S if self.serves else 0.0)
                 self.stop()
                 return
 
@@ -295,8 +294,7 @@ def _launchpad_stop_event() -> threading.Event:
     if worker_manager is not None:
         with contextlib.suppress(RuntimeError):  # raised outside a program's node thread
             event = worker_manager.stop_event()
-            # Ctrl-C reaches the whole process group; the launcher alone answers it and asks everybody to end.
-            if _owns_process():
+            if _owns_process():  # Ctrl-C reaches all processes: the launcher alone answers it and asks everybody to end
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
             return event
     return threading.Event()
