@@ -14,7 +14,8 @@ from tests.programs.test_programs import finish, start
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from nodes.checkpoint import Checkpointer  # noqa: E402
-from tests.programs.swap_program import ENVS, IMPALA, MUZERO, make_agent, swap_program  # noqa: E402
+from tests.programs.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
+from tests.programs.swap_program import swap_program  # noqa: E402
 
 UPDATES = 12
 # IMPALA has no targets to renew, and no notion of an opponent: it refuses board games.
