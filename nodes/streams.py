@@ -8,11 +8,13 @@ from nodes import rlax_first  # noqa: F401
 
 import queue
 import threading
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import reverb
 import tensorflow as tf
+from tensorflow.python.eager import cancellation
 
 from agents.base import Steps, Table
 
@@ -53,6 +55,7 @@ class Stream:
         self._pending = 0  # pieces asked for and not taken
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._closed = False
+        self._cancellation = cancellation.CancellationManager()
         threading.Thread(target=self._draw, daemon=True).start()
 
     def ask(self, pieces: int) -> None:
@@ -82,22 +85,24 @@ class Stream:
         return not self._pieces.empty()
 
     def close(self) -> None:
-        """Frees what Reverb reads ahead; at once, unless a piece that was asked for isn't there yet."""
+        """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
         self._closed = True
         self._asked.release()
+        self._cancellation.start_cancel()
 
     def _draw(self) -> None:
         try:
-            samples = self._samples()
+            draw = self._samples()
             while self._asked.acquire() and not self._closed:
-                self._pieces.put(self._piece(next(samples)))
+                self._pieces.put(self._piece(draw()))
             self._pieces.put(EOFError("it has been closed"))
-        except StopIteration:
+        except tf.errors.OutOfRangeError:
             self._pieces.put(EOFError("the replay server ended the stream"))
         except BaseException as error:  # handed to whoever takes the next piece
             self._pieces.put(error)
 
-    def _samples(self) -> Any:
+    def _samples(self) -> Callable[[], Any]:
+        """A function that draws S sequences, as tensors; raises OutOfRangeError at the end of the stream."""
         # A queue needs one worker to stay in order.
         workers = 1 if self._table.kind == "queue" else WORKERS
         dataset = reverb.TrajectoryDataset.from_table_signature(
@@ -109,9 +114,13 @@ class Stream:
         ).batch(self._size, drop_remainder=True)
         options = tf.data.Options()
         options.threading.private_threadpool_size = 1
-        return dataset.with_options(options).as_numpy_iterator()
+        iterator = iter(dataset.with_options(options))
+        # A call of a function, unlike one of the iterator, can be cancelled while it waits.
+        draw = tf.function(iterator.get_next).get_concrete_function()
+        return self._cancellation.get_cancelable_function(draw)
 
     def _piece(self, sample: Any) -> Piece:
+        sample = tf.nest.map_structure(lambda x: np.asarray(memoryview(x)), sample)  # copies nothing
         info = sample.info
         replayed = self._table.kind == "replay"
         relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)

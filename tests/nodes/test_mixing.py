@@ -25,6 +25,8 @@ AGAIN = dataclasses.replace(
     FRESH, name="again", writer="reanalyzer", period=6, share=0.75, samples_per_insert=2.0, min_size=6
 )
 
+OPENED: list = []  # datasets of the running test
+
 
 @pytest.mark.parametrize(
     ("batch_size", "shares", "counts"),
@@ -48,6 +50,8 @@ def server(tmp_path, again):
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
     yield replay.reverb.Client(f"localhost:{node._server.port}")
+    while OPENED:
+        OPENED.pop().close()
     node._server.stop()
 
 
@@ -69,7 +73,8 @@ def write(client, table: Table, sequences: int, start: int = 0) -> None:
 def dataset(client, patience_s: float = 60.0):
     from nodes.dataset import Dataset
 
-    return Dataset(client, (FRESH, AGAIN), one_device(), patience_s=patience_s, start_patience_s=patience_s)
+    OPENED.append(Dataset(client, (FRESH, AGAIN), one_device(), patience_s=patience_s, start_patience_s=patience_s))
+    return OPENED[-1]
 
 
 @pytest.mark.parametrize("again", [dataclasses.replace(AGAIN, samples_per_insert=None, min_size=1)])

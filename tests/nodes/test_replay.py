@@ -112,6 +112,18 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     dataset.close()
 
 
+def test_a_stream_is_closed_even_while_it_waits(server, agent):
+    from nodes.streams import Stream
+
+    (table,) = agent.tables
+    stream = Stream(replay.reverb.Client(f"localhost:{server._server.port}"), table, size=4, in_flight=4)
+    stream.ask(1)
+    assert stream.take(1.0) is None  # the table is empty
+    stream.close()
+    with pytest.raises(RuntimeError, match="reading table 'trajectories' failed"):
+        stream.take(30.0)
+
+
 def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
     from nodes.writer import Writer
 

@@ -35,8 +35,8 @@ def run(workdir, *arguments: str) -> dict[str, float]:
 
 @pytest.mark.parametrize("schedule", ["local_mt", "serial"])
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
-    row = run(tmp_path, "--launch", schedule, "--stop.updates", "300")
-    assert row["updates"] >= 300 and row["env_steps"] > 0
+    row = run(tmp_path, "--launch", schedule, "--stop.updates", "150")
+    assert row["updates"] >= 150 and row["env_steps"] > 0
     assert row["batch_share/reanalyzed"] > 0.2  # of the last hundred updates; 0.75 where nobody is late
     assert row["batch_share_wanted/reanalyzed"] == 0.75  # 6 of 8
     assert row["batch_share/reanalyzed"] + row["batch_share/trajectories"] == pytest.approx(1)
