@@ -14,12 +14,7 @@ CLUSTER = importlib.util.find_spec("launchpad") is not None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips cluster tests, by their mark, where the cluster can't be installed; whole programs come first.
-
-    Programs have deadlines. Tests of datasets leave threads of Reverb behind, which go on asking for a server that is
-    gone until the interpreter ends, and take a core together.
-    """
-    items.sort(key=lambda item: item.path.name != "test_programs.py")
+    """Skips cluster tests, by their mark, where the cluster can't be installed."""
     skip = pytest.mark.skip(reason="needs Reverb and Launchpad, whose wheels are for CPython 3.10")
     for item in items:
         if not CLUSTER and item.get_closest_marker("cluster"):

@@ -50,6 +50,9 @@ class Batches:
     def prioritise(self, drawn, errors):
         self.prioritised.append((drawn.keys, errors))
 
+    def close(self):
+        """Nothing is open."""
+
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
     """The weights after so many updates, as the variable server got them."""
