@@ -83,6 +83,8 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     (monitor,) = (node for node in nodes if isinstance(node, Monitor))
     learners = [node for node in nodes if isinstance(node, Learner)]
     others = [node for node in nodes if node is not monitor and node not in learners]
+    renewing = [node for node in others if isinstance(node, Reanalyzer)]
+    stepping: list[Node] = []  # who waits within its step, while others work in its thread
 
     def learn() -> None:
         """Steps learners on all that is there: or else one thread could fill a queue that only they empty."""
@@ -95,15 +97,18 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         """Gives everybody a turn."""
         learn()
         for node in nodes:
-            if node.ready():
+            if node not in stepping and node.ready():
+                stepping.append(node)
                 node.step()
                 node.settle()
+                stepping.pop()
                 learn()
 
+    # A learner waits for reanalyzers, reanalyzers wait for what actors write, and both for a learner to make room.
     for node in others:
-        node.meanwhile = learn
-        if isinstance(node, Reanalyzer):  # it may wait for learners who wait for the actors
-            node.meanwhile = functools.partial(work, [n for n in others if not isinstance(n, Reanalyzer)])
+        node.meanwhile = functools.partial(
+            work, [n for n in others if n not in renewing] if node in renewing else renewing
+        )
     while True:
         work(others)
         for node in nodes:

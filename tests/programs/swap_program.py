@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from envs.players import RandomPlayer
 from nodes.actor import Actor
 from nodes.arena import Arena
 from nodes.evaluator import Evaluator
@@ -42,7 +43,7 @@ def swap_program(
     if reanalyzers:
         cluster.add_reanalyzers(Reanalyzer, reanalyzers, num_envs=8)
     if world.spec.num_players == 2:
-        cluster.add_evaluator(Arena, opponents={}, games=2, every_s=1.0)
+        cluster.add_evaluator(Arena, opponents={"random": RandomPlayer()}, games=2, every_s=1.0)
     else:
         cluster.add_evaluator(Evaluator, episodes=2, every_s=1.0)
     return cluster.program
