@@ -7,6 +7,7 @@ Reinforcement Learning" (https://arxiv.org/abs/2104.06272), which trains many su
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
       make: makes the agent of a config. Its update's metrics hold "loss", at the params before the update, and that
         loss lets gradients through to the fields that are learned.
       config: the agent's hyper-parameters; of those that are learned the values by which the result is judged.
-      start: what is learned, by field: a share, in (0, 1), stays one; anything else stays above 0.
+      start: what is learned, by field, above 0, where it stays; what a config allows up to 1 only stays below that.
       learning_rate: of Adam, for eta.
 
     Raises:
@@ -54,9 +55,13 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
     _check(make, config, start)
     judge = make(config)
     optimiser = optax.adam(learning_rate)
+    shares = {field: _is_share(config, field) for field in start}
+
+    def values(eta: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
+        return {field: bounded(start[field], x, shares[field]) for field, x in eta.items()}
 
     def update_with(eta: Mapping[str, jax.Array]) -> Update:
-        return make(with_values(config, {field: bounded(start[field], x) for field, x in eta.items()})).update
+        return make(with_values(config, values(eta))).update
 
     def init(key: jax.Array) -> MetaState:
         eta = {field: jnp.zeros(()) for field in start}
@@ -75,16 +80,16 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
         learner, others, metrics = update_with(eta).step(learner, second)
         if priorities is not None:
             priorities = jnp.stack([priorities, others], axis=1).reshape(-1)
-        learned = {f"meta/{field}": bounded(start[field], x) for field, x in eta.items()}
+        learned = {f"meta/{field}": value for field, value in values(eta).items()}
         return MetaState(learner, eta, opt_state), priorities, metrics | learned | {"meta/loss": loss}
 
     update = Update(init=init, step=step, params=lambda state: judge.update.params(state.learner))
     return judge._replace(update=update)
 
 
-def bounded(start: float, x: jax.Array) -> jax.Array:
-    """The hyper-parameter that eta `x` [] stands for: `start` at 0, a share where that is one, else above 0."""
-    if start < 1:
+def bounded(start: float, x: jax.Array, share: bool) -> jax.Array:
+    """The hyper-parameter that eta `x` [] stands for: `start` at 0, always above 0, and below 1 if it is a share."""
+    if share:
         return jax.nn.sigmoid(x + jnp.log(start / (1 - start)))
     return start * jnp.exp(x)
 
@@ -109,8 +114,19 @@ def _check(make: MakeAgent, config: Any, start: Mapping[str, float]) -> None:
     for field, value in start.items():
         if not isinstance(getattr(config, field, None), float):
             raise ValueError(f"meta-gradient: {field} is no number's field of {type(config).__name__}")
-        if value <= 0:
-            raise ValueError(f"meta-gradient: {field} starts at {value}; it must be above 0")
+        share = _is_share(config, field)
+        if value <= 0 or (share and value >= 1):
+            allowed = "above 0 and below 1" if share else "above 0"
+            raise ValueError(f"meta-gradient: {field} starts at {value}; it must be {allowed}")
     for table in make(config).tables:
         if table.batch_size % 2:
             raise ValueError(f"batch_size is {table.batch_size}; a meta-gradient needs two halves of it")
+
+
+def _is_share(config: Any, field: str) -> bool:
+    """Whether configs refuse a value above 1. Their defaults are asked, since fields of this one may be traced."""
+    try:
+        dataclasses.replace(type(config)(), **{field: 2.0})
+    except ValueError:
+        return True
+    return False

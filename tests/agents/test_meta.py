@@ -51,11 +51,11 @@ def test_the_gradient_goes_through_the_update():
     first, second = 1.0, 7.0  # mean rewards of the halves
     after_first = 2.0 - RATE * 2 * start * (2.0 - first)
     gradient = judged_by * 2 * (after_first - second) * -RATE * 2 * (2.0 - first)  # by the weight
-    by_eta = gradient * start * (1 - start)  # through the sigmoid
+    by_eta = gradient * start  # through the exponential
     np.testing.assert_allclose(state.opt_state[0].mu["weight"], 0.1 * by_eta, rtol=1e-5)
     np.testing.assert_allclose(metrics["meta/loss"], judged_by * (after_first - second) ** 2, rtol=1e-5)
     weight = float(metrics["meta/weight"])
-    np.testing.assert_allclose(weight, bounded(start, -0.01 * np.sign(by_eta)), rtol=1e-4)
+    np.testing.assert_allclose(weight, bounded(start, -0.01 * np.sign(by_eta), share=False), rtol=1e-4)
     # The second half is learned from with what has just been learned.
     expected = after_first - RATE * 2 * weight * (after_first - second)
     np.testing.assert_allclose(agent.update.params(state), expected, rtol=1e-5)
@@ -64,9 +64,9 @@ def test_the_gradient_goes_through_the_update():
 
 def test_hyper_parameters_stay_within_their_bounds():
     x = jnp.linspace(-5, 5, 11)
-    share, cost = bounded(0.9, x), bounded(2.5, x)
-    assert np.all((share > 0) & (share < 1)) and np.all(cost > 0)
-    np.testing.assert_allclose([share[5], cost[5]], [0.9, 2.5], rtol=1e-6)
+    share, cost = bounded(0.9, x, share=True), bounded(0.5, x, share=False)
+    assert np.all((share > 0) & (share < 1)) and np.all(cost > 0) and cost[-1] > 1
+    np.testing.assert_allclose([share[5], cost[5]], [0.9, 0.5], rtol=1e-6)
     assert np.all(np.diff(share) > 0) and np.all(np.diff(cost) > 0)
 
 
@@ -90,6 +90,7 @@ def test_impala_learns_to_look_further_ahead():
         (Config(), {"batch_size": 2.0}, "batch_size is no number's field of Config"),
         (Config(), {"wait": 2.0}, "wait is no number's field of Config"),
         (Config(), {"weight": 0.0}, "weight starts at 0.0; it must be above 0"),
+        (impala.CATCH, {"discount": 1.0}, "discount starts at 1.0; it must be above 0 and below 1"),
         (Config(batch_size=3), {"weight": 1.0}, "batch_size is 3; a meta-gradient needs two halves"),
     ],
 )
