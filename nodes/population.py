@@ -162,8 +162,8 @@ class Population(Anakin):
             ) from error
 
 
-def parse(config: Any, vary: Sequence[str]) -> dict[str, list[float]]:
-    """The values by field of FIELD=NUMBER,NUMBER,….
+def parse(config: Any, given: Sequence[str], what: str = "vary") -> dict[str, list[float]]:
+    """The values by field of FIELD=NUMBER,NUMBER,…, which are given for `what`.
 
     Raises:
       ValueError: the config has no such field, it isn't a number's, or what is given are no numbers.
@@ -171,17 +171,17 @@ def parse(config: Any, vary: Sequence[str]) -> dict[str, list[float]]:
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     numbers = [name for name, value in fields.items() if isinstance(value, float)]
     values: dict[str, list[float]] = {}
-    for text in vary:
-        name, _, given = text.partition("=")
+    for text in given:
+        name, _, listed = text.partition("=")
         if name not in fields or name in values:
-            raise ValueError(f"vary {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
+            raise ValueError(f"{what} {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
         if name not in numbers:
             raise ValueError(
-                f"vary {text!r}: {name} is {fields[name]!r}, which the program needs before it is compiled; within a "
+                f"{what} {text!r}: {name} is {fields[name]!r}, which the program needs before it is compiled; within a "
                 f"population only these vary: {numbers}"
             )
         try:
-            values[name] = [float(number) for number in given.split(",")]
+            values[name] = [float(number) for number in listed.split(",")]
         except ValueError:
-            raise ValueError(f"vary {text!r} is not FIELD=NUMBER,NUMBER,…: {given!r} are no numbers") from None
+            raise ValueError(f"{what} {text!r} is not FIELD=NUMBER,NUMBER,…: {listed!r} are no numbers") from None
     return values

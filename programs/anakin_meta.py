@@ -37,7 +37,7 @@ def anakin_meta(
       config: hyper-parameters.
     """
     env = Gymnax("CartPole-v1")
-    starts = parse(config, learn)
+    starts = parse(config, learn, "learn")
     for field, values in starts.items():
         if len(values) != 1:
             raise BadInput(f"--learn {field} starts at {values}; it must be one number")
