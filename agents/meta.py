@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from agents.base import Agent, Batch, Nest, Update
+from agents.base import Agent, Batch, Nest, Table, Update
 
 MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
 
@@ -52,10 +52,9 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
     Raises:
       ValueError: nothing is to be learned, a field is no number's, a start is not above 0, or batches can't be halved.
     """
-    _check(make, config, start)
     judge = make(config)
+    shares = _shares(config, start, judge.tables)
     optimiser = optax.adam(learning_rate)
-    shares = {field: _is_share(config, field) for field in start}
 
     def values(eta: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
         return {field: bounded(start[field], x, shares[field]) for field, x in eta.items()}
@@ -108,19 +107,22 @@ def _half(batch: Batch, which: int) -> Batch:
     return Batch(steps, batch.probability[which::2])
 
 
-def _check(make: MakeAgent, config: Any, start: Mapping[str, float]) -> None:
+def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) -> dict[str, bool]:
+    """By field, whether it has to stay below 1; refuses what can't be learned."""
+    shares = {}
     if not start:
         raise ValueError("meta-gradient: start names no hyper-parameter to learn")
     for field, value in start.items():
         if not isinstance(getattr(config, field, None), float):
             raise ValueError(f"meta-gradient: {field} is no number's field of {type(config).__name__}")
-        share = _is_share(config, field)
+        share = shares[field] = _is_share(config, field)
         if value <= 0 or (share and value >= 1):
             allowed = "above 0 and below 1" if share else "above 0"
             raise ValueError(f"meta-gradient: {field} starts at {value}; it must be {allowed}")
-    for table in make(config).tables:
+    for table in tables:
         if table.batch_size % 2:
             raise ValueError(f"batch_size is {table.batch_size}; a meta-gradient needs two halves of it")
+    return shares
 
 
 def _is_share(config: Any, field: str) -> bool:

@@ -39,10 +39,9 @@ class ArchiveReanalyzer(Playback):
         monitor: Any = None,
         *,
         archive: Archive,
-        num_envs: int = 32,
-        seed: int = 0,
+        **settings: Any,
     ):
-        super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, seed=seed)
+        super().__init__(name, agent, env, variables, replay, monitor, **settings)
         self._archive = archive
 
     def world(self, num_envs: int, seed: int) -> BatchedEnv:

@@ -206,8 +206,7 @@ class Monitor(Periodic):
             self._miss_the_silent()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
-            late = self._stop_asked is not None and time.monotonic() - self._stop_asked > END_S
-            if late or (self._told and self._all_gone()):
+            if self._ending_s() > END_S or (self._told and self._all_gone()):
                 super().stop()
 
     def _miss_the_silent(self) -> None:
@@ -227,15 +226,18 @@ class Monitor(Periodic):
 
     def _drained(self) -> bool:
         """Whether services may end: nobody is left who could call them, or has been given long enough."""
-        late = self._stop_asked is not None and time.monotonic() - self._stop_asked > DRAIN_S
-        if late:
+        if self._ending_s() > DRAIN_S:
             return True
         return not self._awaited() and all(peer.gone or peer.report["serves"] for peer in self._peers.values())
 
     def _awaited(self) -> bool:
         """Whether somebody may still be heard for the first time: nodes outlive a monitor that was killed."""
         unheard = any(name not in self._peers for name in self._expected)
-        return unheard and self._stop_asked is not None and time.monotonic() - self._stop_asked < UNHEARD_S
+        return unheard and self._ending_s() < UNHEARD_S
+
+    def _ending_s(self) -> float:
+        """Seconds since nodes were asked to end; 0 while they have not been."""
+        return 0.0 if self._stop_asked is None else time.monotonic() - self._stop_asked
 
     def close(self) -> None:
         if hasattr(self, "_writer"):

@@ -54,7 +54,6 @@ class Stream:
         self._asked = threading.Semaphore(0)
         self._pending = 0  # pieces asked for and not taken
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
-        self._closed = False
         self._cancellation = cancellation.CancellationManager()
         threading.Thread(target=self._draw, daemon=True).start()
 
@@ -86,14 +85,13 @@ class Stream:
 
     def close(self) -> None:
         """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
-        self._closed = True
-        self._asked.release()
         self._cancellation.start_cancel()
+        self._asked.release()
 
     def _draw(self) -> None:
         try:
             draw = self._samples()
-            while self._asked.acquire() and not self._closed:
+            while self._asked.acquire() and not self._cancellation.is_cancelled:
                 self._pieces.put(self._piece(draw()))
             self._pieces.put(EOFError("it has been closed"))
         except tf.errors.OutOfRangeError:

@@ -11,21 +11,12 @@ import pytest
 
 from nodes import metrics
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480), pytest.mark.usefixtures("handlers")]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from tests.programs.inference_program import inference_program  # noqa: E402
 from tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
 
 PROGRAM = "tests/programs/inference_program.py"
-
-
-@pytest.fixture(autouse=True)
-def handlers():
-    """Leaves the signal handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def serial(workdir, *flags: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ import pytest
 
 from nodes import metrics
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("handlers")]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from envs.catch import Catch  # noqa: E402
 from nodes.actor import Actor  # noqa: E402
@@ -18,15 +18,6 @@ from nodes.variables import VariableServer  # noqa: E402
 from programs import serial  # noqa: E402
 from tests import tiny  # noqa: E402
 from tests.programs.tiny_program import tiny_program  # noqa: E402
-
-
-@pytest.fixture(autouse=True)
-def handlers():
-    """Leaves the signal handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def run(workdir, *arguments: str) -> int:

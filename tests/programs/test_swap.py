@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 import jax
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from nodes import metrics
 from tests.programs.test_programs import finish, start
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480), pytest.mark.usefixtures("handlers")]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 from nodes.checkpoint import Checkpointer  # noqa: E402
 from tests.programs.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
@@ -27,15 +25,6 @@ MATRIX = [
     for reanalyzers in (0, 1)
     if agent == "muzero" or (env != "tic_tac_toe" and not reanalyzers)
 ]
-
-
-@pytest.fixture(autouse=True)
-def handlers():
-    """Leaves the signal handlers as they were."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 def flags(folder, env: str, agent: str, acting: str, reanalyzers: int, schedule: str) -> list[str]:
