@@ -17,8 +17,9 @@ import sys
 import tyro
 
 from deploy import core
-from deploy.program import origin, split_flags, spread
+from deploy.program import split_flags, spread
 from programs.launch import GROUP_ENVIRONMENT
+from programs.provenance import built_from
 from programs.run import BadInput, claim_workdir, origin_of
 
 
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
         _enter(GROUP_ENVIRONMENT.get(place.label, {}), arguments)  # before all that comes with the program's file
     try:
         built = spread(place.program, flags)
-        made_of = origin(built)
+        made_of = built_from(built.function, built.run, built.settings)
         tasks = core.plan(built.program, place.base_port)
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):

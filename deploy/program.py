@@ -1,24 +1,17 @@
-"""Builds a Launchpad program from its file and flags, alike on every host, and says what it was built from."""
+"""Builds a Launchpad program from its file and flags, alike on every host."""
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import importlib.metadata
 import importlib.util
-import json
 import pathlib
-import platform
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nodes.services import Program
 from programs.launch import group_environment
+from programs.provenance import ROOT
 from programs.run import BadInput, ProgramFunction, parse
-
-SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 class Built(NamedTuple):
@@ -80,6 +73,19 @@ def is_unit(program: Any) -> bool:
     return callable(getattr(program, "build", None))
 
 
+def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
+    """The flags that a program of threads takes on each of several hosts; none on one.
+
+    Args:
+      first: name of the first host, or what stands for it in the command, as in all of these.
+      port: free one of the first host's.
+      number: of hosts.
+      index: this host's number.
+    """
+    flags = {"coordinator": f"{first}:{port}", "number": number, "index": index}
+    return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
+
+
 def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """As `build`, for programs whose nodes are to run on hosts of their own.
 
@@ -88,7 +94,7 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """
     built = build(file, flags)
     if is_unit(built.program):
-        raise BadInput(f"{file} makes a program of one process: start it on its host with ./run python {file}")
+        raise BadInput(f"{file} makes a program of one process per host: start it there with ./run python {file}")
     return built
 
 
@@ -103,25 +109,3 @@ def _function(file: pathlib.Path) -> ProgramFunction:
     if not callable(function):
         raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
     return function
-
-
-def origin(built: Built) -> str:
-    """What a program was built from, in words that are equal on two hosts if and only if what counts is."""
-    settings = json.dumps([built.program.name, built.run.seed, built.settings], default=dataclasses.asdict)
-    program = pathlib.Path(sys.modules[built.function.__module__].__file__ or "").read_bytes()
-    return (
-        f"program {built.program.name} {_digest(program)}, settings {_digest(settings.encode())}, "
-        f"source {_digest(*(path.read_bytes() for path in _sources()))}, jax {importlib.metadata.version('jax')}, "
-        f"Python {platform.python_version()}"
-    )
-
-
-def _sources() -> list[pathlib.Path]:
-    return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
-
-
-def _digest(*contents: bytes) -> str:
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()[:8]

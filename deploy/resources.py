@@ -31,7 +31,8 @@ class Group:
       accelerator: TPU type as the cluster names it, such as tpu-v6e-slice or tpu-v5-lite-podslice; none if empty.
       topology: chips of the slice along each axis, such as 2x4 or 4x4.
       chips_per_host: 0 takes what slices of this topology have: 8 for 2x4, at most 4 for others.
-      gpus: NVIDIA GPUs.
+      gpus: NVIDIA GPUs of each host.
+      machines: hosts that one node spans where it has no TPU, which says so itself.
       volume: size of the retained volume for what the group saves, such as "50Gi"; none if empty.
       node_selector: labels that its machines must have, such as {"cloud.google.com/gke-spot": "true"}.
     """
@@ -42,6 +43,7 @@ class Group:
     topology: str = ""
     chips_per_host: int = 0
     gpus: int = 0
+    machines: int = 1
     volume: str = ""
     node_selector: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -58,6 +60,8 @@ class Group:
             raise BadInput(f"chips_per_host is {self.chips_per_host}; {self.topology} has {self.chips} to divide")
         if self.gpus < 0 or (self.gpus and self.accelerator):
             raise BadInput(f"gpus is {self.gpus} with accelerator {self.accelerator!r}; one kind, and none below 0")
+        if self.machines < 1 or (self.machines > 1 and self.accelerator):
+            raise BadInput(f"machines is {self.machines}; it must be at least 1, and of a TPU the topology says it")
 
     @property
     def chips(self) -> int:
@@ -72,8 +76,14 @@ class Group:
 
     @property
     def hosts(self) -> int:
-        """That one node spans: chips / chips per host."""
-        return self.chips // self.chips_on_a_host if self.chips else 1
+        """That one node spans: chips / chips per host, or machines."""
+        return self.chips // self.chips_on_a_host if self.chips else self.machines
+
+    def describe_hosts(self) -> str:
+        """How many hosts a node gets, in words."""
+        if self.chips:
+            return f"a {self.topology} slice has {self.hosts} hosts of {self.chips_on_a_host} chips"
+        return f"machines is {self.machines}"
 
 
 # One v6e host of 8 chips learns; a unit has all of its cores for environments.

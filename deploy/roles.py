@@ -7,8 +7,9 @@ import pathlib
 from typing import Any
 
 from deploy import core, resources
-from deploy.program import ROOT, Built, build, from_root, is_unit
+from deploy.program import Built, build, from_root, host_flags, is_unit
 from programs.launch import check_nodes
+from programs.provenance import ROOT
 from programs.run import BadInput
 
 INDEX = "BOONTA_INDEX"  # the pod's variable for its number within its role
@@ -134,12 +135,13 @@ def _service(
 
 def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
     """One role: all of the program's nodes are threads of one process per host."""
-    del name
     table.require_known([UNIT])
     group = table.group(UNIT)
     _require_one_host(UNIT, built.program.name, built.program, group)
-    command = ("python", file, *map(_literal, flags))
-    return (Role(UNIT, group, group.hosts, command, {}, (), _volume(UNIT, built), True),)
+    places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
+    command = ("python", file, *map(_literal, flags), *places)
+    ports = (core.BASE_PORT,) if places else ()
+    return (Role(UNIT, group, group.hosts, command, {}, ports, _volume(UNIT, built), True),)
 
 
 def _volume(label: str, built: Built) -> tuple[str, str]:
@@ -158,8 +160,8 @@ def _require_one_host(label: str, name: str, kind: Any, group: resources.Group) 
     """Raises BadInput if what is to work on a slice of several hosts doesn't say that it can."""
     if group.hosts > 1 and not getattr(kind, "spans_hosts", False):
         raise BadInput(
-            f"groups.{label}: a {group.topology} slice has {group.hosts} hosts of {group.chips_on_a_host} chips, and "
-            f"{name} works on one; choose a slice of one host, such as 2x4 with chips_per_host 8"
+            f"groups.{label}: {group.describe_hosts()}, and {name} works on one; choose a slice of one host, such as "
+            "2x4, or a program whose hosts are units (programs/sebulba_*.py)"
         )
 
 

@@ -1,5 +1,7 @@
 """Renders a program as a Slurm batch script: a task per node of the program, dealt to the machines in turn.
 
+Of a program of threads, such as Sebulba's, a task per machine, which has all that its places would have had.
+
     ./run python -m deploy.slurm programs/impala_atari.py --nodes 4 -- --actors 32 --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch
 
@@ -19,8 +21,9 @@ from collections.abc import Sequence
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, from_root, split_flags, spread
+from deploy.program import Built, build, from_root, host_flags, is_unit, split_flags
 from programs.launch import check_nodes
+from programs.provenance import ROOT
 from programs.run import BadInput
 
 WARN_S = 120  # before the time limit; to save in
@@ -69,10 +72,25 @@ def render(job: Job, flags: Sequence[str]) -> str:
     Raises:
       BadInput, ValueError: it could not run.
     """
-    built = spread(job.program, flags)
-    check_nodes(built.program)
     if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
+    built = build(job.program, flags)
+    if is_unit(built.program):
+        cores = job.tasks_per_node * job.cpus_per_task
+        job = dataclasses.replace(job, tasks_per_node=1, cpus_per_task=cores)
+        labels, command = [("unit", index) for index in range(job.nodes)], _unit_command(job, built)
+    else:
+        labels, command = [(task.label, task.index) for task in _tasks(job, built)], NODE_COMMAND
+    return "\n".join([*_header(job, built.program.name), *_body(job, labels, command, flags, built.run.workdir)])
+
+
+def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
+    """A task for each node of the program.
+
+    Raises:
+      BadInput: the machines have too few places for them, or too many.
+    """
+    check_nodes(built.program)
     tasks = core.bind(built.program, core.host_function("host", core.plan(built.program)))
     places = job.nodes * job.tasks_per_node
     if len(tasks) > places:
@@ -82,7 +100,15 @@ def render(job: Job, flags: Sequence[str]) -> str:
         )
     if len(tasks) < job.nodes:
         raise BadInput(f"--nodes is {job.nodes}; the program has {len(tasks)} nodes, and a machine each is the most")
-    return "\n".join([*_header(job, built.program.name), *_body(job, tasks, flags, built.run.workdir)])
+    return tasks
+
+
+def _unit_command(job: Job, built: Built) -> str:
+    """What each machine starts: the program itself, which meets the others."""
+    if job.nodes > 1 and not getattr(built.program, "spans_hosts", False):
+        raise BadInput(f"--nodes is {job.nodes}; {built.program.name} works on one")
+    places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
+    return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
 def _header(job: Job, name: str) -> list[str]:
@@ -101,13 +127,16 @@ def _header(job: Job, name: str) -> list[str]:
     return ["#!/bin/bash", "#SBATCH --requeue", *(f"#SBATCH --{option}={value}" for option, value in options.items())]
 
 
-def _body(job: Job, tasks: Sequence[core.Task], flags: Sequence[str], workdir: str) -> list[str]:
-    nodes = " ".join(shlex.quote(f"{task.label} {task.index}") for task in tasks)
-    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@NODES@", nodes)
+def _body(job: Job, labels: Sequence[tuple[str, int]], command: str, flags: Sequence[str], workdir: str) -> list[str]:
+    nodes = " ".join(shlex.quote(f"{label} {index}") for label, index in labels)
+    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@NODES@", nodes).replace("@COMMAND@", command)
     script = script.replace("@PROGRAM@", shlex.quote(str(from_root(job.program)))).replace("@FLAGS@", shlex.join(flags))
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
     return script.replace("@WORKDIR@", shlex.quote(workdir)).splitlines()
 
+
+NODE_COMMAND = """exec ./run python -m deploy.node "$0" --label "$label" --index "$index" \\
+            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" -- "$@\""""
 
 # Tasks are told through scancel, which reaches them all; srun would end those that are left, at once, after the first.
 BODY = """set -u
@@ -135,8 +164,7 @@ trap 'tell "cancelled or preempted"' TERM
 srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
     bash -c '
         read -r label index < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
-        exec ./run python -m deploy.node "$0" --label "$label" --index "$index" \\
-            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" -- "$@"' \\
+        @COMMAND@' \\
     @PROGRAM@ @FLAGS@ &
 step=$!
 wait "$step"

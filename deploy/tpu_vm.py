@@ -22,8 +22,9 @@ from typing import IO
 import tyro
 
 from deploy import core
-from deploy.program import ROOT, from_root, split_flags, spread
+from deploy.program import Built, build, from_root, host_flags, is_unit, split_flags
 from programs.launch import check_nodes
+from programs.provenance import ROOT
 from programs.run import BadInput
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
@@ -50,6 +51,11 @@ class Machines:
     root: pathlib.Path = ROOT
     base_port: int = core.BASE_PORT
 
+    @property
+    def names(self) -> list[str]:
+        """Of the hosts."""
+        return [host.strip() for host in self.hosts.split(",")]
+
 
 def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     """The command that starts each node, by its name.
@@ -57,11 +63,21 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     Raises:
       BadInput, ValueError: the program could not run.
     """
-    built = spread(machines.program, flags)
+    built = build(machines.program, flags)
+    starts = _units(machines, built, flags) if is_unit(built.program) else _nodes(machines, built, flags)
+    found = {}
+    for name, (host, words) in starts.items():
+        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join(['./run', 'python', *words])}"
+        found[name] = [*SSH, host, remote]
+    return found
+
+
+def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
+    """By its name, each node's host and the words that start it there."""
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
     core.host_function(machines.hosts, tasks)  # refuses what names no host
-    hosts = [host.strip() for host in machines.hosts.split(",")]
+    hosts = machines.names
     learns = machines.learner_host or hosts[0]
     if learns not in hosts:
         raise BadInput(f"--learner-host {learns!r} is none of --hosts {machines.hosts}")
@@ -69,22 +85,23 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     dealt = iter(others * len(tasks))
     where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
     core.bind(built.program, core.host_function(where, tasks), machines.base_port)
+    start = ["-m", "deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
         own = ["--label", task.label, "--index", str(task.index), "--hosts", where]
-        node = [
-            "./run",
-            "python",
-            "-m",
-            "deploy.node",
-            str(from_root(machines.program)),
-            *own,
-            "--base-port",
-            str(machines.base_port),
-        ]
-        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*node, '--', *flags])}"
-        found[task.name] = [*SSH, host, remote]
+        found[task.name] = (host, [*start, *own, "--base-port", str(machines.base_port), "--", *flags])
     return found
+
+
+def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
+    """The same for a program of threads: all of it on every host."""
+    hosts = machines.names
+    core.host_function(machines.hosts, ())  # refuses what names no host
+    if len(hosts) > 1 and not getattr(built.program, "spans_hosts", False):
+        raise BadInput(f"--hosts {machines.hosts}; {built.program.name} works on one")
+    places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
+    file = str(from_root(machines.program))
+    return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}
 
 
 def run(started: dict[str, list[str]]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 import time
 from concurrent import futures
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +15,24 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.base import Agent, Batch, Steps, learned_from, sequence_counts
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
+from nodes.hosts import own, place
 from nodes.pipe import Drawn, open_dataset
 from nodes.variables import publish
 
+if TYPE_CHECKING:
+    from nodes.host_monitor import HostMonitor
+
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
 
-Outcome = tuple[Any, Any, dict[str, Any]]  # of an update, for others: params, priorities [B] or None, metrics
+# Of an update, for others: params, priorities [B] or None, metrics, what hosts told each other.
+Outcome = tuple[Any, Any, dict[str, Any], Any]
 
 
 class Learner(Node):
     """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
 
-    XLA inserts the all-reduce of the gradients, since the loss is a mean over a batch that is sharded.
+    XLA inserts the all-reduce of the gradients, since the loss is a mean over a batch that is sharded. A mesh may span
+    hosts, each of which has a learner that brings its part of every batch.
 
     Args:
       name: of this node.
@@ -38,6 +44,7 @@ class Learner(Node):
       seed: of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
+      council: this host's `HostMonitor`, of several; they agree on when to save and to end.
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class Learner(Node):
         seed: int = 0,
         devices: int | None = None,
         save_every_s: float = 300.0,
+        council: HostMonitor | None = None,
     ):
         super().__init__(name, monitor)
         self._agent = agent
@@ -61,6 +69,7 @@ class Learner(Node):
         self._seed = seed
         self._devices = devices
         self._save_every_s = save_every_s
+        self._council = council
 
     def start(self) -> None:
         self._tables = learned_from(self._agent.tables)
@@ -70,17 +79,22 @@ class Learner(Node):
         by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
         over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), NamedSharding(mesh, PartitionSpec("batch")))
         with self.stopwatch("initialising"):
-            init = jax.jit(self._agent.update.init, out_shardings=replicated)
-            self._state = init(jax.random.PRNGKey(self._seed))
+            init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
+            self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder)
-            self._state, counts = self._checkpointer.resume(self._state, self.monitor)
+            counting = self.monitor if self._council is None or self._council.hosts.first else None
+            self._state, counts = self._checkpointer.resume(self._state, counting)
             self._updates = int(counts.get("updates", 0))
+        self._by_device = NamedSharding(mesh, PartitionSpec("batch"))
         self._step = jax.jit(
-            self._update, in_shardings=(replicated, over_batch, None), out_shardings=replicated, donate_argnums=0
+            self._update,
+            in_shardings=(replicated, over_batch, None, self._by_device),
+            out_shardings=replicated,
+            donate_argnums=0,
         )
         self._publisher = futures.ThreadPoolExecutor(1, "publisher")
-        first: Outcome = (self._agent.update.params(self._state), None, {})
+        first: Outcome = (self._agent.update.params(self._state), None, {}, ())
         self._published = self._publisher.submit(self._publish, self._updates, first)
         self.settle()
         self._dataset = open_dataset(self._replay, self._tables, over_batch)
@@ -90,19 +104,19 @@ class Learner(Node):
         batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
         self._tell_origin(drawn)
         with self.stopwatch("updating"):
-            self._state, outcome = self._step(self._state, batch, self._updates)
+            self._state, outcome = self._step(self._state, batch, self._updates, self._told())
             self._updates += 1
-            self.settle()  # the update before this one; at most two are under way
+            told = self.settle()  # with the update before this one; at most two are under way
             self._published = self._publisher.submit(self._publish, self._updates, outcome, drawn)
         self.count(updates=1)
-        if time.monotonic() - self._saved_at > self._save_every_s:
+        if self._is_to_save(told):
             self._save()
 
     def ready(self) -> bool:
         return self._dataset.ready()
 
-    def settle(self) -> None:
-        """Waits until the update before this one has been made and published."""
+    def settle(self) -> Any:
+        """Waits until the update before this one has been made and published; what hosts told each other with it."""
         deadline = time.monotonic() + PUBLISH_DEADLINE_S
         while not self.stopping:
             try:
@@ -112,35 +126,59 @@ class Learner(Node):
                     raise TimeoutError(f"{self.name}: an update took over {PUBLISH_DEADLINE_S:.0f} s") from None
 
     def close(self) -> None:
-        if hasattr(self, "_published"):
-            self._save()
+        if hasattr(self, "_published") and (self._council is None or self._council.agreed):
+            self._save()  # which hosts can do but together
         if hasattr(self, "_dataset"):
             self._dataset.close()
 
-    def _update(self, state: Any, batch: Batch, updates: Any) -> tuple[Any, Outcome]:
+    def _update(self, state: Any, batch: Batch, updates: Any, told: Any) -> tuple[Any, Outcome]:
         state, priorities, metrics = self._agent.update.step(state, batch)
         metrics = metrics | policy_lag(updates, batch.steps.version)
-        return state, (self._agent.update.params(state), priorities, metrics)
+        return state, (self._agent.update.params(state), priorities, metrics, told)
+
+    def _due(self) -> bool:
+        return time.monotonic() - self._saved_at > self._save_every_s
+
+    def _told(self) -> Any:
+        """What this host tells the others with an update: int32 [devices, ...], the same from each device."""
+        if self._council is None:
+            return ()
+        saving, devices = self._due(), len(self._by_device.addressable_devices)
+        if saving:
+            self._saved_at = time.monotonic()  # once is enough, though it takes two updates until all have heard
+        return place(np.tile(self._council.tell(saving), (devices, 1)), self._by_device)
+
+    def _is_to_save(self, told: Any) -> bool:
+        """Whether a checkpoint is due: for hosts, whether all find so now. Stops if they have agreed to end."""
+        if self._council is None:
+            return self._due()
+        if told is None or not len(told):
+            return False
+        saving = self._council.conclude(told[:: len(told) // self._council.hosts.number], self._updates)
+        if self._council.agreed:
+            self.stop()
+        return saving
 
     def _tell_origin(self, drawn: Drawn) -> None:
         """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
         for i, (table, count) in enumerate(zip(self._tables, self._sequences)):
-            own = drawn.table == i
-            self.sample(f"batch_share/{table.name}", float(np.mean(own)))
-            self.measure({f"batch_share_wanted/{table.name}": count / len(own)})
-            if own.any():
-                self.measure({f"target_age/{table.name}": self._updates - float(np.mean(drawn.version[own]))})
+            of_it = drawn.table == i
+            self.sample(f"batch_share/{table.name}", float(np.mean(of_it)))
+            self.measure({f"batch_share_wanted/{table.name}": count / table.batch_size})
+            if of_it.any():
+                self.measure({f"target_age/{table.name}": self._updates - float(np.mean(drawn.version[of_it]))})
 
-    def _publish(self, version: int, outcome: Outcome, drawn: Drawn | None = None) -> None:
-        """Runs beside the next update: waits for the device, then sends."""
-        params, *told = outcome
-        priorities, metrics = jax.device_get(told)
+    def _publish(self, version: int, outcome: Outcome, drawn: Drawn | None = None) -> Any:
+        """Runs beside the next update: waits for the device, then sends; what the hosts told each other."""
+        params, *others = outcome
+        priorities, metrics, told = jax.device_get(others)
         with self.stopwatch("publishing"):
             publish(self._variables, version, params)
         if priorities is not None:
             with self.stopwatch("prioritising"):
-                self._dataset.prioritise(drawn, priorities)
+                self._dataset.prioritise(drawn, own(priorities))
         self.measure({name: float(value) for name, value in metrics.items()})
+        return told
 
     def _save(self) -> None:
         with self.stopwatch("saving a checkpoint"):
@@ -157,15 +195,17 @@ def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
 
 
 def make_mesh(devices: int | None, batch_size: int) -> Mesh:
-    """A one-axis mesh, "batch", over the process's first devices.
+    """A one-axis mesh, "batch", over the first devices of this process, and of the others if there are any.
 
     Raises:
       ValueError: there are fewer devices, or the batch doesn't divide over them.
     """
-    present = jax.devices()
+    present, processes = jax.local_devices(), jax.process_count()
     count = len(present) if devices is None else devices
     if not 1 <= count <= len(present):
         raise ValueError(f"learner devices is {count}; this process has {len(present)} {present[0].platform} devices")
-    if batch_size % count:
-        raise ValueError(f"batch_size is {batch_size}; it must divide over {count} learner devices")
-    return Mesh(np.array(present[:count]), ("batch",))
+    if batch_size % (count * processes):
+        over = f"{count} learner devices" + (f" on each of {processes} hosts" if processes > 1 else "")
+        raise ValueError(f"batch_size is {batch_size}; it must divide over {over}")
+    chosen = [[device for device in jax.devices() if device.process_index == i][:count] for i in range(processes)]
+    return Mesh(np.array(chosen).flatten(), ("batch",))

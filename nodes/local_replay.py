@@ -119,7 +119,7 @@ class LocalReplay:
 
     def open_writer(self, num_envs: int, wait_for: Callable[..., Any], group: int) -> LocalWriter:
         """A group's writer."""
-        return LocalWriter(self, wait_for, group)
+        return LocalWriter(self, wait_for, group % self._groups)
 
     def open_dataset(self, sharding: Batch) -> LocalDataset:
         """The learner's batches."""
@@ -195,10 +195,10 @@ class LocalDataset:
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`."""
-        import jax
+        from nodes.hosts import place
 
         found = self._replay.draw(timeout_s)
-        return found and (jax.device_put(found[0], self._sharding), found[1])
+        return found and (place(found[0], self._sharding), found[1])
 
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         """Tells the table what an update made of sequences drawn from it."""

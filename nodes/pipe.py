@@ -171,14 +171,19 @@ class PipeDataset:
     def __init__(self, pipe: Pipe, sharding: Batch):
         import jax
 
-        mesh = tuple(sharding.probability.mesh.devices.flat)
-        if mesh != pipe.devices:
-            raise ValueError(f"table {pipe.table.name!r}: its pipe leads to {pipe.devices}; the learner is on {mesh}")
+        from nodes.hosts import place
+
+        mesh = sharding.probability.mesh
+        if tuple(mesh.local_devices) != pipe.devices:
+            raise ValueError(
+                f"table {pipe.table.name!r}: its pipe leads to {pipe.devices}; the learner is on {mesh.local_devices}"
+            )
         size = pipe.table.batch_size
+        self._whole_size = size * mesh.size // len(pipe.devices)  # B; other hosts' shards are there
         self.waits_for = pipe.table.name
         self._pipe = pipe
         self._columns = sharding.steps.reward  # how [T, B, ...] is split
-        self._probability = jax.device_put(np.ones(size, np.float32), sharding.probability)
+        self._probability = place(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
         self._held: list[Bundle] = []
 
@@ -203,7 +208,7 @@ class PipeDataset:
         """One array of its shards [T, B / devices, ...], which stay where they are."""
         import jax
 
-        shape = (shards[0].shape[0], self._pipe.table.batch_size, *shards[0].shape[2:])
+        shape = (shards[0].shape[0], self._whole_size, *shards[0].shape[2:])
         return jax.make_array_from_single_device_arrays(shape, self._columns, list(shards))
 
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:

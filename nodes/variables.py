@@ -184,7 +184,7 @@ class LockStep(NamedTuple):
       lag: updates, at least 0, where each waits for the data of the params before it.
       groups: of environments, whose sequences the learner takes in turn.
       group_size: environments in a group.
-      batch_size: sequences in an update.
+      batch_size: sequences in an update; of several hosts, as all here, this one's part.
     """
 
     lag: int
@@ -197,7 +197,7 @@ class LockStep(NamedTuple):
 
         The first update that learns from them follows those that learn from all that the learner takes before.
         """
-        before = (block * self.groups + group) * self.group_size // self.batch_size
+        before = (block * self.groups + group % self.groups) * self.group_size // self.batch_size
         return max(0, before - self.lag)
 
 

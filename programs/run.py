@@ -46,6 +46,18 @@ class Run:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
 
+    @property
+    def own(self) -> Run:
+        """The run with this process's own folder."""
+        return self
+
+    def join(self, built_from: str) -> None:
+        """Meets the other hosts of a program that has some; see `nodes.hosts.Hosts.join`."""
+
+    def leave(self, code: int) -> None:
+        """Ends the process with this code."""
+        sys.exit(code)
+
 
 OwnFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir; of a program of one process
 ProgramFunction = Callable[..., Any]  # `(run, **settings) -> program`

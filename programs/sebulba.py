@@ -2,21 +2,54 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import tyro
 
 from agents.base import Agent, Table, learned_from, written_by
 from envs.base import Env
 from nodes.base import Node
+from nodes.host_monitor import HostMonitor
+from nodes.hosts import Hosts
 from nodes.learner import make_mesh
 from nodes.local_replay import LocalReplay
 from nodes.monitor import Monitor
 from nodes.pipe import Pipe
 from nodes.sebulba import Placed, Placement, split
 from nodes.variables import Colocated, DeviceVariables, LockStep
-from programs.run import Run
+from programs import run as plain
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(plain.Run):
+    """Where, on how many hosts, and how long a program runs.
+
+    Attributes:
+      hosts: that run it together.
+    """
+
+    hosts: Hosts = Hosts()
+
+    @property
+    def own(self) -> Run:
+        """The run with this host's own folder: the first host's is that of all, with the checkpoints."""
+        return self if self.hosts.first else dataclasses.replace(self, workdir=self.path(f"hosts/{self.hosts.index}"))
+
+    def join(self, built_from: str) -> None:
+        """Meets the other hosts."""
+        self.hosts.join(built_from, pathlib.Path(self.workdir))
+
+    def leave(self, code: int) -> None:
+        """Ends the process with this code; where it is one of several, without waiting for its threads."""
+        self.hosts.leave(code)
+        super().leave(code)
+
+
+RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir
 
 
 class Shared(NamedTuple):
@@ -42,13 +75,17 @@ class Shared(NamedTuple):
 class Sebulba:
     """A program that grows a node at a time, as a `Cluster` does; handles are the objects themselves.
 
+    Each of several hosts has all nodes but the evaluator, which the first has. An update's batch is theirs together.
+
     Args:
       name: of the program.
-      run: where and how long.
+      run: where, on how many hosts, and how long.
       agent: with one table.
       env: actors act in it.
       placement: how this host's devices are shared out.
     """
+
+    spans_hosts = True
 
     def __init__(self, name: str, run: Run, agent: Agent, env: Env, placement: Placement):
         self.name, self.run, self.agent, self.env, self.placement = name, run, agent, env, placement
@@ -61,7 +98,8 @@ class Sebulba:
 
         def make(shared: Shared) -> list[Node]:
             handles = (self.agent, shared.replay, shared.variables, shared.monitor)
-            return [node("learner", *handles, devices=shared.learning, **settings)]
+            council = {"council": shared.monitor} if isinstance(shared.monitor, HostMonitor) else {}
+            return [node("learner", *handles, devices=shared.learning, **council, **settings)]
 
         self._added.append(make)
 
@@ -79,12 +117,15 @@ class Sebulba:
             params = Colocated(shared.variables, device, shared.lock_step)
             env = Placed(self.env, device) if isinstance(shared.replay, Pipe) else self.env
             handles = (self.agent, env, params, shared.replay, shared.monitor)
-            return node(f"actor/{i}", *handles, first_group=i * threads, **settings)
+            number = self.run.hosts.index * self.placement.acting + i
+            return node(f"actor/{i}", *handles, first_group=number * threads, **settings)
 
         self._added.append(lambda shared: [make_one(shared, i, device) for i, device in enumerate(shared.acting)])
 
     def add_evaluator(self, node: Callable[..., Node], **settings: Any) -> None:
-        """Adds a node that measures params, on the last acting device, and writes no learning data."""
+        """Adds a node that measures params, on the first host's last acting device, and writes no learning data."""
+        if not self.run.hosts.first:
+            return
         settings = {"seed": self.run.seed, **settings}
 
         def make(shared: Shared) -> list[Node]:
@@ -103,16 +144,18 @@ class Sebulba:
         return shared.monitor, [node for make in self._added for node in make(shared)]
 
     def _share(self) -> Shared:
-        placement, tables = self.placement, self.agent.tables
+        placement, tables, run = self.placement, self.agent.tables, self.run
         if len(tables) > 1:
             raise ValueError(f"{self.name}: tables are {[table.name for table in tables]}; one process has but one")
         (table,) = learned_from(written_by("actor", tables))
-        acting, learning = split(placement, jax.devices())
+        acting, learning = split(placement, jax.local_devices())
         make_mesh(len(learning), table.batch_size)  # refuses batches that don't divide over the devices
-        replay, lock_step = self._open(table, learning), None
+        own = _share_of(table, run.hosts)
+        replay, lock_step = self._open(own, learning), None
         if placement.lag is not None:
-            lock_step = LockStep(placement.lag, placement.groups, placement.num_envs, table.batch_size)
-        monitor = Monitor("monitor", self.run.workdir, self.run.stop)
+            lock_step = LockStep(placement.lag, placement.groups, placement.num_envs, own.batch_size)
+        alone, folder = run.hosts.number == 1, run.own.workdir
+        monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
         return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
 
     def _open(self, table: Table, learning: Sequence[jax.Device]) -> Pipe | LocalReplay:
@@ -125,4 +168,14 @@ class Sebulba:
             raise ValueError(
                 f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay"
             )
-        return LocalReplay(table, placement.groups, placement.num_envs, self.run.seed)
+        return LocalReplay(table, placement.groups, placement.num_envs, self.run.seed + self.run.hosts.index)
+
+
+def _share_of(table: Table, hosts: Hosts) -> Table:
+    """The table of one host, of whose batches an update's is made: each keeps what its own actors write."""
+    return dataclasses.replace(
+        table,
+        batch_size=hosts.share("batch_size", table.batch_size),
+        size=hosts.share("size", table.size),
+        min_size=max(1, table.min_size // hosts.number),
+    )

@@ -8,20 +8,19 @@ from nodes.actor import Actor
 from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.sebulba import Placement
-from programs.run import OwnFlags
-from programs.sebulba import Sebulba
+from programs.sebulba import RunFlags, Sebulba
 from programs.solo import main
 
 PLACEMENT = Placement(num_envs=16)
 
 
 def sebulba_impala_catch(
-    run: OwnFlags, placement: Placement = PLACEMENT, config: impala.Config = impala.CATCH
+    run: RunFlags, placement: Placement = PLACEMENT, config: impala.Config = impala.CATCH
 ) -> Sebulba:
     """Threads act on some of the host's devices, the learner learns on the others, and nothing goes through the host.
 
     Args:
-      run: where and how long.
+      run: where, on how many hosts, and how long.
       placement: of threads and environments on devices.
       config: the agent's hyper-parameters.
     """

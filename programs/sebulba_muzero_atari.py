@@ -8,22 +8,21 @@ from nodes.actor import Actor
 from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.sebulba import Placement
-from programs.run import OwnFlags
-from programs.sebulba import Sebulba
+from programs.sebulba import RunFlags, Sebulba
 from programs.solo import main
 
 PLACEMENT = Placement(num_envs=16)
 
 
 def sebulba_muzero_atari(
-    run: OwnFlags, game: str = "Pong", placement: Placement = PLACEMENT, config: muzero.Config = muzero.ATARI
+    run: RunFlags, game: str = "Pong", placement: Placement = PLACEMENT, config: muzero.Config = muzero.ATARI
 ) -> Sebulba:
     """Threads act on some of the host's devices, the learner samples a replay in this process on the others.
 
     However many environments act together, the replay's rate makes as many updates of the learner's own batch size.
 
     Args:
-      run: where and how long.
+      run: where, on how many hosts, and how long.
       game: the game's name, such as Pong or MsPacman.
       placement: of threads and environments on devices.
       config: the agent's hyper-parameters.

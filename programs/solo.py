@@ -14,6 +14,7 @@ from envs.jax.base import JaxEnv
 from nodes.base import Node
 from nodes.monitor import Monitor
 from programs import supervise
+from programs.provenance import built_from
 from programs.run import BadInput, ProgramFunction, Run, claim_workdir, origin_of, parse
 
 LOG_EVERY_S = 2.0  # between rows of metrics: these programs are done in seconds where others take hours
@@ -81,19 +82,21 @@ def main(*program_functions: ProgramFunction, arguments: list[str] | None = None
         several, the first argument names one.
       arguments: of the command line; None is the process's.
     """
-    given = sys.argv[1:] if arguments is None else arguments
+    given, run = sys.argv[1:] if arguments is None else arguments, Run()
     try:
         program_function, given = _chosen(program_functions, given)
         run, settings = parse(program_function, given)
+        run.join(built_from(program_function, run, settings))
         program = program_function(run, **settings)
         monitor, nodes = program.build()
-        claim = claim_workdir(program.name, run, settings, origin_of(program_function, given))
+        claim = claim_workdir(program.name, run.own, settings, origin_of(program_function, given))
     except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+        run.leave(2)
     with claim:
         print(f"run folder {run.workdir}", flush=True)
-        sys.exit(supervise.run_threads(monitor, nodes))
+        code = supervise.run_threads(monitor, nodes)
+    run.leave(code)
 
 
 def _chosen(functions: tuple[ProgramFunction, ...], given: list[str]) -> tuple[ProgramFunction, list[str]]:

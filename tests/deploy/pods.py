@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import signal
 import subprocess
 import sys
 import time
 
+from tests.deploy.namespaces import Hosts
+
 ROOT = pathlib.Path(__file__).parents[2]
-BRIDGE = "boontabr"
 LIMIT_S = 400.0
-
-
-def possible() -> bool:
-    """Whether this machine lets us make network namespaces."""
-    if os.geteuid() or not shutil.which("ip") or not shutil.which("unshare"):
-        return False
-    made = subprocess.run(["ip", "netns", "add", "boontatry"], capture_output=True).returncode == 0
-    linked = made and _quiet("ip", "link", "add", BRIDGE, "type", "bridge")
-    _quiet("ip", "link", "del", BRIDGE)
-    _quiet("ip", "netns", "del", "boontatry")
-    return linked
-
-
-def _quiet(*command: str) -> bool:
-    return subprocess.run(command, capture_output=True).returncode == 0
-
-
-def _do(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
 
 
 class JobFailed(Exception):
@@ -41,12 +22,11 @@ class JobFailed(Exception):
 class Pod:
     """One index of a replicated job."""
 
-    def __init__(self, number: int, jobset: dict, replicated: dict, index: int):
+    def __init__(self, jobset: dict, replicated: dict, index: int):
         self.label, self.index = replicated["name"], index
         self.job = replicated["template"]["spec"]
         self.spec = self.job["template"]["spec"]
         self.host = f"{jobset['metadata']['name']}-{self.label}-0-{index}"
-        self.address, self.namespace, self.link = f"10.213.0.{number + 2}", f"boonta{number}", f"boontav{number}"
         self.starts, self.retries, self.process = 0, 0, None
 
     def command(self) -> tuple[list[str], dict[str, str]]:
@@ -69,31 +49,19 @@ class Pods:
         self.pods = []
         for replicated in jobset["spec"]["replicatedJobs"]:
             for index in range(replicated["template"]["spec"]["completions"]):
-                self.pods.append(Pod(len(self.pods), jobset, replicated, index))
+                self.pods.append(Pod(jobset, replicated, index))
+        subdomain = jobset["spec"]["network"]["subdomain"]
+        self._hosts = Hosts(*((pod.host, f"{pod.host}.{subdomain}") for pod in self.pods))
 
     def __enter__(self) -> Pods:
-        self._clear()
-        _do("ip", "link", "add", BRIDGE, "type", "bridge")
-        _do("ip", "link", "set", BRIDGE, "up")
-        subdomain = self._jobset["spec"]["network"]["subdomain"]
-        names = "".join(f"{pod.address} {pod.host}.{subdomain} {pod.host}\n" for pod in self.pods)
-        for pod in self.pods:
-            _do("ip", "netns", "add", pod.namespace)
-            _do("ip", "link", "add", pod.link, "type", "veth", "peer", "name", "eth0", "netns", pod.namespace)
-            _do("ip", "link", "set", pod.link, "master", BRIDGE, "up")
-            _do("ip", "-n", pod.namespace, "addr", "add", f"{pod.address}/24", "dev", "eth0")
-            for device in ("eth0", "lo"):
-                _do("ip", "-n", pod.namespace, "link", "set", device, "up")
-            hosts = pathlib.Path("/etc/netns") / pod.namespace / "hosts"
-            hosts.parent.mkdir(parents=True, exist_ok=True)
-            hosts.write_text(f"127.0.0.1 localhost\n{names}")
+        self._hosts.__enter__()
         for pod in self.pods:
             self._start(pod)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._end_all(signal.SIGKILL)
-        self._clear()
+        self._hosts.__exit__()
 
     def pod(self, label: str, index: int = 0) -> Pod:
         (found,) = (pod for pod in self.pods if (pod.label, pod.index) == (label, index))
@@ -141,11 +109,10 @@ class Pods:
     def _start(self, pod: Pod) -> None:
         command, variables = pod.command()
         path = {name: os.environ[name] for name in ("PATH",)}
-        inside = ["unshare", "--uts", "sh", "-c", 'hostname "$0"; exec "$@"', pod.host, *command]
         pod.starts += 1
         with open(self._logs / f"{pod.host}.log", "a") as log:
             pod.process = subprocess.Popen(
-                ["ip", "netns", "exec", pod.namespace, *inside],
+                self._hosts.on(pod.host, *command),
                 env={**path, **variables, "PYTHONPATH": str(ROOT)},
                 cwd=ROOT,
                 stdout=log,
@@ -163,10 +130,3 @@ class Pods:
                 except subprocess.TimeoutExpired:
                     pod.process.kill()
                     pod.process.wait()
-
-    def _clear(self) -> None:
-        for pod in self.pods:
-            _quiet("ip", "link", "del", pod.link)
-            _quiet("ip", "netns", "del", pod.namespace)
-            shutil.rmtree(pathlib.Path("/etc/netns") / pod.namespace, ignore_errors=True)
-        _quiet("ip", "link", "del", BRIDGE)

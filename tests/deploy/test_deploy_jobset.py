@@ -228,7 +228,7 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
     assert claims["replay"]["accessModes"] == ["ReadWriteOnce"]
 
 
-def test_a_sebulba_program_is_a_unit_per_host(monkeypatch):
+def test_a_sebulba_program_is_a_unit_per_host():
     file = ROOT / "programs" / "sebulba_impala_catch.py"
     manifest, policy = jobset.render(jobset.prepare(file, ["--seed", "3"], resources.Table("image")))
     assert schemas.problems(manifest) == []
@@ -244,15 +244,26 @@ def test_a_sebulba_program_is_a_unit_per_host(monkeypatch):
     assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
     assert [rule["name"] for rule in manifest["spec"]["failurePolicy"]["rules"]] == ["preempted"]
 
-    hosts_4 = resources.Table("image", groups={"unit": resources.Group(accelerator="x", topology="4x4", volume="1Gi")})
-    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and sebulba_impala_catch works on one"):
-        jobset.prepare(file, [], hosts_4)
-    from programs.sebulba import Sebulba
 
-    monkeypatch.setattr(Sebulba, "spans_hosts", True, raising=False)
-    manifest, _ = jobset.render(jobset.prepare(file, [], hosts_4))
+def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
+    slice_4 = resources.Group(accelerator="x", topology="4x4", volume="1Gi")
+    file = ROOT / "programs" / "sebulba_impala_catch.py"
+    manifest, _ = jobset.render(jobset.prepare(file, [], resources.Table("image", groups={"unit": slice_4})))
     assert schemas.problems(manifest) == []
     assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
+    places = ["--hosts.coordinator", "sebulba-impala-catch-unit-0-0.sebulba-impala-catch:20000"]
+    only = container(manifest, "unit")
+    assert only["command"][-6:] == [*places, "--hosts.number", "4", "--hosts.index", "$(BOONTA_INDEX)"]
+    assert only["ports"] == [{"containerPort": 20000}]
+    (claim,) = manifest["spec"]["volumeClaimPolicies"][0]["templates"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+    fused = ROOT / "tests" / "programs" / "solo_program.py"
+    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and .* works on one"):
+        jobset.prepare(fused, [], resources.Table("image", groups={"unit": slice_4}))
+    machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
+    with pytest.raises(BadInput, match="groups.learner: machines is 2, and Learner works on one"):
+        jobset.prepare(CATCH, [], machines)
 
 
 @pytest.mark.parametrize(

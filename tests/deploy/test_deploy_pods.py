@@ -11,12 +11,13 @@ pytest.importorskip("launchpad")
 
 from deploy import jobset, resources, roles
 from nodes import metrics
-from tests.deploy import pods
+from tests.deploy import namespaces, pods
+from tests.runs import saved
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not pods.possible(), reason="network namespaces need root and a kernel that lets it make them"),
+    pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
 TINY = pathlib.Path(__file__).parents[1] / "programs" / "tiny_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
@@ -59,15 +60,11 @@ def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypa
 def test_a_learners_pod_that_is_killed_restarts_the_set_which_resumes_from_the_checkpoint(tmp_path, monkeypatch):
     manifest, workdir = rendered(TINY, monkeypatch, tmp_path, "--stop.updates", "1000", "--save-every-s", "1")
 
-    def saved() -> int:
-        names = [path.name for path in (workdir / "checkpoints").glob("*") if path.name.isdigit()]
-        return max(map(int, names), default=0)
-
     with pods.Pods(manifest, tmp_path) as running:
-        assert not running.run(lambda: saved() > 0)
+        assert not running.run(lambda: saved(workdir) > 0)
         running.pod("learner").process.send_signal(signal.SIGKILL)
         assert not running.run(lambda: running.restarts == 1)
-        resumed_from, before = saved(), len(metrics.read(workdir))
+        resumed_from, before = saved(workdir), len(metrics.read(workdir))
         assert running.run(lambda: False), running.output()
         running.end()
         assert running.restarts == 1 and running.pod("learner").starts == 2, running.output()

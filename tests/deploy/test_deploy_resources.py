@@ -37,6 +37,8 @@ def test_hosts_are_chips_by_chips_per_host(topology, chips_per_host, hosts):
         ("image: a\ngroups: {actor: {topology: 2x2}}", "a TPU needs both"),
         ("image: a\ngroups: {learner: {chips_per_host: 3}}", "2x4 has 8 to divide"),
         ("image: a\ngroups: {learner: {gpus: 1}}", "one kind"),
+        ("image: a\ngroups: {learner: {machines: 2}}", "of a TPU the topology says it"),
+        ("image: a\ngroups: {actor: {machines: 0}}", "machines is 0; it must be at least 1"),
         ("image: [", "can't be read"),
     ],
 )

@@ -17,6 +17,8 @@ from deploy import slurm
 from programs.run import BadInput
 
 pytestmark = pytest.mark.cluster
+SOLO = pathlib.Path(__file__).parents[1] / "programs" / "solo_program.py"
+UNIT = pathlib.Path(__file__).parents[1] / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
 
 SRUN = """#!/bin/bash
@@ -45,8 +47,8 @@ class Cluster:
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
 
-    def start(self, code: int = 0, slow_s: str = "", flags=("--actors", "2")) -> subprocess.Popen:
-        job = slurm.Job(LIGHT, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
+    def start(self, code: int = 0, slow_s: str = "", flags=("--actors", "2"), program=LIGHT) -> subprocess.Popen:
+        job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
         script = self.folder / "job.sbatch"
         script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
         own = {"CALLS": self.calls, "CODE": code, "SLOW": slow_s, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
@@ -81,6 +83,18 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
     for task in tasks:
         assert "[--hosts][n1,n2][--base-port][21100][--][--actors][2]" in task
         assert task.endswith(f"[--environment][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
+
+
+def test_a_program_of_threads_runs_once_on_each_machine(cluster):
+    assert cluster.start(flags=("--seed", "2"), program=UNIT).wait(30) == 0
+    step, *tasks = cluster.lines()
+    assert "--ntasks=2" in step
+    for index, task in enumerate(tasks):
+        places = f"[--hosts.coordinator][n1:21100][--hosts.number][2][--hosts.index][{index}]"
+        assert task.startswith(f"on n{index + 1}: [python][") and task.endswith(f"/a run]{places}")
+        assert "unit_program.py][--seed][2][--workdir]" in task
+    script = (cluster.folder / "job.sbatch").read_text()
+    assert "#SBATCH --ntasks-per-node=1" in script and "#SBATCH --cpus-per-task=3" in script  # all of its places
 
 
 def test_work_done_ends_the_job(cluster):
@@ -131,11 +145,12 @@ def test_the_options_say_what_is_needed():
         ),
         ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
         ({}, [], "--workdir is missing"),
+        ({"nodes": 2, "program": SOLO}, ["--workdir", "/x"], "--nodes is 2; .* works on one"),
     ],
 )
 def test_what_does_not_fit_is_refused(job, flags, said):
     with pytest.raises(BadInput, match=said):
-        slurm.render(slurm.Job(LIGHT, **job), flags)
+        slurm.render(slurm.Job(**{"program": LIGHT, **job}), flags)
 
 
 def test_the_command_refuses_with_words_and_code_2(capsys):

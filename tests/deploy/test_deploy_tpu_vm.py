@@ -42,6 +42,16 @@ def test_one_machine_has_them_all():
     assert {command[-2] for command in found.values()} == {"a"}
 
 
+def test_a_program_of_threads_runs_whole_on_every_machine():
+    unit = ROOT / "tests" / "unit_program.py"
+    found = tpu_vm.commands(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"])
+    assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
+    places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
+    assert node_of(found["unit/1"])[4:] == ["./run", "python", "tests/unit_program.py", "--seed", "2", *places]
+    alone = tpu_vm.commands(tpu_vm.Machines(unit, "a"), [])
+    assert node_of(alone["unit/0"])[4:] == ["./run", "python", "tests/unit_program.py"]
+
+
 @pytest.mark.parametrize(
     ("machines", "said"),
     [({"hosts": "a,,b"}, "must be host names"), ({"hosts": "a,b", "learner_host": "c"}, "'c' is none of --hosts a,b")],

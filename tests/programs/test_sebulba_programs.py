@@ -16,8 +16,7 @@ from nodes.actor import Actor
 from nodes.learner import Learner
 from nodes.sebulba import Placement
 from programs import play
-from programs.run import Run
-from programs.sebulba import Sebulba
+from programs.sebulba import Run, Sebulba
 from programs.sebulba_impala_atari import sebulba_impala_atari
 from programs.sebulba_impala_catch import sebulba_impala_catch
 from programs.sebulba_muzero_atari import sebulba_muzero_atari

@@ -13,6 +13,7 @@ from envs.base import FIRST, LAST, MID
 from envs.catch import Catch
 from nodes import archive, metrics
 from tests import nim
+from tests.programs import test_programs as programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
@@ -61,7 +62,9 @@ def start(*arguments: str) -> int:
 def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     workdir = tmp_path / "run"
     common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
-    assert start(*common, "--stop.updates", "12", "config:catch", *SMALL) == 0
+    process = programs.start(*common, "--stop.updates", "12", "config:catch", *SMALL, program="programs/unplugged.py")
+    output = programs.finish(process, timeout_s=300)
+    assert process.returncode == 0, output
     last = metrics.read(workdir)[-1]
     assert last["updates"] >= 12 and "env_steps" not in last
     assert last["reanalyzed_sequences"] >= 8 and last["batch_share/reanalyzed"] == 1.0

@@ -1,0 +1,205 @@
+"""Several hosts, one program: each runs it whole, as one process, and their learners are one computation.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), Figure 3: the whole
+is replicated, a replica learns from what its own host has seen, gradients are averaged over all learning devices.
+
+The processes meet at a coordinator, which the first one runs. It tells them where the others' devices are, and ends
+those that are left once one has died.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import pathlib
+import socket
+import sys
+import time
+import uuid
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src import distributed  # the coordinator's table of words, and heartbeats before jax 0.8, have no other name
+from jax.sharding import Sharding
+
+Nest = Any
+
+SILENT_S = 10  # without a heartbeat, after which a process counts as dead, and the others end
+BEAT_S = 2
+ALIKE_S = 60.0  # for the others to say what they were built from, once all are there
+LEAVE_S = 60  # for the others to have done their work, too
+LAST_WORDS_S = 2.0  # for the others to say why they end
+
+
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """The hosts of a program. Each runs the same command, but for `index`.
+
+    Attributes:
+      coordinator: HOST:PORT of the first host, by which the others reach it.
+      number: how many they are.
+      index: which this is, from 0.
+      reach_s: seconds to wait for the others; images are pulled meanwhile, machines started.
+    """
+
+    coordinator: str = ""
+    number: int = 1
+    index: int = 0
+    reach_s: float = 600.0
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise ValueError(f"hosts.number is {self.number}; it must be at least 1")
+        if not 0 <= self.index < self.number:
+            raise ValueError(
+                f"hosts.index is {self.index}; it must be at least 0 and below hosts.number, {self.number}"
+            )
+        if self.number > 1 and not self.coordinator.rpartition(":")[2].isdigit():
+            raise ValueError(f"hosts.coordinator is {self.coordinator!r}; {self.number} hosts need it, as HOST:PORT")
+
+    @property
+    def first(self) -> bool:
+        """Whether this host does what but one must: evaluate, and keep the run's folder."""
+        return self.index == 0
+
+    def share(self, name: str, whole: int) -> int:
+        """This host's part of what all hosts divide.
+
+        Raises:
+          ValueError: it doesn't divide.
+        """
+        if whole % self.number:
+            raise ValueError(f"{name} is {whole}; it must divide over {self.number} hosts")
+        return whole // self.number
+
+    def join(self, built_from: str, folder: pathlib.Path) -> None:
+        """Meets the others; does nothing where there are none. To be called before JAX looks for devices.
+
+        Args:
+          built_from: what this host's program was made of, in words.
+          folder: which all hosts must share.
+
+        Raises:
+          OSError: the coordinator can't be reached, or the folder isn't shared.
+          ValueError: a host is built from something else.
+        """
+        if self.number == 1:
+            return
+        wait = f"waits up to {self.reach_s:.0f} s for {self.number} hosts"
+        print(f"host {self.index} {wait} at {self.coordinator}", flush=True)  # JAX, if they don't come, won't say it
+        if not self.first:
+            self._await_coordinator()
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")  # devices of another kind have their own
+        _initialize(self)
+        self._require_alike(built_from)
+        self._require_shared(folder)
+
+    def leave(self, code: int) -> None:
+        """Ends this process, after the others have done their work if it has done its own; returns if it is alone."""
+        if self.number == 1:
+            return
+        if code == 0:
+            jax.distributed.shutdown()  # waits for all
+        elif self.first:
+            time.sleep(LAST_WORDS_S)  # the others end, without another word, as soon as they miss the coordinator
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # threads may be waiting for ever for a host that is gone
+
+    def _await_coordinator(self) -> None:
+        """Waits until the first host listens: JAX itself would end the process, without a word of who doesn't."""
+        host, _, port = self.coordinator.rpartition(":")
+        end = time.monotonic() + self.reach_s
+        while True:
+            try:
+                return socket.create_connection((host, int(port)), timeout=1.0).close()
+            except OSError as error:
+                if time.monotonic() > end:
+                    raise OSError(
+                        f"hosts.coordinator {self.coordinator} could not be reached in {self.reach_s:.0f} s: {error}"
+                    ) from error
+            time.sleep(0.5)
+
+    def _require_alike(self, built_from: str) -> None:
+        _say(f"built_from/{self.index}", built_from)
+        for other in range(self.number):
+            words = _hear(f"built_from/{other}", other)
+            if words != built_from:
+                raise ValueError(
+                    f"host {self.index} is {built_from}, but host {other} is {words}: start all hosts alike"
+                )
+
+    def _require_shared(self, folder: pathlib.Path) -> None:
+        """The first host leaves a mark in the folder; the others must see it."""
+        if self.first:
+            mark = f".shared-{uuid.uuid4().hex}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for old in folder.glob(".shared-*"):
+                old.unlink()
+            (folder / mark).touch()
+            _say("mark", mark)
+            return
+        mark = _hear("mark", 0)
+        if folder.parent.is_dir():
+            os.listdir(folder.parent)  # network file systems look again
+        if not (folder / mark).exists():
+            raise OSError(
+                f"--workdir {folder} of host {self.index} is not the first host's: all must share it, for checkpoints"
+            )
+
+
+def place(nest: Nest, sharding: Any) -> Nest:
+    """This host's part of arrays of all hosts, put on its devices.
+
+    Args:
+      nest: leaves of numbers, on this host.
+      sharding: of the whole arrays, for all leaves or a nest above them.
+    """
+    if jax.process_count() == 1:
+        return jax.device_put(nest, sharding)
+
+    def together(sharding: Sharding, part: Nest) -> Nest:
+        return jax.tree.map(lambda leaf: jax.make_array_from_process_local_data(sharding, np.asarray(leaf)), part)
+
+    return jax.tree.map(together, sharding, nest)
+
+
+def own(leaves: np.ndarray) -> np.ndarray:
+    """This host's part of an array [B, ...] of all hosts, which `place` would put together."""
+    return np.split(leaves, jax.process_count())[jax.process_index()]
+
+
+def _initialize(hosts: Hosts) -> None:
+    """Starts JAX's coordination with heartbeats short enough that a dead host ends the others in seconds."""
+    settings: dict[str, Any] = {
+        "coordinator_address": hosts.coordinator,
+        "num_processes": hosts.number,
+        "process_id": hosts.index,
+        "cluster_detection_method": "deactivate",
+        "initialization_timeout": int(hosts.reach_s),
+    }
+    if hosts.coordinator.startswith(("127.0.0.1:", "localhost:")):  # else JAX listens on every interface
+        settings["coordinator_bind_address"] = hosts.coordinator
+    if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
+        settings |= {"heartbeat_timeout_seconds": SILENT_S, "shutdown_timeout_seconds": LEAVE_S}
+    else:
+        for side in ("service", "client"):
+            settings |= {f"{side}_heartbeat_interval_seconds": BEAT_S}
+            settings |= {f"{side}_max_missing_heartbeats": SILENT_S // BEAT_S}
+    distributed.global_state.initialize(**settings)
+
+
+def _say(key: str, words: str) -> None:
+    assert distributed.global_state.client is not None
+    distributed.global_state.client.key_value_set(f"boonta/{key}", words)
+
+
+def _hear(key: str, host: int) -> str:
+    """What a host has said, which is waited for."""
+    assert distributed.global_state.client is not None
+    try:
+        return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * ALIKE_S))
+    except RuntimeError as error:
+        raise OSError(f"host {host} has not said {key} within {ALIKE_S:.0f} s: {error}") from error

@@ -1,0 +1,70 @@
+"""The Slurm script under a real Slurm of two machines: it runs, is requeued, resumes and ends."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import slurm
+from nodes import metrics
+from tests.deploy.slurm_cluster import Slurm, missing
+from tests.runs import saved
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.slurm,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
+ROOT = pathlib.Path(__file__).parents[2]
+UNIT = ROOT / "tests" / "unit_program.py"
+LIGHT = ROOT / "tests" / "light_program.py"
+LIMIT_S = 240.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("slurm")
+    with Slurm(folder) as running:
+        yield running
+
+
+def submit(cluster: Slurm, folder: pathlib.Path, program: pathlib.Path, *flags: str, **job) -> str:
+    script = folder / "job.sbatch"
+    script.write_text(slurm.render(slurm.Job(program, nodes=2, **job), [*flags, "--workdir", str(folder / "run")]))
+    return cluster.submit(script)
+
+
+def await_until(cluster: Slurm, what: str, there) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not there():
+        assert time.monotonic() < end, f"{what} did not come in {LIMIT_S:.0f} s: {cluster.logs()}"
+        time.sleep(0.3)
+
+
+def test_nodes_of_a_program_run_on_both_machines_until_its_work_is_done(cluster, tmp_path):
+    number = submit(cluster, tmp_path, LIGHT, "--actors", "2", "--stop.updates", "60", tasks_per_node=3)
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
+    assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
+    assert metrics.read(tmp_path / "run")[-1]["updates"] >= 60
+
+
+def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tmp_path):
+    flags = ("--stop.seconds", "20", "--save-every-s", "1")
+    number = submit(cluster, tmp_path, UNIT, *flags, tasks_per_node=1)
+    await_until(cluster, "a checkpoint", lambda: saved(tmp_path / "run") > 0)
+    assert cluster.do("scontrol", "requeue", number) == ""
+    await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
+    resumed_from, before = saved(tmp_path / "run"), len(metrics.read(tmp_path / "run"))
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
+    assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
+    rows = [row for row in metrics.read(tmp_path / "run")[before:] if row.get("updates")]
+    assert 0 < resumed_from <= rows[-1]["updates"]
+    ends = [sorted(folder.glob("end-*.npy"))[-1] for folder in (tmp_path / "run", tmp_path / "run" / "hosts" / "1")]
+    assert ends[0].name == ends[1].name
+    np.testing.assert_array_equal(*map(np.load, ends))

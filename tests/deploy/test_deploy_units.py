@@ -1,0 +1,50 @@
+"""Units on several hosts, rendered and run: pods in network namespaces that learn as one."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import numpy as np
+import pytest
+
+pytest.importorskip("launchpad")
+
+from deploy import jobset, resources, roles
+from nodes import metrics
+from tests.deploy import namespaces, pods, schemas
+from tests.runs import end, saved
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
+]
+UNIT = pathlib.Path(__file__).parents[1] / "unit_program.py"
+TWO = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
+
+
+def rendered(monkeypatch, folder, *flags):
+    monkeypatch.setattr(roles, "WORKDIR", str(folder))
+    manifest, _ = jobset.render(jobset.prepare(UNIT, list(flags), TWO))
+    assert schemas.problems(manifest) == []
+    return manifest, folder / manifest["metadata"]["name"]
+
+
+def test_two_units_reduce_together_are_killed_and_resume_and_stay_equal_bit_by_bit(tmp_path, monkeypatch):
+    manifest, workdir = rendered(monkeypatch, tmp_path, "--stop.seconds", "25", "--save-every-s", "1")
+
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: saved(workdir) > 0)
+        running.pod("unit", 1).process.send_signal(signal.SIGKILL)
+        assert not running.run(lambda: running.restarts == 1)
+        resumed_from, before = saved(workdir), len(metrics.read(workdir))
+        assert running.run(lambda: False), running.output()
+        assert [pod.process.returncode for pod in running.pods] == [0, 0], running.output()
+        assert [pod.starts for pod in running.pods] == [2, 2]
+    updates = [row["updates"] for row in metrics.read(workdir)[before:] if row.get("updates")]
+    assert 0 < resumed_from <= min(updates) < max(updates)
+    (name, first), (other, second) = end(workdir), end(workdir / "hosts" / "1")
+    assert name == other
+    np.testing.assert_array_equal(first, second)
+    assert np.any(first != 0)

@@ -1,0 +1,178 @@
+"""Units on several hosts, here processes that meet on loopback: they learn as one, end as one, and none hangs."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from nodes import hosts, metrics
+from tests.deploy.apart import free_ports
+from tests.runs import end, saved
+
+ROOT = pathlib.Path(__file__).parents[2]
+PROGRAM = ROOT / "tests" / "unit_program.py"
+LIMIT_S = 240.0
+ENDS_S = 30.0  # that a host may outlive another
+
+pytestmark = pytest.mark.timeout(480)
+
+
+class Units:
+    """Processes of a program, one per host, in a `with`: with `flags`, and the second one with `own`, and `broken`."""
+
+    def __init__(self, folder: pathlib.Path, number: int, *flags: str, own: tuple[str, ...] = (), broken: bool = False):
+        port = free_ports(1)
+        self.folder, self._broken = folder, broken
+        self._logs = [folder.parent / f"{folder.name}-{index}.log" for index in range(number)]
+        self._commands = []
+        for index in range(number):
+            places = ["--hosts.coordinator", f"127.0.0.1:{port}", "--hosts.number", number, "--hosts.index", index]
+            given = [*flags, *(own if index == 1 else ()), *(places if number > 1 else ())]
+            self._commands.append([sys.executable, PROGRAM, "--workdir", folder, *given])
+
+    def __enter__(self) -> Units:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
+        self.processes = []
+        for index, (command, log) in enumerate(zip(self._commands, self._logs)):
+            if self._broken and index == 1:
+                environment["BREAKS_AFTER"] = "1200"
+            with open(log, "a") as out:
+                words = list(map(str, command))
+                started = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
+            self.processes.append(started)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def codes(self) -> list[int]:
+        return [process.wait(LIMIT_S) for process in self.processes]
+
+    def said(self, index: int = 0) -> str:
+        return self._logs[index].read_text()
+
+    def await_checkpoint(self) -> None:
+        until = time.monotonic() + LIMIT_S
+        while not saved(self.folder):
+            assert time.monotonic() < until and all(process.poll() is None for process in self.processes), self.said()
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """Two hosts' run of some updates in lock-step, and one host's that has the environments of both."""
+    folder = tmp_path_factory.mktemp("units")
+    stop = ("--stop.env-steps", "6000")
+    with Units(folder / "two", 2, *stop) as two:
+        assert two.codes() == [0, 0], two.said() + two.said(1)
+    with Units(folder / "one", 1, "--placement.threads", "2", *stop) as one:
+        assert one.codes() == [0], one.said()
+    return folder
+
+
+def test_two_hosts_hold_the_same_params_bit_by_bit(learned):
+    (updates, first), (others, second) = end(learned / "two"), end(learned / "two" / "hosts" / "1")
+    assert updates == others > 5
+    np.testing.assert_array_equal(first, second)
+    assert np.any(first != 0)
+
+
+def test_two_hosts_learn_as_one_with_the_environments_of_both(learned):
+    two, one = (np.load(learned / name / "after-5.npy") for name in ("two", "one"))
+    np.testing.assert_allclose(two, one, rtol=1e-5, atol=1e-7)
+    assert np.any(two != 0)
+
+
+def test_counters_and_checkpoints_are_those_of_the_whole(learned):
+    updates, _ = end(learned / "two")
+    rows = metrics.read(learned / "two")
+    assert saved(learned / "two") == updates
+    assert rows[-1]["env_steps"] >= 6000 and "done: env_steps reached" in (learned / "two-1.log").read_text()
+    assert not (learned / "two" / "hosts" / "1" / "checkpoints").exists()
+
+
+def test_a_run_goes_on_with_another_number_of_hosts(learned):
+    updates, _ = end(learned / "two")
+    flags = ("--placement.threads", "2", "--allow-changes", "--stop.updates", str(updates + 5))
+    with Units(learned / "two", 1, *flags) as one:
+        assert one.codes() == [0], one.said()
+    rows = [row for row in metrics.read(learned / "two") if row.get("updates")]
+    assert rows[-1]["updates"] >= updates + 5 and saved(learned / "two") >= updates + 5
+
+
+def test_an_evaluation_on_the_first_host_ends_all(tmp_path):
+    with Units(tmp_path / "run", 2, "--evaluate", "--placement.lag", "None", "--stop.eval-return", "0.9") as units:
+        assert units.codes() == [0, 0], units.said() + units.said(1)
+    assert "done: eval_return reached" in units.said(0) and "done: eval_return reached" in units.said(1)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_host_that_is_killed_ends_the_other(tmp_path, victim):
+    with Units(tmp_path / "run", 2, "--save-every-s", "1") as units:
+        units.await_checkpoint()
+        units.processes[victim].kill()
+        assert units.processes[1 - victim].wait(ENDS_S) not in (0, None)
+
+
+def test_a_host_whose_actor_fails_ends_the_other(tmp_path):
+    with Units(tmp_path / "run", 2, broken=True) as units:
+        assert units.processes[1].wait(LIMIT_S) == 1
+        assert units.processes[0].wait(ENDS_S) not in (0, None)
+    assert "actor/0 failed while stepping: RuntimeError: the actor is broken" in units.said(1)
+
+
+def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_path):
+    folder = tmp_path / "run"
+    with Units(folder, 2, "--save-every-s", "1") as units:
+        units.await_checkpoint()
+        units.processes[1].send_signal(signal.SIGTERM)
+        assert units.codes() == [1, 143], units.said() + units.said(1)
+    assert "host 1 was told to end; a checkpoint is saved" in units.said(0)
+    (updates, first), (others, second) = end(folder), end(folder / "hosts" / "1")
+    assert updates == others == saved(folder)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_hosts_that_are_not_alike_name_both(tmp_path):
+    with Units(tmp_path / "run", 2, own=("--seed", "5")) as units:
+        assert all(code not in (0, None) for code in units.codes())
+    for index in (0, 1):
+        assert f"host {index} is program unit_program" in units.said(index), units.said(index)
+        assert f"but host {1 - index} is program unit_program" in units.said(index)
+
+
+def test_a_folder_that_hosts_do_not_share_is_named(tmp_path):
+    with Units(tmp_path / "run", 2, own=("--workdir", str(tmp_path / "elsewhere"))) as units:
+        assert units.processes[1].wait(LIMIT_S) == 2
+        assert units.processes[0].wait(ENDS_S) not in (0, None)
+    assert f"--workdir {tmp_path / 'elsewhere'} of host 1 is not the first host's" in units.said(1)
+
+
+def test_a_batch_that_hosts_cannot_divide_is_refused(tmp_path):
+    with Units(tmp_path / "run", 2, "--batch-size", "13") as units:
+        assert 2 in units.codes() and 0 not in units.codes()
+    assert "batch_size is 13; it must divide over" in units.said(0) + units.said(1)
+
+
+def test_a_coordinator_out_of_reach_is_named(tmp_path):
+    with pytest.raises(OSError, match="hosts.coordinator 127.0.0.1:9 could not be reached in 0 s"):
+        hosts.Hosts("127.0.0.1:9", 2, 1, reach_s=0.2).join("", tmp_path)
+
+
+def test_who_waits_for_whom_is_said_before_jax_gives_up(tmp_path):
+    place = f"127.0.0.1:{free_ports(1)}"
+    code = (
+        "import pathlib; from nodes.hosts import Hosts\n"
+        f"Hosts({place!r}, 2, 0, reach_s=2.0).join('', pathlib.Path('.'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode and f"host 0 waits up to 2 s for 2 hosts at {place}" in done.stdout
