@@ -267,9 +267,14 @@ def _after_root(loss: jax.Array) -> jax.Array:
 
 
 def _warn_of_support(targets: Targets, limit: float) -> None:
-    """Warns, once and from the device, of targets that the categories can't tell from their ends."""
+    """Warns, from the device, of targets that the categories can't tell from their ends; again if they get larger."""
+    told = 0.0
 
     def warn(largest: np.ndarray) -> None:
+        nonlocal told
+        if largest < 1.5 * told:
+            return
+        told = float(largest)
         warnings.warn(
             f"a value or reward of {float(largest):.4g} is to be learned, but the categories end at {limit:.4g}: "
             "raise support_limit",

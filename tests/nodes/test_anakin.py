@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from agents import impala
 from agents.base import Table
 from envs import catch
 from envs.jax.catch import Catch
@@ -100,6 +102,25 @@ def compilations():
     jax.monitoring.register_event_duration_secs_listener(listen)
     yield seen
     seen.append("over")
+
+
+def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, monkeypatch):
+    """On CPU XLA differentiates them slowly inside of one, so each round is a program of its own there."""
+    config = dataclasses.replace(impala.CATCH, network="shallow", batch_size=4, unroll_length=2)
+    env = Catch(rows=20, columns=20)  # as many pixels as its two windows need
+    weights = []
+    for convolves in (True, False):
+        if not convolves:
+            monkeypatch.setattr("nodes.anakin.convolves", lambda *agent_and_env: False)
+        settings = {"eval_every": 0, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
+        anakin = Anakin("anakin", impala.make(config, env.spec), env, folder=str(tmp_path / str(convolves)), **settings)
+        assert anakin._in_loop != convolves
+        anakin.start()
+        while anakin._updates < 3:
+            anakin.step()
+        anakin.close()
+        weights.append(jax.tree.map(np.asarray, anakin._agent.update.params(anakin._state.learner)))
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6), *weights)
 
 
 def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
