@@ -2,21 +2,24 @@
 
     ./run python benchmarks/anakin.py
     ./run python benchmarks/anakin.py --worlds cartpole --num-envs 64 1024 4096 --seconds 10
+    XLA_FLAGS=--xla_force_host_platform_device_count=2 ./run python benchmarks/anakin.py --devices 1 2
 
 IMPALA with an MLP of two layers, T = 16, one update a rollout. What the time goes to is measured by leaving parts out:
 rollouts with random actions, which leave environments; rollouts with the policy; the whole.
-`benchmarks/peers/purejaxrl.py` measures a peer.
+`benchmarks/peers/purejaxrl.py` and `stoix.sh` measure peers. On CPU several devices are simulated, and share its cores.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import tyro
+from jax.sharding import NamedSharding, PartitionSpec
 
 from agents import impala
 from agents.base import Agent, Policy
@@ -26,6 +29,8 @@ from envs.jax.grid_world import GridWorld
 from envs.jax.gymnax import Gymnax
 from envs.jax.minatar import MinAtar
 from nodes import fusion
+from nodes.compiled import Compiled, batch_by_slot, by_slot
+from nodes.learner import make_mesh
 
 World = Literal["catch", "grid_world", "cartpole", "breakout"]
 WORLDS: dict[str, JaxEnv] = {
@@ -44,6 +49,7 @@ class Options:
     Attributes:
       worlds: environments.
       num_envs: slots; a batch has as many sequences.
+      devices: that they are spread over.
       unroll_length: T, env steps of a slot in a round.
       width: of the MLP's two layers.
       seconds: measured for each part, after one as a warm-up.
@@ -51,6 +57,7 @@ class Options:
 
     worlds: tuple[World, ...] = ("catch", "grid_world", "cartpole", "breakout")
     num_envs: tuple[int, ...] = (64, 1024)
+    devices: tuple[int, ...] = (1,)
     unroll_length: int = 16
     width: int = 64
     seconds: float = 3.0
@@ -59,24 +66,23 @@ class Options:
 def main(options: Options) -> None:
     """Measures and prints the table."""
     print(f"{jax.device_count()} {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    print(f"{'':12s} {'num_envs':>8s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s} {'compile':>8s}")
-    for world in options.worlds:
-        for num_envs in options.num_envs:
-            env = WORLDS[world]
-            shape = {"batch_size": num_envs, "unroll_length": options.unroll_length, "mlp_width": options.width}
-            config = dataclasses.replace(impala.CATCH, **shape)
-            agent = impala.make(config, env.spec)
-            cost, compiling = {}, 0.0
-            for part in PARTS:
-                rate, compiling = measure(without(part, agent, env), env, num_envs, options.seconds)
-                cost[part] = 1 / rate  # seconds an env step
-            env_s, act_s, all_s = (cost[part] for part in PARTS)
-            shares = (env_s / all_s, max(0.0, act_s - env_s) / all_s, max(0.0, all_s - act_s) / all_s)
-            print(
-                f"{world:12s} {num_envs:8,d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} {shares[2]:7.0%} "
-                f"{compiling:6.1f} s",
-                flush=True,
-            )
+    names = f"{'num_envs':>8s} {'devices':>7s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s} compile"
+    print(f"{'':12s} {names}")
+    for world, num_envs, devices in itertools.product(options.worlds, options.num_envs, options.devices):
+        env = WORLDS[world]
+        shape = {"batch_size": num_envs, "unroll_length": options.unroll_length, "mlp_width": options.width}
+        agent = impala.make(dataclasses.replace(impala.CATCH, **shape), env.spec)
+        cost, compiling = {}, 0.0
+        for part in PARTS:
+            rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)
+            cost[part] = 1 / rate  # seconds an env step
+        env_s, act_s, all_s = (cost[part] for part in PARTS)
+        shares = (env_s / all_s, max(0.0, act_s - env_s) / all_s, max(0.0, all_s - act_s) / all_s)
+        print(
+            f"{world:12s} {num_envs:8,d} {devices:7d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} "
+            f"{shares[2]:7.0%} {compiling:5.1f} s",
+            flush=True,
+        )
 
 
 def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
@@ -95,27 +101,27 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
     return agent._replace(update=update, policy=Policy(lambda size: (), step))
 
 
-def measure(agent: Agent, env: JaxEnv, num_envs: int, seconds: float) -> tuple[float, float]:
+def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, float]:
     """Env steps a second, and the seconds that compiling took."""
-    fused = fusion.fuse(agent, env, num_envs)
-    learner = jax.jit(agent.update.init)(jax.random.PRNGKey(0))
-    state, _ = jax.jit(fused.init)(learner, jnp.int32(0), jax.random.PRNGKey(1))
-    began = time.perf_counter()
-    rounds = jax.jit(fused.rounds, donate_argnums=0).lower(state, jnp.int32(1)).compile()
-    compiling = time.perf_counter() - began
+    mesh = make_mesh(devices, num_envs)
+    fused = fusion.fuse(agent, env, num_envs, constrain=batch_by_slot(mesh))
+    init = jax.jit(agent.update.init, out_shardings=NamedSharding(mesh, PartitionSpec()))
+    learner = init(jax.random.PRNGKey(0))
+    program = Compiled(fused, None, learner, mesh, by_slot)
+    state, _ = program.init(learner, 0, jax.random.PRNGKey(1))
     number, elapsed = 1, 0.0
     while elapsed < 0.5:  # warms up, and finds how many rounds take long enough
         number *= 2
-        state, elapsed = timed(rounds, state, number)
+        state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
-    state, elapsed = timed(rounds, state, number)
-    return fused.env_steps * number / elapsed, compiling
+    state, elapsed = timed(program, state, number)
+    return fused.env_steps * number / elapsed, program.seconds["rounds"]
 
 
-def timed(rounds, state: fusion.State, number: int) -> tuple[fusion.State, float]:
+def timed(program: Compiled, state: fusion.State, number: int) -> tuple[fusion.State, float]:
     """Makes rounds; the state after them, and the seconds that they took."""
     began = time.perf_counter()
-    state, outcome = rounds(state, jnp.int32(number))
+    state, outcome = program.rounds(state, number)
     jax.block_until_ready((state, outcome))
     return state, time.perf_counter() - began
 

@@ -2,16 +2,19 @@
 
     ./run python benchmarks/sebulba.py
     BOONTA_PYTHON=3.13 ./run python benchmarks/sebulba.py --no-reverb
+    BOONTA_PYTHON=3.13 ./run python benchmarks/sebulba.py --agent muzero --no-reverb
 
 The shape of Figure 4b of "Podracer architectures for scalable Reinforcement Learning"
-(https://arxiv.org/abs/2104.06272): more environments step and act together, the learner's batch stays. All rates are
-agent (env) steps a second while learning; an agent step is four frames.
+(https://arxiv.org/abs/2104.06272): more environments step and act together, the learner's batch stays; and of Figure
+4c, where there are more learning devices than one (`--learning 1 3`). All rates are agent (env) steps a second while
+learning; an agent step is four frames. On CPU several devices share its cores: they are simulated.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import tempfile
 import threading
 import time
@@ -21,13 +24,14 @@ from typing import Literal
 import jax
 import tyro
 
-from agents import impala
+from agents import impala, muzero
 from nodes.base import Node
 from nodes.sebulba import Placement
-from programs.run import Run
+from programs.sebulba import Run, Sebulba
 from programs.sebulba_impala_atari import sebulba_impala_atari
+from programs.sebulba_muzero_atari import sebulba_muzero_atari
 
-START_S = 120.0
+START_S = 240.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,33 +39,43 @@ class Options:
     """What to measure.
 
     Attributes:
+      agent: that acts and learns.
       game: of Atari.
-      network: torso of the agent.
+      network: torso of IMPALA; MuZero has a tower of its own.
+      simulations: of MuZero's searches.
       num_envs: acting batch sizes.
       batch_size: sequences in an update.
       acting: devices that act.
-      learning: devices that learn; none takes all others.
+      learning: numbers of devices that learn; none takes all others.
       threads: per acting device.
       lag: lock-step, in updates; none runs freely.
       seconds: measured for each, after warming up.
       reverb: measure the program with processes and Reverb, too.
     """
 
+    agent: Literal["impala", "muzero"] = "impala"
     game: str = "Pong"
     network: Literal["shallow", "nature", "deep"] = "shallow"
+    simulations: int = 16
     num_envs: tuple[int, ...] = (32, 64, 128)
     batch_size: int = 32
     acting: int = 1
-    learning: int | None = None
+    learning: tuple[int | None, ...] = (None,)
     threads: int = 2
     lag: int | None = None
     seconds: float = 15.0
     reverb: bool = True
 
-    def config(self, num_envs: int) -> impala.Config:
-        """The agent's, with a queue that holds a block of each thread."""
-        size = max(self.batch_size, num_envs)
-        return impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
+    def program(self, placement: Placement, folder: str) -> Sebulba:
+        """What is measured. IMPALA's queue holds a block of each thread; MuZero learns as soon as it has a batch."""
+        run = Run(workdir=folder)
+        if self.agent == "muzero":
+            settings = {"num_simulations": self.simulations, "batch_size": self.batch_size}
+            config = dataclasses.replace(muzero.ATARI, min_replay_size=self.batch_size, **settings)
+            return sebulba_muzero_atari(run, self.game, placement, config)
+        size = max(self.batch_size, placement.num_envs)
+        own = impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
+        return sebulba_impala_atari(run, self.game, placement, own)
 
 
 def main(options: Options) -> None:
@@ -69,10 +83,11 @@ def main(options: Options) -> None:
     present = jax.devices()
     print(f"{len(present)} {present[0].device_kind} devices, JAX {jax.__version__}")
     print(f"{'':40s} {'steps/s':>9s} {'lag':>6s}  waits")
-    for num_envs in options.num_envs:
-        placement = Placement(options.acting, options.learning, options.threads, num_envs, options.lag)
-        print_row(f"in-process pipe, acting batch {num_envs}", *measure(options, placement))
-    if options.reverb:
+    for learning, num_envs in itertools.product(options.learning, options.num_envs):
+        placement = Placement(options.acting, learning, options.threads, num_envs, options.lag)
+        devices = f", {options.acting} + {learning} devices" if learning is not None else ""
+        print_row(f"in-process, acting batch {num_envs}{devices}", *measure(options, placement))
+    if options.reverb and options.agent == "impala":
         from benchmarks import timing
 
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
@@ -87,15 +102,10 @@ def main(options: Options) -> None:
 def measure(options: Options, placement: Placement) -> tuple[float, float, dict[str, float]]:
     """Agent steps a second of the whole, the mean policy lag, and the shares of time that nodes wait."""
     with tempfile.TemporaryDirectory() as folder:
-        config = options.config(placement.num_envs)
-        _, nodes = sebulba_impala_atari(Run(workdir=folder), options.game, placement, config).build()
+        _, nodes = options.program(placement, folder).build()
         learner, *actors = [node for node in nodes if node.name != "evaluator"]
         with running([learner, *actors]):
-            begin = time.perf_counter()
-            while learner.report()["counts"].get("updates", 0) < 5:
-                if time.perf_counter() - begin > START_S:
-                    raise SystemExit(f"{placement} had hardly begun to learn in {START_S:.0f} s")
-                time.sleep(0.2)
+            warm_up(learner, str(placement))
             before, start = [node.report() for node in (learner, *actors)], time.perf_counter()
             time.sleep(options.seconds)
             after, seconds = [node.report() for node in (learner, *actors)], time.perf_counter() - start
@@ -107,6 +117,15 @@ def measure(options: Options, placement: Placement) -> tuple[float, float, dict[
         for activity, spent in new["seconds"].items()
     }
     return steps / seconds, after[0]["metrics"]["policy_lag"], waits
+
+
+def warm_up(learner: Node, what: str) -> None:
+    """Waits until a learner has made its first updates; gives up on `what` if that takes too long."""
+    begin = time.perf_counter()
+    while learner.report()["counts"].get("updates", 0) < 5:
+        if time.perf_counter() - begin > START_S:
+            raise SystemExit(f"{what} had hardly begun to learn in {START_S:.0f} s")
+        time.sleep(0.2)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,9 @@
 #
 # What is run: the package's own stoix/systems/ppo/anakin/ff_ppo.py, CartPole and MinAtar Breakout by gymnax, 64 and 1,024
 # environments, T = 16, one epoch in one minibatch, so that each sequence is learned from once, two nets of two layers
-# of 64; `benchmarks/anakin.py --width 91` has as many weights in one. Printed is what it calls the actor's steps per
-# second, the best of four stretches: all env steps over all the time of rollouts and updates.
+# of 64; `benchmarks/anakin.py` has one with two heads, of as many weights with `--width 91` for CartPole and `--width
+# 115` for Breakout. Printed is what it calls the actor's steps per second, the best of four stretches: all env steps over
+# all the time of rollouts and updates.
 set -eu
 
 house=$(cd -- "$(dirname -- "$0")/../.." && pwd)

@@ -1,0 +1,168 @@
+"""How Sebulba scales over hosts: what is measured on this machine, and what follows for a pod.
+
+    ./run python benchmarks/scaling.py
+
+*Measured*, weak scaling: 1, 2 and 4 processes stand for hosts, each pinned to its share of the cores and with the same
+work, environments and batch; they learn as one (`nodes.hosts`). `apart` is what they do where each learns for itself:
+on one machine they also share caches and memory, which hosts don't. The share is of that; what is missing is the price
+of meeting in each update. Each has two simulated devices, one to act and one to learn on: with one, XLA's only thread
+would wait in the reduction.
+
+*Calculated*, a pod, beside "Podracer architectures for scalable Reinforcement Learning"
+(https://arxiv.org/abs/2104.06272): from the paper's own 200,000 frames/s of 8 cores, and the bytes that are reduced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import tyro
+from jax.sharding import NamedSharding, PartitionSpec
+
+from agents import impala
+from benchmarks.sebulba import START_S, running, warm_up
+from nodes.hosts import Hosts, place
+from nodes.learner import make_mesh
+from nodes.sebulba import Placement
+from programs.sebulba import Run
+from programs.sebulba_impala_atari import sebulba_impala_atari
+
+FRAMES = 4  # of an agent step
+# Podracer, its use cases of Sebulba: 8 cores, trajectories of 60 steps, acting batches of 128, 200,000 frames/s; with
+# 2,048 cores 43 million.
+PAPER_RATE, PAPER_CORES, PAPER_STEPS = 200_000.0, 8, 60 * 128
+PAPER_POD = {2048: 43e6}
+# TPU v3, which the paper used: 4 links of 70 GB/s for a chip of two cores, in a torus of two dimensions ("TPU v4: An
+# Optically Reconfigurable Supercomputer", https://arxiv.org/abs/2304.01433, Table 4).
+LINK_BYTES_S = 70e9
+HOP_S = 1e-6  # assumed, of one step from chip to chip
+LINGER_S = 5.0  # that a process stays for the others to have measured, too
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    Attributes:
+      processes: how many at once.
+      num_envs: of each process, in each of two threads.
+      batch_size: sequences of each process in an update.
+      network: torso of the agent.
+      seconds: measured, after warming up.
+      worker: given to the processes that this one starts: which it is, as JSON.
+    """
+
+    processes: tuple[int, ...] = (1, 2, 4)
+    num_envs: int = 16
+    batch_size: int = 16
+    network: str = "shallow"
+    seconds: float = 15.0
+    worker: str = ""
+
+
+def main(options: Options) -> None:
+    """Measures and prints both tables."""
+    if options.worker:
+        return work(options, Hosts(**json.loads(options.worker)))
+    cores = sorted(os.sched_getaffinity(0))
+    print(f"measured: weak scaling on {len(cores)} cores, Pong, {options.network} net, JAX {jax.__version__}")
+    print(f"{'processes':>9s} {'cores':>6s} {'steps/s':>9s} {'apart':>9s} {'share':>6s} {'all-reduce':>11s}")
+    size = 0.0
+    for number in options.processes:
+        apart, found = (measure(options, number, cores, together) for together in (False, True))
+        rate, alone = (sum(one["steps_per_s"] for one in these) for these in (found, apart))
+        size, reduce_ms = found[0]["bytes"], 1e3 * max(one["reduce_s"] for one in found)
+        told = f"{reduce_ms:8.1f} ms" if number > 1 else "-"
+        used = min(number, len(cores))
+        print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {told:>11s}", flush=True)
+    tell_pod(size)
+
+
+def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
+    """What so many processes measure, at once: learning as one, or each for itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = []
+    for index in range(number):
+        hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}
+        command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts)]
+        core = {cores[index % len(cores)]}
+        pin = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731  # before JAX counts cores
+        pipe, two = subprocess.PIPE, {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+        processes.append(subprocess.Popen(command, env=two, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
+    outputs = [process.communicate(timeout=START_S + 10 * options.seconds) for process in processes]
+    try:
+        return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+    except (IndexError, ValueError):
+        raise SystemExit("\n".join(error for _, error in outputs)) from None
+
+
+def work(options: Options, hosts: Hosts) -> None:
+    """Learns with the others, and prints the own agent steps a second, and what a reduction takes."""
+    hosts.join("a benchmark", pathlib.Path(tempfile.gettempdir()) / f"boonta-scaling-{os.getuid()}")
+    batch = options.batch_size * hosts.number
+    config = impala.Config(network=options.network, batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
+    run = Run(workdir=tempfile.mkdtemp(), hosts=hosts)
+    program = sebulba_impala_atari(run, "Pong", Placement(num_envs=options.num_envs), config)
+    agent, (_, nodes) = program.agent, program.build()
+    learner, actor = nodes[:2]
+    weights = jax.eval_shape(lambda seed: agent.update.params(agent.update.init(jax.random.PRNGKey(seed))), 0)
+    number = sum(leaf.size for leaf in jax.tree.leaves(weights))
+    told = {"bytes": 4.0 * number, "reduce_s": reduction_s(number)}
+    with running([learner, actor]):
+        warm_up(learner, str(hosts))
+        before, start = actor.report()["counts"]["env_steps"], time.perf_counter()
+        time.sleep(options.seconds)
+        told["steps_per_s"] = (actor.report()["counts"]["env_steps"] - before) / (time.perf_counter() - start)
+        print(json.dumps(told), flush=True)
+        time.sleep(LINGER_S + hosts.first)
+        os._exit(0)  # who stops to step leaves the others waiting
+
+
+def reduction_s(number: int) -> float:
+    """Seconds that adding up so many float32 over all processes takes."""
+    mesh = make_mesh(1, jax.process_count())
+    sharding = NamedSharding(mesh, PartitionSpec("batch"))
+    values = place(np.ones((1, number), np.float32), sharding)
+    reduce = jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
+    jax.block_until_ready(reduce(values))
+    began = time.perf_counter()
+    for _ in range(20):
+        jax.block_until_ready(reduce(values))
+    return (time.perf_counter() - began) / 20
+
+
+def tell_pod(size: float) -> None:
+    """Prints what links of a TPU v3 pod would leave of a linear growth."""
+    period = PAPER_STEPS * FRAMES / PAPER_RATE
+    print(
+        f"\ncalculated: {PAPER_RATE:,.0f} frames/s of {PAPER_CORES} cores (the paper's), {size / 1e6:.1f} MB reduced in"
+    )
+    print(
+        f"each update, every {1e3 * period:.0f} ms, over rings of a torus with links of {LINK_BYTES_S / 1e9:.0f} GB/s"
+    )
+    print(f"{'cores':>6s} {'linear':>14s} {'all-reduce':>11s} {'with links':>14s} {'the paper':>12s}")
+    for cores in (8, 16, 32, 64, 128, 512, 2048):
+        linear, chips = PAPER_RATE * cores / PAPER_CORES, cores // 2
+        side = math.sqrt(chips)
+        reduce_s = 2 * size * (chips - 1) / chips / (2 * LINK_BYTES_S) + 4 * side * HOP_S
+        rate = linear * period / (period + reduce_s)
+        paper = f"{PAPER_POD[cores]:12,.0f}" if cores in PAPER_POD else f"{'-':>12s}"
+        print(f"{cores:6d} {linear:14,.0f} {1e3 * reduce_s:8.3f} ms {rate:14,.0f} {paper}")
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
