@@ -8,7 +8,7 @@ measured alone, each on all cores, no design can do more than 1 / (1/env + 1/act
 
 from __future__ import annotations
 
-from nodes import rlax_first  # noqa: F401
+from agents import rlax_first  # noqa: F401
 
 # isort: split
 

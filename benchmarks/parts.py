@@ -5,7 +5,7 @@ All rates are env steps a second; an update counts as the env steps after which 
 
 from __future__ import annotations
 
-from nodes import rlax_first  # noqa: F401
+from agents import rlax_first  # noqa: F401
 
 # isort: split
 

@@ -8,10 +8,6 @@ Glossary of shapes: G groups of a batch, B slots of a group.
 
 from __future__ import annotations
 
-from nodes import rlax_first  # noqa: F401
-
-# isort: split
-
 import dataclasses
 import threading
 import time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodes import rlax_first  # noqa: F401
+from agents import rlax_first  # noqa: F401
 
 # isort: split
 

@@ -1,35 +1,34 @@
-"""The replay server: Reverb tables as the agent's `Table`s describe them, checkpointed in the run's folder."""
+"""The replay server: Reverb tables as the agent's `Table`s describe them, checkpointed in the run's folder.
+
+Reverb, and with it TensorFlow, is imported where tables are made: a launcher only says that there shall be some.
+"""
 
 from __future__ import annotations
-
-from nodes import rlax_first  # noqa: F401
-
-# isort: split
 
 import pathlib
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import reverb
-import tensorflow as tf
 import tree
 from launchpad import address as lp_address
-from launchpad.nodes.reverb.node import ReverbHandle
-from reverb.reverb_types import TableInfo
 
 from agents.base import Agent, Table
 from envs.base import EnvSpec
 from nodes.base import Periodic
 from nodes.play import step_shapes
-from nodes.workers import WorkerNode
-from nodes.write_only import WriteOnlyHandle
+from nodes.replay_client import ReplayHandle
+from nodes.services import lp
+
+if TYPE_CHECKING:
+    import reverb
+    from reverb.reverb_types import TableInfo
 
 SAVE_EVERY_S = 600.0
 
 
-class ReplayNode(WorkerNode):
+class ReplayNode(lp.PyClassNode):
     """Launchpad's node for `Replay`; its handle becomes a `reverb.Client`.
 
     Args:
@@ -42,12 +41,13 @@ class ReplayNode(WorkerNode):
         self._address = address
         self.allocate_address(address)
 
-    def create_handle(self) -> ReverbHandle:
-        return self._track_handle(ReverbHandle(self._address))
+    def create_handle(self, reads: bool = True) -> ReplayHandle:
+        """For a node of another process.
 
-    def create_write_only_handle(self) -> WriteOnlyHandle:
-        """For nodes that need not read: their processes then load no TensorFlow."""
-        return self._track_handle(WriteOnlyHandle(self._address))
+        Args:
+          reads: False for nodes that only write: their processes then load no TensorFlow.
+        """
+        return self._track_handle(ReplayHandle(self._address, reads))
 
 
 class Replay(Periodic):
@@ -73,6 +73,8 @@ class Replay(Periodic):
         self._saved_the_end = False
 
     def start(self) -> None:
+        import reverb
+
         port = lp_address.get_port_from_address(self._address.resolve())
         require_free(port)
         signature = step_shapes(self._agent, self._spec)
@@ -128,6 +130,9 @@ def make_table(table: Table, signature: Any) -> reverb.Table:
       table: the contract.
       signature: shapes of one raw step, as `Steps`.
     """
+    import reverb
+    import tensorflow as tf
+
     sequence = jax.tree.map(
         lambda leaf: tf.TensorSpec((table.sequence_length, *leaf.shape), tf.as_dtype(leaf.dtype)), signature
     )
@@ -165,6 +170,8 @@ def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
     environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
     always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
     """
+    import reverb
+
     if table.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(table.min_size)
     owed = table.samples_per_insert * table.min_size

@@ -13,7 +13,6 @@ from nodes.playback import Playback
 from nodes.replay import ReplayNode
 from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
-from nodes.workers import WorkerNode
 from programs.launch import Run
 
 # An answer, or that there is none yet, comes within half a second; an actor that was told to end may wait no longer.
@@ -47,7 +46,7 @@ class Cluster:
         with self.program.group("replay"):
             node = ReplayNode("replay", agent, env.spec, run.path("replay"), self.monitor)
             self.replay = self.program.add_node(node)
-        self._writing = node.create_write_only_handle()
+        self._writing = node.create_handle(reads=False)
         self._inference: Any = None
 
     def add_learner(self, node: type[Node], **settings: Any) -> None:
@@ -56,7 +55,7 @@ class Cluster:
         handles = (self._agent, self.replay, self.variables, self.monitor)
         settings = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s, **settings}
         with self.program.group("learner"):
-            self.program.add_node(WorkerNode(node, "learner", *handles, **settings))
+            self.program.add_node(lp.PyClassNode(node, "learner", *handles, **settings))
 
     def add_inference(self, node: type[Node], **settings: Any) -> None:
         """Adds the node that acts for all actors added after it, which then load neither the agent nor JAX."""
@@ -67,13 +66,13 @@ class Cluster:
 
     def add_actors(self, node: type[Node], number: int, **settings: Any) -> None:
         """Adds nodes that act and write; each has a seed of its own."""
-        worker, agent, variables = WorkerNode, self._agent, self.variables
+        agent, variables = self._agent, self.variables
         if self._inference is not None:
-            worker, agent, variables = lp.PyClassNode, tables_only(agent), Remote(self._inference)
+            agent, variables = tables_only(agent), Remote(self._inference)
         handles = (agent, self._env, variables, self._writing, self.monitor)
         with self.program.group("actor"):
             for i in range(number):
-                self.program.add_node(worker(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
+                self.program.add_node(lp.PyClassNode(node, f"actor/{i}", *handles, seed=self._run.seed + i, **settings))
 
     def add_reanalyzers(self, node: type[Playback], number: int, **settings: Any) -> None:
         """Adds nodes that play the past back and renew its targets; each has a seed of its own.
@@ -86,10 +85,10 @@ class Cluster:
         with self.program.group("reanalyzer"):
             for i in range(number):
                 seed = self._run.seed + i
-                self.program.add_node(WorkerNode(node, f"reanalyzer/{i}", *handles, seed=seed, **settings))
+                self.program.add_node(lp.PyClassNode(node, f"reanalyzer/{i}", *handles, seed=seed, **settings))
 
     def add_evaluator(self, node: type[Node], **settings: Any) -> None:
         """Adds a node that measures params and writes no learning data."""
         handles = (self._agent, self._env, self.variables, self.monitor)
         with self.program.group("evaluator"):
-            self.program.add_node(WorkerNode(node, "evaluator", *handles, seed=self._run.seed, **settings))
+            self.program.add_node(lp.PyClassNode(node, "evaluator", *handles, seed=self._run.seed, **settings))

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import rlax
 
 from agents import sequences
 from agents.base import Batch, Nest, Steps
 from agents.impala.config import Config
 from agents.impala.networks import Inputs, Network, Outputs
 from agents.optimisation import Context
+from agents.rlax_first import rlax
 
 
 class VTrace(NamedTuple):

@@ -20,11 +20,11 @@ import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
-import rlax
 from dm_env import specs
 
 from agents.base import Nest
 from agents.muzero.config import Config
+from agents.rlax_first import rlax
 
 
 class Prediction(NamedTuple):

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import rlax
 
 from agents import sequences
 from agents.base import Steps
+from agents.rlax_first import rlax
 from envs.base import LAST
 
 

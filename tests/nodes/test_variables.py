@@ -62,19 +62,26 @@ server.Stop()
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("module", ["workers", "replay", "dataset"])
+@pytest.mark.parametrize("module", ["streams", "dataset", "recorded"])
 def test_rlax_loads_although_a_node_brings_tensorflow(module):
     code = f"import nodes.{module}, reverb, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("program", ["impala_catch", "muzero_board", "unplugged"])
+def test_a_launcher_loads_no_tensorflow(program):
+    code = f"import sys, programs.{program}; assert 'tensorflow' not in sys.modules and 'rlax' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.cluster
 def test_rlax_comes_without_tensorflow_which_can_come_later():
-    code = "import sys, nodes.rlax_first; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
+    code = "import sys, agents.rlax_first; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.cluster
 def test_the_hazard_that_rlax_first_heals_is_still_there():
     late = subprocess.run([sys.executable, "-c", "import reverb, rlax"], capture_output=True, text=True, timeout=120)
-    assert "ImportError" in late.stderr, "the hazard is gone, and so may nodes/rlax_first.py be"
+    assert "ImportError" in late.stderr, "the hazard is gone, and so may agents.rlax_first.py be"

@@ -10,9 +10,8 @@ import jax
 from nodes.arena import Arena
 from nodes.checkpoint import Checkpointer
 from nodes.monitor import Monitor
-from nodes.services import Program, ServiceNode
+from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
-from nodes.workers import WorkerNode
 from programs.launch import RunFlags
 from tests import nim
 
@@ -27,9 +26,9 @@ def nim_program(run: RunFlags, heap: int = 5, arena: bool = True) -> Program:
     with program.group("matches"):
         if arena:
             given = {"env": nim.Nim(heap), "variables": variables, "opponents": {"one": nim.Take(1)}}
-            program.add_node(WorkerNode(Arena, "arena", agent=nim.agent(), **given))
+            program.add_node(lp.PyClassNode(Arena, "arena", agent=nim.agent(), **given))
         else:
-            program.add_node(WorkerNode(VariableServer, "other", monitor))
+            program.add_node(lp.PyClassNode(VariableServer, "other", monitor))
     return program
 
 

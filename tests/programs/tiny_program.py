@@ -10,9 +10,8 @@ from nodes.evaluator import Evaluator
 from nodes.learner import Learner
 from nodes.monitor import Monitor
 from nodes.replay import ReplayNode
-from nodes.services import Program, ServiceNode
+from nodes.services import Program, ServiceNode, lp
 from nodes.variables import VariableServer
-from nodes.workers import WorkerNode
 from programs.launch import RunFlags, main
 from tests import tiny
 
@@ -64,13 +63,13 @@ def tiny_program(
         replay = program.add_node(ReplayNode("replay", agent, env.spec, run.path("replay"), monitor))
     with program.group("learner"):
         learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
-        program.add_node(WorkerNode(Learner, "learner", agent, replay, variables, monitor, **learner))
+        program.add_node(lp.PyClassNode(Learner, "learner", agent, replay, variables, monitor, **learner))
     with program.group("actor"):
         settings = {"num_envs": num_envs, "seed": run.seed}
-        program.add_node(WorkerNode(Actor, "actor/0", agent, env, variables, replay, monitor, **settings))
+        program.add_node(lp.PyClassNode(Actor, "actor/0", agent, env, variables, replay, monitor, **settings))
     with program.group("evaluator"):
         evaluator = {"episodes": 4, "every_s": 2.0, "seed": run.seed}
-        program.add_node(WorkerNode(Evaluator, "evaluator", agent, Catch(), variables, monitor, **evaluator))
+        program.add_node(lp.PyClassNode(Evaluator, "evaluator", agent, Catch(), variables, monitor, **evaluator))
     return program
 
 

@@ -21,14 +21,14 @@ import functools, sys
 import numpy as np
 from agents.base import Steps, Table
 from nodes.base import Node
-from nodes.write_only import WriteOnlyClient, WriteOnlyHandle
+from nodes.replay_client import ReplayHandle, WriteOnlyClient
 from nodes.writer import Writer
 
 class Address:
     def resolve(self):
         return "localhost:{port}"
 
-client = WriteOnlyHandle(Address()).dereference()
+client = ReplayHandle(Address(), reads=False).dereference()
 assert isinstance(client, WriteOnlyClient)
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
@@ -44,7 +44,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(WriteOnlyHandle(Address()).dereference()) is reverb.Client)
+print(type(ReplayHandle(Address(), reads=False).dereference()) is reverb.Client)
 import os
 os._exit(0)
 """

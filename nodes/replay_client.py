@@ -1,4 +1,4 @@
-"""A Reverb client that can only write, for processes that need nothing else of Reverb, and so no TensorFlow.
+"""Clients of the replay server: Reverb's, or one that can only write and so does without TensorFlow.
 
 Importing Reverb imports TensorFlow, for datasets and servers: 400 MB and the time of a hundred other modules, in each
 actor. The writer itself is C++ that needs one small library of TensorFlow's, which courier loads as well.
@@ -17,25 +17,29 @@ REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
 
 
-class WriteOnlyHandle(base.Handle):
-    """Handle of a replay server for nodes that write to it; becomes a `WriteOnlyClient`, or a `reverb.Client`.
+class ReplayHandle(base.Handle):
+    """Handle of a replay server; becomes a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
 
     The whole client where Reverb is in the process anyway: where all nodes are threads of one.
 
     Args:
       address: the server's.
+      reads: whether the node that gets the client reads, too.
     """
 
-    def __init__(self, address: lp_address.Address):
+    def __init__(self, address: lp_address.Address, reads: bool):
         self._address = address
+        self._reads = reads
 
     def dereference(self) -> Any:
         address = self._address.resolve()
-        if REVERB in sys.modules:
-            import reverb
+        if REVERB not in sys.modules:
+            if not self._reads:
+                return WriteOnlyClient(address)
+            from agents import rlax_first  # noqa: F401
+        import reverb
 
-            return reverb.Client(address)
-        return WriteOnlyClient(address)
+        return reverb.Client(address)
 
 
 class WriteOnlyClient:
