@@ -11,7 +11,6 @@ from agents.base import Steps, Table, written_by
 from envs.base import BatchedEnv
 from envs.replayed import Replayed
 from nodes.playback import Playback
-from nodes.streams import Stream
 
 AHEAD = 2  # pieces of `num_envs` sequences on their way, so that a slot whose sequence is over goes on with the next
 
@@ -36,6 +35,8 @@ class Reanalyzer(Playback):
         return (self.step,)
 
     def start(self) -> None:
+        from nodes.streams import Stream  # brings TensorFlow
+
         self._past = table_of_the_past(self._agent.tables)
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False

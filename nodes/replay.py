@@ -5,6 +5,10 @@ Reverb, and with it TensorFlow, is imported where tables are made: a launcher on
 
 from __future__ import annotations
 
+from agents import rlax_first  # noqa: F401
+
+# isort: split
+
 import pathlib
 import socket
 import time

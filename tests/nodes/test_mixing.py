@@ -17,6 +17,7 @@ from tests.nodes.test_replay import Address, one_device, steps
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+reverb = pytest.importorskip("reverb")
 
 FRESH = Table(
     "fresh", "replay", 6, 1, batch_size=8, size=100, sampler="proportional", samples_per_insert=None, share=0.25
@@ -49,7 +50,7 @@ def server(tmp_path, again):
     agent = tiny.make(Catch().spec)._replace(tables=(FRESH, again))
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    yield replay.reverb.Client(f"localhost:{node._server.port}")
+    yield reverb.Client(f"localhost:{node._server.port}")
     while OPENED:
         OPENED.pop().close()
     node._server.stop()

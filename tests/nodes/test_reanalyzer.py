@@ -18,6 +18,7 @@ from tests.nodes.test_replay import Address, steps
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+reverb = pytest.importorskip("reverb")
 from nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
 
 LENGTH = 6
@@ -38,7 +39,7 @@ def make():
 def client(tmp_path):
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), make(), Catch().spec, str(tmp_path))
     node.start()
-    yield replay.reverb.Client(f"localhost:{node._server.port}")
+    yield reverb.Client(f"localhost:{node._server.port}")
     node._server.stop()
 
 

@@ -19,6 +19,7 @@ from tests import tiny
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+reverb = pytest.importorskip("reverb")
 
 
 class Address:
@@ -65,7 +66,7 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
     from nodes.writer import Writer
 
     (table,) = agent.tables
-    client = replay.reverb.Client(f"localhost:{server._server.port}")
+    client = reverb.Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
     writer = Writer(client, [table], 2, node.wait_for)
     dataset = Dataset(client, [table], one_device())
@@ -86,7 +87,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     from nodes.writer import Writer
 
     (table,) = agent.tables
-    client = replay.reverb.Client(f"localhost:{server._server.port}")
+    client = reverb.Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
     written = []
 
@@ -116,7 +117,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
     from nodes.streams import Stream
 
     (table,) = agent.tables
-    stream = Stream(replay.reverb.Client(f"localhost:{server._server.port}"), table, size=4, in_flight=4)
+    stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, size=4, in_flight=4)
     stream.ask(1)
     assert stream.take(1.0) is None  # the table is empty
     stream.close()
@@ -131,7 +132,7 @@ def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
     for expected in (0, 2):
         node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
         node.start()
-        client = replay.reverb.Client(f"localhost:{node._server.port}")
+        client = reverb.Client(f"localhost:{node._server.port}")
         assert client.server_info()[table.name].current_size == expected
         if not expected:
             writer = Writer(client, [table], 2, node.wait_for)

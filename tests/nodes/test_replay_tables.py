@@ -21,6 +21,7 @@ from tests.nodes.test_replay import Address, one_device, steps
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+reverb = pytest.importorskip("reverb")
 
 
 def make(batch_size: int = 4, length: int = 6, **fields) -> Agent:
@@ -45,7 +46,7 @@ class Serve:
 
     def __enter__(self):
         self.node.start()
-        self.client = replay.reverb.Client(f"localhost:{self.node._server.port}")
+        self.client = reverb.Client(f"localhost:{self.node._server.port}")
         self.opened = []
         return self
 
@@ -202,7 +203,7 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
     agent = make()._replace(tables=tables)
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    client = replay.reverb.Client(f"localhost:{node._server.port}")
+    client = reverb.Client(f"localhost:{node._server.port}")
     writer = Writer(client, tables, 2, node.wait_for)
     assert sum(writer.append(steps(t, 2)) for t in range(10)) == 2 * 3
     rewards = {}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pathlib
 import subprocess
 import sys
 
@@ -62,16 +63,24 @@ server.Stop()
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("module", ["streams", "dataset", "recorded"])
-def test_rlax_loads_although_a_node_brings_tensorflow(module):
-    code = f"import nodes.{module}, reverb, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
+def test_rlax_loads_although_a_node_brings_tensorflow():
+    code = "import nodes.dataset, reverb, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+@pytest.mark.parametrize("path", sorted(pathlib.Path("nodes").glob("*.py")), ids=lambda path: path.stem)
+def test_who_imports_reverb_imports_rlax_first(path):
+    before, reverb, _ = path.read_text().partition("\nimport reverb\n")
+    assert not reverb or "from agents import rlax_first" in before
+
+
 @pytest.mark.cluster
-@pytest.mark.parametrize("program", ["impala_catch", "muzero_board", "unplugged"])
-def test_a_launcher_loads_no_tensorflow(program):
-    code = f"import sys, programs.{program}; assert 'tensorflow' not in sys.modules and 'rlax' in sys.modules"
+def test_a_launcher_loads_no_tensorflow():
+    code = """
+import sys
+import programs.impala_seed_atari, programs.muzero_board, programs.muzero_reanalyze_catch, programs.unplugged
+assert "rlax" in sys.modules and "tensorflow" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
