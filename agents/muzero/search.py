@@ -24,9 +24,6 @@ from agents.base import Nest
 from agents.muzero.config import Config
 from agents.muzero.networks import Model, expectation, make_support
 
-# Up to this many simulations a search over a convolutional model is unrolled on the CPU; compiling takes the longer.
-MOST_UNROLLED = 32
-
 
 class Planned(NamedTuple):
     """What a search found for B states.
@@ -115,7 +112,6 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         common: dict[str, Any] = {
             "num_simulations": num_simulations,
             "invalid_actions": jnp.pad(~legal, ((0, 0), (0, 1)), constant_values=True).astype(jnp.float32),
-            "loop_fn": _loop(config.network, num_simulations),
         }
         if config.search == "gumbel":
             out: Any = mctx.gumbel_muzero_policy(
@@ -182,16 +178,3 @@ def _tree_map() -> Iterator[None]:
         yield
     finally:
         del jax.tree_map  # type: ignore[attr-defined]
-
-
-def _loop(network: str, num_simulations: int) -> Callable[..., Any]:
-    """How simulations follow each other: XLA on CPU computes convolutions in a loop many times slower than outside."""
-    slow = jax.default_backend() == "cpu" and network == "tower"
-    return _unrolled if slow and num_simulations <= MOST_UNROLLED else jax.lax.fori_loop
-
-
-def _unrolled(start: int, stop: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
-    """As `jax.lax.fori_loop`, but every round is compiled for itself."""
-    for i in range(start, stop):
-        carry = body(jnp.int32(i), carry)
-    return carry

@@ -142,16 +142,6 @@ def test_nothing_is_found_beyond_an_end():
     np.testing.assert_array_equal(plan(CONFIG, model._replace(dynamics=dynamics, predict=predict)).action, [1, 1])
 
 
-def test_an_unrolled_search_is_the_same(monkeypatch):
-    model = make_game(rewards={2: 1.0}, values={3: 0.4})
-    config = dataclasses.replace(CONFIG, num_simulations=5)
-    looped = plan(config, model, explore=True)
-    monkeypatch.setattr(search_module, "_loop", lambda network, num_simulations: search_module._unrolled)
-    unrolled = plan(config, model, explore=True)
-    np.testing.assert_allclose(looped.policy, unrolled.policy, rtol=1e-5)
-    np.testing.assert_array_equal(looped.action, unrolled.action)
-
-
 def test_a_state_is_worth_what_its_improved_policy_gets():
     """Gumbel tries bad actions as often as good ones; they must not drag the value down."""
     planned = plan(CONFIG, make_game(rewards={2: 1.0}, values={}))
