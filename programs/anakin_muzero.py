@@ -29,7 +29,7 @@ def cartpole(run: OwnFlags, size: SizeFlags = MIDDLE, config: muzero.Config = mu
 
 
 def board(
-    run: OwnFlags, game: str = "connect_four", size: SizeFlags = UNSEEN, config: muzero.Config = muzero.BOARD
+    run: OwnFlags, game: str = "connect_four", size: SizeFlags = UNSEEN, config: muzero.Config = muzero.CONNECT_FOUR
 ) -> Solo:
     """A game of two by its name in pgx, which MuZero plays against itself; compare runs by programs.match."""
     env = Pgx(game)

@@ -1,13 +1,24 @@
 """MuZero: planning with a learned model."""
 
 from agents.muzero.agent import make, make_unplugged
-from agents.muzero.config import ATARI, BOARD, CARTPOLE, CATCH, MINATAR, REANALYZE_ATARI, REANALYZE_CATCH, Config
+from agents.muzero.config import (
+    ATARI,
+    BOARD,
+    CARTPOLE,
+    CATCH,
+    CONNECT_FOUR,
+    MINATAR,
+    REANALYZE_ATARI,
+    REANALYZE_CATCH,
+    Config,
+)
 
 __all__ = [
     "ATARI",
     "BOARD",
     "CARTPOLE",
     "CATCH",
+    "CONNECT_FOUR",
     "MINATAR",
     "REANALYZE_ATARI",
     "REANALYZE_CATCH",

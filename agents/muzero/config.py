@@ -239,6 +239,22 @@ BOARD = Config(
     support_bins=21,
     learning_rate=2e-3,
 )
+# Needs to see lines, which convolutions find sooner; games are short enough to wait for their outcome.
+CONNECT_FOUR = dataclasses.replace(
+    BOARD,
+    network="tower",
+    channels=16,
+    blocks=1,
+    num_simulations=16,
+    eval_simulations=50,
+    min_value_range=0.5,
+    unroll_length=3,
+    bootstrap_length=30,
+    value_cost=1.0,
+    consistency_cost=0.0,
+    replay_size=4_000,
+    samples_per_insert=2.0,
+)
 MINATAR = Config(network="tower", blocks=1)
 ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)
 
