@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import tree
 from launchpad import address as lp_address
+from launchpad import context
 
 from agents.base import Agent, Table
 from envs.base import EnvSpec
@@ -44,6 +45,11 @@ class ReplayNode(lp.PyClassNode):
         super().__init__(Replay, name, address, agent, spec, folder, monitor)
         self._address = address
         self.allocate_address(address)
+
+    def bind_addresses(self, **options: Any) -> None:
+        super().bind_addresses(**options)
+        if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
+            import reverb  # noqa: F401  # by one thread, before others could find it half imported
 
     def create_handle(self, reads: bool = True) -> ReplayHandle:
         """For a node of another process.
