@@ -86,6 +86,25 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
     return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
 
 
+def require_span(worker: Any, name: str, number: int, asked: str) -> None:
+    """Refuses several hosts for what doesn't say, by `spans_hosts`, that it can use them.
+
+    Args:
+      worker: a node's class, or a program of threads.
+      name: of it.
+      number: of hosts.
+      asked: the setting that asks for them, as it is.
+
+    Raises:
+      BadInput: says so.
+    """
+    if number > 1 and not getattr(worker, "spans_hosts", False):
+        raise BadInput(
+            f"{asked}, and {name} works on one; ask for one (a slice of one host is 2x4, say), or take a program whose "
+            "hosts are units (programs/sebulba_*.py)"
+        )
+
+
 def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """As `build`, for programs whose nodes are to run on hosts of their own.
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any
 
 from deploy import core, resources
-from deploy.program import Built, build, from_root, host_flags, is_unit
+from deploy.program import Built, build, from_root, host_flags, is_unit, require_span
 from programs.launch import check_nodes
 from programs.provenance import ROOT
 from programs.run import BadInput
@@ -115,7 +114,7 @@ def _service(
 ) -> Role:
     nodes, group = built.program.groups[label], table.group(label)
     (kind,) = {node._constructor for node in nodes}
-    _require_one_host(label, kind.__name__, kind, group)
+    require_span(kind, kind.__name__, group.hosts, f"groups.{label}: {group.describe_hosts()}")
     if group.hosts > 1 and len(nodes) > 1:
         raise BadInput(f"groups.{label}: {len(nodes)} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # hosts of one node are told apart by JAX
@@ -137,7 +136,7 @@ def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: res
     """One role: all of the program's nodes are threads of one process per host."""
     table.require_known([UNIT])
     group = table.group(UNIT)
-    _require_one_host(UNIT, built.program.name, built.program, group)
+    require_span(built.program, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
     places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
     command = ("python", file, *map(_literal, flags), *places)
     ports = (core.BASE_PORT,) if places else ()
@@ -154,15 +153,6 @@ def _volume(label: str, built: Built) -> tuple[str, str]:
 def _literal(flag: str) -> str:
     """A flag in which Kubernetes expands no variable."""
     return flag.replace("$(", "$$(")
-
-
-def _require_one_host(label: str, name: str, kind: Any, group: resources.Group) -> None:
-    """Raises BadInput if what is to work on a slice of several hosts doesn't say that it can."""
-    if group.hosts > 1 and not getattr(kind, "spans_hosts", False):
-        raise BadInput(
-            f"groups.{label}: {group.describe_hosts()}, and {name} works on one; choose a slice of one host, such as "
-            "2x4, or a program whose hosts are units (programs/sebulba_*.py)"
-        )
 
 
 def _require_fit(name: str, role: Role) -> None:

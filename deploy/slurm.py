@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import tyro
 
 from deploy import core
-from deploy.program import Built, build, from_root, host_flags, is_unit, split_flags
+from deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
 from programs.launch import check_nodes
 from programs.provenance import ROOT
 from programs.run import BadInput
@@ -105,8 +105,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 
 def _unit_command(job: Job, built: Built) -> str:
     """What each machine starts: the program itself, which meets the others."""
-    if job.nodes > 1 and not getattr(built.program, "spans_hosts", False):
-        raise BadInput(f"--nodes is {job.nodes}; {built.program.name} works on one")
+    require_span(built.program, built.program.name, job.nodes, f"--nodes is {job.nodes}")
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 

@@ -22,7 +22,7 @@ from typing import IO
 import tyro
 
 from deploy import core
-from deploy.program import Built, build, from_root, host_flags, is_unit, split_flags
+from deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
 from programs.launch import check_nodes
 from programs.provenance import ROOT
 from programs.run import BadInput
@@ -97,8 +97,7 @@ def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     """The same for a program of threads: all of it on every host."""
     hosts = machines.names
     core.host_function(machines.hosts, ())  # refuses what names no host
-    if len(hosts) > 1 and not getattr(built.program, "spans_hosts", False):
-        raise BadInput(f"--hosts {machines.hosts}; {built.program.name} works on one")
+    require_span(built.program, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}

@@ -145,7 +145,7 @@ def test_the_options_say_what_is_needed():
         ),
         ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
         ({}, [], "--workdir is missing"),
-        ({"nodes": 2, "program": SOLO}, ["--workdir", "/x"], "--nodes is 2; .* works on one"),
+        ({"nodes": 2, "program": SOLO}, ["--workdir", "/x"], "--nodes is 2, and .* works on one"),
     ],
 )
 def test_what_does_not_fit_is_refused(job, flags, said):
