@@ -97,7 +97,7 @@ def fuse(
       num_envs: B, slots.
       constrain: may say how a batch is laid over devices.
       unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
-        one ten times slower.
+        one 10 to 30 times slower.
 
     Raises:
       ValueError: the table is none that this can keep; says which field, what it is and what it must be.

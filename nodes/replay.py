@@ -125,7 +125,8 @@ class Replay(Periodic):
         if hasattr(self, "_server"):
             if not self._saved_the_end:
                 self._save()
-            self._server.stop()
+            with self.stopwatch("stopping the server"):
+                self._server.stop()
 
     def _save(self) -> None:
         with self.stopwatch("saving the tables"):
