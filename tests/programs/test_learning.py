@@ -6,25 +6,23 @@ The runs stop by their rule as soon as they are good enough; the seconds are whe
 from __future__ import annotations
 
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
 from nodes.match import OPENING, play_match
 from programs.match import rival, run_side
 from programs.play import agent_and_env
+from tests.programs.test_programs import finish, start
 
-ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2_400)]
 
 
 def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
-    """Runs a program with seed 0 to its end; the last line that it printed."""
-    command = [sys.executable, str(ROOT / "programs" / f"{program}.py"), *arguments, "--workdir", str(workdir)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=2_000)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    """Runs a program with seed 0 to its end; what it printed."""
+    process = start(*arguments, "--workdir", str(workdir), program=f"programs/{program}.py")
+    output = finish(process, timeout_s=2_000)
+    assert process.returncode == 0, output
+    return output
 
 
 @pytest.mark.parametrize(
@@ -38,8 +36,8 @@ def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
     ],
 )
 def test_reaches_the_return(tmp_path, program, arguments, seconds):
-    last = train(program, *arguments, "--stop.seconds", str(seconds), workdir=tmp_path)
-    assert last.startswith("done: eval_return reached"), last
+    output = train(program, *arguments, "--stop.seconds", str(seconds), workdir=tmp_path)
+    assert "\ndone: eval_return reached" in output, output
 
 
 def test_connect_four_beats_its_first_checkpoint(tmp_path):
