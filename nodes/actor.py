@@ -88,7 +88,7 @@ class Actor(Node):
 
     def close(self) -> None:
         for group in getattr(self, "_groups", []):
-            group.env.close()
+            group.close()
 
     def world(self, num_envs: int, seed: int) -> BatchedEnv:
         """Where a group plays."""
@@ -127,3 +127,7 @@ class _Group:
         with node.stopwatch("writing"):
             sequences = self._writer.append(steps)
         node.tally(env, sequences)
+
+    def close(self) -> None:
+        self.env.close()
+        self._writer.close()  # a replay server that ends waits five seconds for open ones

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 import jax
 import numpy as np
@@ -96,6 +97,13 @@ def test_what_is_written_is_what_the_world_took(agent, variables):
     assert list(steps.action) == [2] * 6
     paddle = [int(np.flatnonzero(row[-1])[-1]) for row in steps.observation]
     assert paddle == [2, 3, 4, 4, 4, 4]  # it went to the right, and stayed there
+
+
+def test_an_actor_that_ends_closes_its_writers(agent, variables):
+    pipe = Pipe(agent.tables[0])
+    with mock.patch("nodes.pipe.PipeWriter.close") as close:
+        actor(agent, variables, pipe).close()
+    assert close.call_count == 2
 
 
 def test_environments_must_divide_over_threads(agent, variables):
