@@ -13,6 +13,7 @@ import numpy as np
 import pyspiel
 
 from envs import base
+from envs.followed import FollowedBatch
 from envs.open_spiel import OpenSpielBatch
 
 _TREE_MB = 1_000  # of memory, far more than the rollouts need: a tree that hits it forgets its moves
@@ -95,6 +96,8 @@ def _choose(env: base.BatchedEnv, timestep: base.TimeStep, choose: Callable[[pys
 
 
 def _batch(env: base.BatchedEnv) -> OpenSpielBatch:
+    if isinstance(env, FollowedBatch):
+        return env.follower
     if not isinstance(env, OpenSpielBatch):
         raise ValueError(f"env is a {type(env).__name__}; this player only plays games of envs.open_spiel")
     return env

@@ -8,6 +8,10 @@ import numpy as np
 
 from agents.base import Agent
 from envs.base import Env, Player
+from envs.followed import Followed
+from envs.jax.base import Batched
+from envs.jax.pgx import Pgx
+from envs.open_spiel import OpenSpiel
 from envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from nodes import elo
 from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result
@@ -42,6 +46,8 @@ def match(
     if env.spec.num_players != 2:
         raise BadInput(f"--workdir {workdir} holds a run of an environment for one player; a match needs two")
     player = parse_player(opponent)
+    if isinstance(player, (UctPlayer, PerfectPlayer)):
+        env = looked_into(env)
     other = rival(pathlib.Path(opponent), env) if player is None else player_side(player, _never, Stopwatch())
     if opening is None:
         opening = OPENING if player is None else 0
@@ -61,6 +67,13 @@ def parse_player(opponent: str) -> Player | None:
     if opponent not in players and not pathlib.Path(opponent).is_dir():
         raise BadInput(f"--opponent {opponent!r} is no run's folder; also allowed: random, uct:ROLLOUTS, perfect")
     return players.get(opponent)
+
+
+def looked_into(env: Env) -> Env:
+    """The environment of a match with a player who looks into OpenSpiel's states, which follow pgx's games."""
+    if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
+        return env
+    return Followed(env, OpenSpiel(env.env.game))
 
 
 def run_side(agent: Agent, workdir: pathlib.Path) -> MakeSide:

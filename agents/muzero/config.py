@@ -25,6 +25,8 @@ class Config:
       channels: of "tower" ([Z]: 32).
       blocks: residual blocks of the tower's representation ([Z]: 6); dynamics and prediction have one each ([Z]).
       halvings: how often the tower's representation halves rows and columns first; Atari's 84 x 84 needs 4 ([M]).
+      action_planes: how "tower" sees an action beside a hidden state: "each" action has a plane, all ones ([M], Atari);
+        or one plane shows its "place" on the board, a column or a cell ([M], Go), which a convolution need not learn.
       head_width: units of the layer below each output ([Z]: 128).
       support_bins: Z, categories of a reward or value.
       support_limit: largest value the categories reach, before the transform is applied. The ends of the support.
@@ -92,6 +94,7 @@ class Config:
     channels: int = 32
     blocks: int = 6
     halvings: int = 0
+    action_planes: Literal["each", "place"] = "each"
     head_width: int = 128
     support_bins: int = 51
     support_limit: float = 10.0
@@ -161,6 +164,7 @@ class Config:
     def __post_init__(self) -> None:
         for field, allowed in (
             ("network", ("mlp", "tower")),
+            ("action_planes", ("each", "place")),
             ("search", ("gumbel", "puct", "stochastic")),
             ("value_target", ("target", "search")),
             ("policy_target", ("search", "action")),
@@ -206,6 +210,11 @@ class Config:
         few = self.max_considered_actions is None or self.max_considered_actions >= 1
         self._require("max_considered_actions", few, "at least 1, or None")
         self._require("anneal_updates", self.anneal_updates is None or self.anneal_updates >= 1, "at least 1, or None")
+        if self.action_planes == "place":
+            self._require("network", self.network == "tower", "'tower' where action_planes is 'place'")
+            self._require("halvings", self.halvings == 0, "0 where action_planes is 'place': a board keeps its size")
+            choice = self.search != "stochastic"
+            self._require("search", choice, "another where action_planes is 'place': chance codes have no place")
         enough = self.min_replay_size <= self.replay_size
         self._require("min_replay_size", enough, f"at most replay_size, {self.replay_size}")
 
@@ -245,6 +254,7 @@ CONNECT_FOUR = dataclasses.replace(
     network="tower",
     channels=16,
     blocks=1,
+    action_planes="place",
     num_simulations=16,
     eval_simulations=50,
     min_value_range=0.5,

@@ -20,6 +20,7 @@ import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 from dm_env import specs
 
 from agents.base import Nest
@@ -115,9 +116,10 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
     """Makes the model for one frame of `view` and `num_actions` real actions; computes nothing yet."""
     with_chance = config.search == "stochastic"
     actions = num_actions + 1
+    places = action_places(view, num_actions) if config.action_planes == "place" else None
 
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
-        trunk: Trunk = _Mlp(config) if config.network == "mlp" else _Tower(config)
+        trunk: Trunk = _Mlp(config) if config.network == "mlp" else _Tower(config, places)
 
         def represent(stack: jax.Array) -> jax.Array:
             return scale_hidden(trunk.represent(stack, "representation"))
@@ -173,6 +175,30 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
     return Model(init, represent, predict, dynamics, project, foresee, ChanceModel(*chance) if chance else None)
 
 
+def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
+    """Where on a board each action is: two planes, its place and whether it has none; float32 [A + 1, H, W, 2].
+
+    Actions are columns if there are as many, else cells, row by row; one more, the last, is a pass, which has no place
+    any more than the dummy action has. See the paper's Appendix E, "Go".
+
+    Raises:
+      ValueError: the actions are neither; says how many there are and could be.
+    """
+    height, width = view.shape[:2]
+    sizes = {width: (1, width), height * width: (height, width)}
+    size = sizes.get(num_actions) or sizes.get(num_actions - 1)
+    if size is None:
+        raise ValueError(
+            f"muzero.Config: action_planes is 'place', which takes an action for each column, {width}, or for each "
+            f"cell, {height * width}, and one to pass; this environment has {num_actions}: take 'each'"
+        )
+    count = size[0] * size[1]
+    placed = np.broadcast_to(np.eye(count).reshape(count, *size, 1), (count, height, width, 1))
+    planes = np.concatenate([placed, np.zeros_like(placed)], axis=-1)
+    nowhere = np.broadcast_to([0.0, 1.0], (num_actions + 1 - count, height, width, 2))
+    return np.concatenate([planes, nowhere]).astype(np.float32)
+
+
 class _Mlp:
     """Perceptrons; a hidden state is [B, width]."""
 
@@ -194,8 +220,9 @@ class _Mlp:
 class _Tower:
     """Residual convolutions; a hidden state is [B, H, W, channels]."""
 
-    def __init__(self, config: Config):
+    def __init__(self, config: Config, places: np.ndarray | None):
         self._channels, self._blocks, self._halvings = config.channels, config.blocks, config.halvings
+        self._places = places
 
     def represent(self, stack: jax.Array, name: str) -> jax.Array:
         x = _to_float(stack)
@@ -208,7 +235,10 @@ class _Tower:
         return _convolution(x, self._channels, f"{name}_out")
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
-        planes = jnp.broadcast_to(choice[:, None, None, :], (*hidden.shape[:3], choice.shape[-1]))
+        if self._places is None:
+            planes = jnp.broadcast_to(choice[:, None, None, :], (*hidden.shape[:3], choice.shape[-1]))
+        else:
+            planes = jnp.einsum("ba,ahwc->bhwc", choice, self._places)
         x = _convolution(jnp.concatenate([hidden, planes], axis=-1), self._channels, f"{name}_in")
         return _residual(_residual(x, f"{name}_0"), f"{name}_1")
 

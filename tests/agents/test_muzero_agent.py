@@ -47,6 +47,12 @@ def test_config_refuses(field, bad):
         muzero.Config(**{field: bad})
 
 
+@pytest.mark.parametrize(("field", "bad"), [("network", "mlp"), ("halvings", 1), ("search", "stochastic")])
+def test_actions_have_places_on_boards_only(field, bad):
+    with pytest.raises(ValueError, match=f"muzero.Config: {field} is {bad!r}; it must be .* action_planes is 'place'"):
+        muzero.Config(**{"network": "tower", "action_planes": "place", field: bad})
+
+
 def test_config_is_a_command_line():
     assert tyro.cli(muzero.Config, args=["--search", "puct", "--roots", "3"]) == muzero.Config(search="puct", roots=3)
 
@@ -66,6 +72,11 @@ def test_table():
         ({}, FLAT._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
         ({}, FLAT._replace(observations={"a": FLAT.observations}), "observations of one array; .*'a'"),
         ({"network": "tower"}, FLAT, r"'tower', which takes \[H, W\] or \[H, W, C\], but observations are \(4,\)"),
+        (
+            {"network": "tower", "action_planes": "place"},
+            FLAT._replace(observations=specs.Array((5, 4), np.float32)),
+            "'place', which takes an action for each column, 4, or for each cell, 20, and one to pass; .* has 3",
+        ),
         ({"max_considered_actions": 4}, FLAT, "max_considered_actions is 4, but there are 3 actions"),
         ({}, BOARD, r"discount is 0.997; for a game of 2 player\(s\) it must be below 0"),
         ({"discount": -1.0}, FLAT, r"discount is -1.0; for a game of 1 player\(s\) it must be above 0"),

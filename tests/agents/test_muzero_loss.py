@@ -14,7 +14,7 @@ from dm_env import specs
 from agents.base import Batch, Steps
 from agents.muzero import Config
 from agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, unroll_model
-from agents.muzero.networks import Model, Prediction, make_model, make_support
+from agents.muzero.networks import Model, Prediction, action_places, make_model, make_support
 from agents.muzero.policy import Extras
 from agents.optimisation import Context
 from envs.base import FIRST, LAST, MID, BoardView
@@ -214,6 +214,7 @@ def test_support_goes_there_and_back():
         (Config(width=16, layers=2, head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
         (Config(width=16, layers=1, head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
         (Config(network="tower", channels=4, blocks=1, halvings=2, frame_stack=3), specs.Array((20, 20), np.uint8)),
+        (Config(network="tower", channels=4, blocks=0, action_planes="place"), specs.Array((4, A), np.float32)),
         (Config(network="tower", channels=4, blocks=0, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
     ],
 )
@@ -237,6 +238,19 @@ def test_models_learn_as_one(config, view):
     assert not still
     hidden = model.represent(params, observation[0][..., None].repeat(config.frame_stack, -1))
     assert hidden.shape[0] == B and float(hidden.min()) >= 0 and float(hidden.max()) <= 1
+
+
+@pytest.mark.parametrize(("num_actions", "passes"), [(3, 0), (4, 1), (6, 0), (7, 1)])
+def test_places_of_actions(num_actions, passes):
+    """Columns or cells of a board of 2 x 3; a pass and the dummy action are nowhere, which a plane of its own says."""
+    places = action_places(specs.Array((2, 3, 5), np.float32), num_actions)
+    assert places.shape == (num_actions + 1, 2, 3, 2) and places.dtype == np.float32
+    for action, (place, nowhere) in enumerate(np.moveaxis(places, -1, 1)):
+        expected = np.zeros((2, 3))
+        if action < num_actions - passes:
+            expected[(slice(None), action) if num_actions < 6 else divmod(action, 3)] = 1
+        np.testing.assert_array_equal(place, expected)
+        np.testing.assert_array_equal(nowhere, not expected.any())
 
 
 def test_boards_may_have_travelled():

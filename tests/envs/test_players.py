@@ -3,12 +3,15 @@ import pickle
 import numpy as np
 import pytest
 
-from envs import base, catch
+from envs import base, catch, conformance
+from envs.followed import Followed
+from envs.jax.base import as_env
+from envs.jax.pgx import Pgx
 from envs.open_spiel import OpenSpiel
 from envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 
 
-def match(game: OpenSpiel, players: list[base.Player], games: int, seed: int = 0) -> np.ndarray:
+def match(game: base.Env, players: list[base.Player], games: int, seed: int = 0) -> np.ndarray:
     """Outcomes for the first player of so many games, played side by side; the first player moves first."""
     env = game(games, seed)
     timestep, rng = env.reset(), np.random.default_rng(seed)
@@ -93,3 +96,26 @@ def test_refuses_what_it_cannot_play():
             PerfectPlayer(max_positions=1000)(env, env.reset(), np.random.default_rng(0))
     with pytest.raises(ValueError, match="rollouts is 0; it must be at least 1"):
         UctPlayer(0)
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
+def test_openspiel_follows_a_game_of_pgx(game):
+    env = Followed(as_env(Pgx(game)), OpenSpiel(game))
+    conformance.check(env, num_envs=4, steps=150 if game == "othello" else 60)
+
+
+def test_players_look_into_the_game_that_follows():
+    followed = Followed(as_env(Pgx("tic_tac_toe")), TIC_TAC_TOE)
+    np.testing.assert_array_equal(match(followed, [PerfectPlayer(), PerfectPlayer()], 10), np.zeros(10))
+    assert match(followed, [UctPlayer(200), RandomPlayer()], 10).mean() > 0.5
+
+
+def test_a_follower_with_other_rules_is_found_out():
+    with pytest.raises(ValueError, match="by is 'connect_four', which has 7 actions and 2 players; env has 9 and 2"):
+        Followed(TIC_TAC_TOE, OpenSpiel("connect_four"))
+    env = Followed(TIC_TAC_TOE, OpenSpiel("hex(board_size=3)"))(1, seed=0)
+    timestep, player = env.reset(), RandomPlayer()
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"hex\(board_size=3\) of OpenSpiel has other rules: in slot 0 its "):
+        for _ in range(100):
+            timestep = env.step(player(env, timestep, rng))

@@ -1,0 +1,95 @@
+"""A board game whose moves OpenSpiel's game of the same rules follows, for players that look into its states.
+
+Glossary of shapes: B batch (environment slots stepped together).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+
+import numpy as np
+
+from envs import base
+from envs.open_spiel import OpenSpiel
+
+
+@dataclasses.dataclass(frozen=True)
+class Followed:
+    """Is `env`; beside it OpenSpiel's game takes the same actions.
+
+    Attributes:
+      env: a game of two, such as `as_env(Pgx("connect_four"))`.
+      by: the game with the same rules, whose actions have the same numbers.
+
+    Raises:
+      ValueError: they have not as many actions, or players. Other differences show when it is played.
+    """
+
+    env: base.Env
+    by: OpenSpiel
+
+    def __post_init__(self) -> None:
+        ours, theirs = self.env.spec, self.by.spec
+        if (ours.actions.num_values, ours.num_players) != (theirs.actions.num_values, theirs.num_players):
+            raise ValueError(
+                f"by is {self.by.game!r}, which has {theirs.actions.num_values} actions and {theirs.num_players} "
+                f"players; env has {ours.actions.num_values} and {ours.num_players}"
+            )
+
+    @property
+    def spec(self) -> base.EnvSpec:
+        return self.env.spec
+
+    def __call__(self, num_envs: int, seed: int) -> FollowedBatch:
+        return FollowedBatch(self, num_envs, seed)
+
+
+class FollowedBatch(base.BatchedEnv):
+    """Both batches.
+
+    Attributes:
+      follower: OpenSpiel's.
+    """
+
+    def __init__(self, settings: Followed, num_envs: int, seed: int):
+        self.num_envs, self.spec = num_envs, settings.spec
+        self._env = settings.env(num_envs, seed)
+        self.follower = settings.by(num_envs, seed)
+        self._name = settings.by.game
+
+    def reset(self) -> base.TimeStep:
+        return self._same(self._env.reset(), self.follower.reset())
+
+    def step(self, action: np.ndarray) -> base.TimeStep:
+        return self._same(self._env.step(action), self.follower.step(action))
+
+    def episodes(self) -> list[base.Episode]:
+        return self._env.episodes()
+
+    def render(self) -> np.ndarray | None:
+        return self._env.render()
+
+    def close(self) -> None:
+        with contextlib.closing(self._env), contextlib.closing(self.follower):
+            pass
+
+    def _same(self, ours: base.TimeStep, theirs: base.TimeStep) -> base.TimeStep:
+        """Our step, if it says the same as the follower's.
+
+        Raises:
+          ValueError: the rules differ.
+        """
+        for field in ("step_type", "reward", "discount"):
+            self._require(field, getattr(ours, field), getattr(theirs, field))
+        for field in ("legal", "player"):
+            self._require(field, getattr(ours.observation, field), getattr(theirs.observation, field))
+        return ours
+
+    def _require(self, field: str, ours: np.ndarray, theirs: np.ndarray) -> None:
+        if not np.array_equal(ours, theirs):
+            slot = int(np.argwhere(ours != theirs)[0][0])
+            raise ValueError(
+                f"{self._name} of OpenSpiel has other rules: in slot {slot} its {field} is {theirs[slot].tolist()}, "
+                f"not {ours[slot].tolist()}"
+            )
