@@ -25,6 +25,7 @@ def match(
     workdir: pathlib.Path,
     opponent: str,
     games: int = 50,
+    simulations: int | None = None,
     opening: int | None = None,
     max_steps: int = 1_000,
     seed: int = 0,
@@ -35,6 +36,7 @@ def match(
       workdir: the run's folder.
       opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
       games: how many; even.
+      simulations: of each search of the run in `workdir`; default: as many as its own evaluations have.
       opening: random moves that start each game, each such start being played from both sides; default: 2 against
         another run, which may otherwise repeat one game, and 0 against a player.
       max_steps: moves of both players, after which a game that isn't over is a draw.
@@ -42,7 +44,7 @@ def match(
     """
     if games < 2 or games % 2:
         raise BadInput(f"--games is {games}; it must be even, for half are played as either player")
-    agent, env = agent_and_env(workdir)
+    agent, env = agent_and_env(workdir, simulations=simulations)
     if env.spec.num_players != 2:
         raise BadInput(f"--workdir {workdir} holds a run of an environment for one player; a match needs two")
     player = parse_player(opponent)

@@ -56,14 +56,22 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
     print(f"{outcome} in {len(frames) - 1} env steps: {target}")
 
 
-def agent_and_env(workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluator, Arena, Actor)) -> tuple[Agent, Env]:
+def agent_and_env(
+    workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluator, Arena, Actor), simulations: int | None = None
+) -> tuple[Agent, Env]:
     """The agent and environment of a run, from the program and arguments that it was started with.
 
     Args:
       workdir: the run's folder.
       kinds: of nodes to take them from, the first that the program has. An actor's may be a variant for learning.
+      simulations: of each of the evaluation policy's searches; None is as many as the run's own evaluations have.
     """
     program_function, run, settings = program_of(workdir)
+    if simulations is not None:
+        searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
+        if not searches:
+            raise BadInput(f"--simulations is {simulations}, but the agent of --workdir {workdir} does not search")
+        settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
     program = program_function(run, **settings)
     if isinstance(program, Solo):
         return program.agent, as_env(program.env)

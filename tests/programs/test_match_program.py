@@ -8,7 +8,8 @@ import pytest
 pytestmark = pytest.mark.cluster
 launch = pytest.importorskip("programs.launch", exc_type=ImportError)
 players = pytest.importorskip("envs.players")
-from programs import match  # noqa: E402
+from agents import muzero  # noqa: E402
+from programs import match, play  # noqa: E402
 from tests.programs import nim_program  # noqa: E402
 
 
@@ -62,9 +63,25 @@ def test_an_unknown_opponent_is_refused(runs, opponent, says):
         match.match(runs[0], opponent)
 
 
+def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
+    asked = []
+
+    def program(run, config: muzero.Config):
+        asked.append(config)
+        raise launch.BadInput("that is all")
+
+    recorded = program, None, {"config": muzero.Config(num_simulations=3)}
+    monkeypatch.setattr(play, "program_of", lambda workdir: recorded)
+    with pytest.raises(launch.BadInput, match="that is all"):
+        match.match(tmp_path, "random", simulations=200)
+    assert asked == [muzero.Config(num_simulations=3, eval_simulations=200)]
+
+
 def test_what_cannot_be_a_match_is_refused(runs, tmp_path):
     with pytest.raises(launch.BadInput, match="--games is 7; it must be even"):
         match.match(runs[0], "random", games=7)
+    with pytest.raises(launch.BadInput, match="--simulations is 200, but the agent of --workdir .* does not search"):
+        match.match(runs[0], "random", simulations=200)
     other = nim_program.make_run(tmp_path / "run", 1, "--heap", "6")
     with pytest.raises(launch.BadInput, match="holds a run of another game"):
         match.match(runs[0], str(other))
