@@ -265,7 +265,15 @@ CONNECT_FOUR = dataclasses.replace(
     replay_size=4_000,
     samples_per_insert=2.0,
 )
-MINATAR = Config(network="tower", blocks=1)
+MINATAR = Config(
+    width=128,
+    layers=1,
+    consistency_cost=0.0,
+    min_value_range=0.3,
+    discount=0.99,
+    unroll_length=3,
+    support_limit=30.0,
+)
 ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)
 
 REANALYZE_CATCH = dataclasses.replace(CATCH, reanalyze_ratio=0.8)
