@@ -1,0 +1,100 @@
+"""Any dm_env environment, which is what Acme's agents take.
+
+See "dm_env: A Python interface for reinforcement learning environments" (https://github.com/google-deepmind/dm_env).
+
+Glossary of shapes: B batch (environment slots stepped together).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dm_env
+import numpy as np
+import tree
+from dm_env import specs
+
+from envs import base
+
+
+@dataclasses.dataclass(frozen=True)
+class DmEnv:
+    """B copies of one dm_env environment, stepped one after another in this process.
+
+    float64 becomes float32, a discrete action int32. Wrappers, Acme's for instance, go around what `make` makes.
+
+    Attributes:
+      make: `(seed=…, **kwargs) -> dm_env.Environment`, called for each slot, with a seed of its own; to go to another
+        process it must be picklable: a class or a function of a module, not a lambda.
+      kwargs: for it.
+    """
+
+    make: Callable[..., dm_env.Environment]
+    kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def spec(self) -> base.EnvSpec:
+        """Asks a copy of the environment, which is closed again.
+
+        Raises:
+          ValueError: actions or rewards are none that agents can take; says what they are.
+        """
+        env = self._make(0)
+        try:
+            actions, rewards = env.action_spec(), env.reward_spec()
+            real = isinstance(actions, specs.BoundedArray) and np.issubdtype(actions.dtype, np.floating)
+            if not real and not isinstance(actions, specs.DiscreteArray):
+                raise ValueError(f"action_spec is {actions}; allowed: DiscreteArray, BoundedArray of floats")
+            if not isinstance(rewards, specs.Array) or rewards.shape:
+                raise ValueError(f"reward_spec is {rewards}; allowed: a scalar")
+            return base.EnvSpec(
+                observations=tree.map_structure(_narrow, env.observation_spec()), actions=_narrow(actions)
+            )
+        finally:
+            env.close()
+
+    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        seeds = base.slot_seeds(num_envs, seed)
+        return base.LoopedEnv([_Slot(self._make(int(slot_seed))) for slot_seed in seeds], self.spec)
+
+    def _make(self, seed: int) -> dm_env.Environment:
+        return self.make(seed=seed, **self.kwargs)
+
+
+class _Slot(dm_env.Environment):
+    """One environment, given its actions in the dtype that it asks for."""
+
+    def __init__(self, env: dm_env.Environment):
+        self._env = env
+        self._dtype = env.action_spec().dtype
+
+    def reset(self) -> dm_env.TimeStep:
+        return self._env.reset()
+
+    def step(self, action: Any) -> dm_env.TimeStep:
+        return self._env.step(np.asarray(action, self._dtype)[()])
+
+    def observation_spec(self) -> Any:
+        return self._env.observation_spec()
+
+    def action_spec(self) -> specs.Array:
+        return self._env.action_spec()
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _narrow(spec: specs.Array) -> specs.Array:
+    """The spec with a dtype that networks compute with."""
+    if isinstance(spec, specs.DiscreteArray):
+        return specs.DiscreteArray(spec.num_values, np.int32, spec.name)
+    if spec.dtype != np.float64:
+        return spec
+    if not isinstance(spec, specs.BoundedArray):
+        return specs.Array(spec.shape, np.float32, spec.name)
+    with np.errstate(over="ignore"):  # a float64 bound beyond float32 is no bound
+        low, high = spec.minimum.astype(np.float32), spec.maximum.astype(np.float32)
+    return specs.BoundedArray(spec.shape, np.float32, low, high, spec.name)
