@@ -155,7 +155,8 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
       num_actions: A, the dummy action included.
     """
     roots = action.shape[0] // stack.shape[1]
-    hidden = model.represent(params, _fold_rows(stack[:roots]))  # [N, ...]
+    seen = _fold_rows(stack[:roots])  # [N, ..., L]
+    hidden = model.represent(params, seen)  # [N, ...]
     hiddens, rewards, chances = [hidden], [], []
     for k in range(action.shape[1]):
         # Half the gradient at each step: the model's depth must not multiply it (Appendix G).
@@ -163,7 +164,10 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
         choice = jax.nn.one_hot(action[:, k], num_actions)
         if model.chance:
             hidden = model.chance.afterstate(params, hidden, choice)
-            encoding = model.chance.encode(params, _fold_rows(stack[k + 1 : k + 1 + roots]))  # [N, C]
+            # The dummy action leads nowhere: what follows in the stack is the next episode's.
+            ended = (action[:, k] == num_actions - 1).reshape(-1, *(1,) * (seen.ndim - 1))
+            seen = jnp.where(ended, seen, _fold_rows(stack[k + 1 : k + 1 + roots]))
+            encoding = model.chance.encode(params, seen)  # [N, C]
             code_logits, value = model.chance.predict(params, hidden)
             chances.append(Chance(code_logits, value, encoding))
             # The code is a choice, one-hot; its gradient goes to the encoding as if it were that.

@@ -14,7 +14,7 @@ from dm_env import specs
 from agents.base import Batch, Steps
 from agents.muzero import Config
 from agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, unroll_model
-from agents.muzero.networks import Model, Prediction, action_places, make_model, make_support
+from agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
 from agents.muzero.policy import Extras
 from agents.optimisation import Context
 from envs.base import FIRST, LAST, MID, BoardView
@@ -161,6 +161,21 @@ def test_gradients_halve_at_each_step_of_the_model():
 
     gradients = [float(jax.grad(sum_of_hidden)(1.0, k)) for k in range(4)]
     np.testing.assert_allclose(gradients, D * np.array([1, 1 / 2, 1 / 4, 1 / 8]))
+
+
+def test_beyond_the_end_chance_is_not_told_the_next_episode():
+    """The encoder goes on seeing the last observation; the dummy action, A, leads there."""
+    chance = ChanceModel(
+        afterstate=lambda params, hidden, choice: hidden,
+        predict=lambda params, hidden: Prediction(hidden, hidden),
+        encode=lambda params, stack: stack[..., 0],
+    )
+    model = LINEAR._replace(chance=chance, dynamics=lambda params, hidden, code: (hidden, hidden))
+    stack = np.arange(4.0, dtype=np.float32)[:, None, None, None] * np.ones((4, 1, D, 1), np.float32)
+    unroll = unroll_model(make_params(), stack, np.array([[0, A, A]], np.int32), model, A + 1)
+    np.testing.assert_array_equal(unroll.chance.encoding[0, :, 0], [1, 1, 1])
+    unroll = unroll_model(make_params(), stack, np.array([[0, 1, 0]], np.int32), model, A + 1)
+    np.testing.assert_array_equal(unroll.chance.encoding[0, :, 0], [1, 2, 3])
 
 
 def test_consistency_teaches_only_the_side_that_foresees():
