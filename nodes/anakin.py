@@ -21,7 +21,7 @@ from nodes import fusion, stage
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
 from nodes.compiled import Compiled, batch_by_slot, by_slot, convolves
-from nodes.learner import make_mesh
+from nodes.learner import make_mesh, require_finite
 from nodes.monitor import StopRule
 
 DISPATCH_S = 0.5  # of rounds that the device is given at once; nobody stops it within
@@ -89,6 +89,10 @@ class Anakin(Node):
             raise ValueError(f"{name}: num_envs is {num_envs}; it must be at least 1")
         if eval_every and env.spec.num_players != 1:
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
+        if stop is not None and stop.eval_return is not None and not eval_every:
+            raise ValueError(
+                f"{name}: stop.eval_return is {stop.eval_return}, but eval_every is 0: nothing measures it"
+            )
         if eval_every < 0 or eval_episodes < 1 or eval_steps < 1:
             raise ValueError(
                 f"{name}: eval_every is {eval_every}, eval_episodes {eval_episodes}, eval_steps {eval_steps}; they "
@@ -147,6 +151,8 @@ class Anakin(Node):
     def close(self) -> None:
         if not hasattr(self, "_saved_at"):
             return
+        if self.failed:
+            return  # what went wrong may be in the state; the checkpoints before are worth more
         if self._pending is not None:
             with self.stopwatch("waiting for the device"):
                 self._take(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
@@ -210,6 +216,8 @@ class Anakin(Node):
         self._rounds_per_s, self._heard_at = pending.rounds / max(now - self._heard_at, 1e-9), now
 
     def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
+        if np.ndim(outcomes[-1].metrics.get("loss", 0.0)) == 0:  # a population goes on without a member
+            require_finite(outcomes[-1].metrics, pending.updates)
         self.count(updates=pending.rounds * self._fusion.updates)
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fusion.env_steps, episodes)

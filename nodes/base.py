@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
-import signal
+import platform
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from nodes import launched
 from nodes.stopwatch import Stopped, Stopwatch
 
 T = TypeVar("T")
@@ -113,6 +113,10 @@ class Node:
     def stopping(self) -> bool:
         return self._stop.is_set()
 
+    @property
+    def failed(self) -> bool:
+        return self._error is not None
+
     def stop(self) -> None:
         self._stop.set()
 
@@ -120,13 +124,13 @@ class Node:
         """Waits out `seconds`, or until told to stop."""
         self._stop.wait(seconds)
 
-    def wait_for(self, what: str, poll: Callable[[float], T | None], deadline_s: float = 300.0) -> T:
+    def wait_for(self, what: str, poll: Callable[[float], T | None], deadline_s: float = 3_600.0) -> T:
         """Waits until `poll` gives something.
 
         Args:
           what: is waited for; the monitor shows it.
           poll: `(timeout in seconds) -> result, or None if it isn't there yet`.
-          deadline_s: seconds after which waiting longer can't help.
+          deadline_s: seconds after which waiting longer can't help; who is dead the monitor notices much sooner.
 
         Raises:
           Stopped: the node was told to stop.
@@ -148,7 +152,7 @@ class Node:
     def run(self) -> None:
         """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
         background = [
-            threading.Thread(target=self._watch, args=(_launchpad_stop_event(), _owns_process()), daemon=True),
+            threading.Thread(target=self._watch, args=(launched.stop_event(), launched.owns_process()), daemon=True),
             threading.Thread(target=self._pulse, daemon=True),
         ]
         for thread in background:
@@ -233,7 +237,7 @@ class Node:
         with self._lock:
             return {
                 "name": self.name,
-                "pid": os.getpid(),
+                "process": f"{platform.node()}/{os.getpid()}",
                 "serves": self.serves,
                 "activity": activity,
                 "activity_s": since,
@@ -281,20 +285,3 @@ class Periodic(Node):
 
     def ready(self) -> bool:
         return time.monotonic() >= self._due
-
-
-def _owns_process() -> bool:
-    """Whether the calling node is all that its process is for, rather than one thread among others."""
-    return threading.current_thread() is threading.main_thread()
-
-
-def _launchpad_stop_event() -> threading.Event:
-    """Launchpad's stop event for this thread; one that never fires where no Launchpad program runs."""
-    worker_manager = sys.modules.get("launchpad.launch.worker_manager")
-    if worker_manager is not None:
-        with contextlib.suppress(RuntimeError):  # raised outside a program's node thread
-            event = worker_manager.stop_event()
-            if _owns_process():  # Ctrl-C reaches all processes: the launcher alone answers it and asks everybody to end
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-            return event
-    return threading.Event()

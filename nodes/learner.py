@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nodes.host_monitor import HostMonitor
 
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
+CHECK_S = 5.0  # for the newest update to show that its state is worth keeping; a save at the end has little time
 
 # Of an update, for others: params, priorities [B] or None, metrics, what hosts told each other.
 Outcome = tuple[Any, Any, dict[str, Any], Any]
@@ -126,7 +127,7 @@ class Learner(Node):
                     raise TimeoutError(f"{self.name}: an update took over {PUBLISH_DEADLINE_S:.0f} s") from None
 
     def close(self) -> None:
-        if hasattr(self, "_published") and (self._council is None or self._council.agreed):
+        if hasattr(self, "_published") and not self.failed and (self._council is None or self._council.agreed):
             self._save()  # which hosts can do but together
         if hasattr(self, "_dataset"):
             self._dataset.close()
@@ -172,6 +173,7 @@ class Learner(Node):
         """Runs beside the next update: waits for the device, then sends; what the hosts told each other."""
         params, *others = outcome
         priorities, metrics, told = jax.device_get(others)
+        require_finite(metrics, version)
         with self.stopwatch("publishing"):
             publish(self._variables, version, params)
         if priorities is not None:
@@ -182,10 +184,27 @@ class Learner(Node):
 
     def _save(self) -> None:
         with self.stopwatch("saving a checkpoint"):
+            futures.wait([self._published], timeout=CHECK_S)
+            if self._published.done() and self._published.exception() is not None:
+                return  # the next step raises it; the checkpoints before are worth more than this state
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
             self._checkpointer.save(self._updates, self._state, counts)
         self._saved_at = time.monotonic()
+
+
+def require_finite(metrics: dict[str, Any], updates: int) -> None:
+    """Refuses to go on from a loss that isn't a number.
+
+    Raises:
+      FloatingPointError: says which loss, and after how many updates.
+    """
+    loss = metrics.get("loss", 0.0)
+    if not np.isfinite(loss):
+        raise FloatingPointError(
+            f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
+            "learning rate, or look for what the environment shows or rewards that isn't finite"
+        )
 
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:

@@ -169,7 +169,7 @@ class Monitor(Periodic):
                     "activity_s": peer.report["activity_s"] + now - peer.heard,
                     "heard_s": now - peer.heard,
                     "rss_mb": peer.report["rss_mb"],
-                    "pid": peer.report["pid"],
+                    "process": peer.report["process"],
                     "gone": peer.gone,
                 }
                 for name, peer in self._peers.items()

@@ -51,7 +51,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
     def number(name: str, form: str = ",.0f", source: dict[str, float] = row) -> str:
         return format(source[name], form) if name in source else "-"
 
-    memory = sum({node["pid"]: node["rss_mb"] for node in status["nodes"].values()}.values()) / 1000  # by process
+    memory = sum({node["process"]: node["rss_mb"] for node in status["nodes"].values()}.values()) / 1000  # by process
     return [
         ("return", number("return", ".2f")),
         ("eval", number("eval_return", ".2f")),

@@ -33,7 +33,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "activity": "",
             "activity_s": 0.0,
             "rss_mb": 1,
-            "pid": 1,
+            "process": "host/1",
         }
     )
 

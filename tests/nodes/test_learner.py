@@ -101,6 +101,36 @@ def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch
     assert np.any(first != 0)
 
 
+def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    agent = tiny.make(Catch().spec)
+
+    def step(state, batch):
+        state, priorities, metrics = agent.update.step(state, batch)
+        bad = state.steps > 2
+        weights = jax.tree.map(lambda w: jnp.where(bad, jnp.nan, w), state.weights)
+        return state._replace(weights=weights), priorities, {"loss": jnp.where(bad, jnp.nan, metrics["loss"])}
+
+    broken = agent._replace(update=agent.update._replace(step=step))
+    settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
+    learner = Learner("learner", broken, None, VariableServer("v"), **settings)
+    with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
+        learner.run()
+    assert sorted(int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()) == [1, 2]
+
+
+def test_a_learner_that_failed_does_not_save(tmp_path, monkeypatch):
+    class Broken(Batches):
+        def next(self, timeout_s):
+            raise RuntimeError("broken")
+
+    monkeypatch.setattr("nodes.learner.open_dataset", Broken)
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    with pytest.raises(RuntimeError, match="broken"):
+        learner.run()
+    assert not [path for path in tmp_path.iterdir() if path.name.isdecimal()]
+
+
 def test_policy_lag_counts_versions(tmp_path, monkeypatch):
     monkeypatch.setattr("nodes.learner.open_dataset", Batches)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)

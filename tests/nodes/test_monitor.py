@@ -9,7 +9,7 @@ from nodes.monitor import Monitor, StopRule
 def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:
     return {
         "name": name,
-        "pid": 1,
+        "process": "host/1",
         "life": "first",
         "heard": False,
         "build": "",

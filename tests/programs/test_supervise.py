@@ -47,7 +47,7 @@ class Monitor:
                 "activity_s": 0,
                 "heard_s": 0,
                 "rss_mb": 0,
-                "pid": 1,
+                "process": "host/1",
             }
             for name, activity in activities.items()
         }

@@ -19,13 +19,20 @@ STATUS = {
         "share/learner/updating": 0.9,
     },
     "nodes": {
-        "actor/0": {"activity": "acting", "activity_s": 0.1, "heard_s": 0.5, "rss_mb": 500.0, "pid": 1, "gone": False},
+        "actor/0": {
+            "activity": "acting",
+            "activity_s": 0.1,
+            "heard_s": 0.5,
+            "rss_mb": 500.0,
+            "process": "host/1",
+            "gone": False,
+        },
         "learner": {
             "activity": "updating",
             "activity_s": 9.0,
             "heard_s": 9.0,
             "rss_mb": 700.0,
-            "pid": 2,
+            "process": "host/2",
             "gone": False,
         },
     },
