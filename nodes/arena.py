@@ -13,7 +13,7 @@ from nodes import elo
 from nodes.base import Periodic
 from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from nodes.play import acting_params, jit_policy
-from nodes.variables import VariableClient
+from nodes.variables import open_params
 
 Nest = Any
 
@@ -78,7 +78,7 @@ class Arena(Periodic):
 
     def start(self) -> None:
         self._act = jit_policy(self._agent.eval_policy)
-        self._params = VariableClient(self._variables, acting_params(self._agent))
+        self._params = open_params(self._variables, acting_params(self._agent))
         self._rng = np.random.default_rng(self._seed)
         self._versions: dict[int, Nest] = {}
         self._results: dict[tuple[Any, Any], elo.Result] = {}  # by version and opponent, a name or another version

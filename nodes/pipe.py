@@ -133,10 +133,14 @@ class PipeWriter:
         self._bounds = range(0, num_envs, width)
         self._width = width
         self._rows: list[Steps] = []
+        self._skip = 0  # rows between sequences that don't overlap
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...], here or on a device; the sequences that it completed."""
         table = self._pipe.table
+        if self._skip:
+            self._skip -= 1
+            return 0
         self._rows.append(steps)
         if len(self._rows) < table.sequence_length:
             return 0
@@ -146,6 +150,7 @@ class PipeWriter:
             Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
         del self._rows[: table.period]
+        self._skip = max(0, table.period - table.sequence_length)
         self._wait_for(f"room in {table.name}", lambda timeout_s: self._pipe.put(self._group, pieces, timeout_s))
         return len(version)
 

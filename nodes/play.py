@@ -82,9 +82,9 @@ class LocalAct:
     def __call__(self, timestep: TimeStep) -> Acted:
         if self._age % self._period == 0:
             self._wait_for("params", self._params.poll)
+            self._version, self._held = self._params.snapshot()  # other groups may fetch newer ones meanwhile
         self._age += 1
-        version, params = self._params.snapshot()
-        return Acted(version, *self._acting(params, timestep))
+        return Acted(self._version, *self._acting(self._held, timestep))
 
 
 class ColocatedAct:

@@ -22,10 +22,10 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
 
     Args:
       function: the program function.
-      run: of which but the seed counts: folders may be called differently on different hosts.
+      run: of which the seed and the stop rule count: folders may be called differently on different hosts.
       settings: the function's other arguments.
     """
-    given = json.dumps([run.seed, settings], default=dataclasses.asdict)
+    given = json.dumps([run.seed, run.stop, settings], default=dataclasses.asdict)
     program = pathlib.Path(inspect.getfile(function)).read_bytes()
     return (
         f"program {function.__name__} {_digest(program)}, settings {_digest(given.encode())}, "

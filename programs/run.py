@@ -42,6 +42,12 @@ class Run:
     save_every_s: float = 300.0
     allow_changes: bool = False
 
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise ValueError(f"seed is {self.seed}; it must be at least 0")
+        if self.save_every_s <= 0:
+            raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
+
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
@@ -82,11 +88,20 @@ def parse(program_function: ProgramFunction, arguments: list[str] | None = None)
 
     collect.__annotations__ = inspect.get_annotations(program_function, eval_str=True)
     run, settings = tyro.cli(collect, args=arguments)
+    # A folder must be the same wherever the run is resumed or looked at from.
+    paths = {name: value for name, value in settings.items() if isinstance(value, pathlib.Path)}
+    settings |= {name: str(value.expanduser().absolute()) for name, value in paths.items()}
     # Of a setting that is a path, its last part.
     named = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
-    name = "-".join([program_function.__name__, *named])
+    name = "-".join([name_of(program_function), *named])
     workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
     return dataclasses.replace(run, workdir=str(workdir)), settings
+
+
+def name_of(program_function: ProgramFunction) -> str:
+    """The function's name, after its file's where that holds several programs."""
+    file, function = pathlib.Path(inspect.getfile(program_function)).stem, program_function.__name__
+    return function if function.startswith(file) else f"{file}_{function}"
 
 
 def origin_of(program_function: ProgramFunction, arguments: list[str] | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ else:  # config:board, and its flags after that
 
 
 def unplugged(
-    run: RunFlags, data: str, reanalyzers: int = 1, skip_broken: bool = False, config: Preset = muzero.CATCH
+    run: RunFlags, data: pathlib.Path, reanalyzers: int = 1, skip_broken: bool = False, config: Preset = muzero.CATCH
 ) -> Program:
     """Reanalyzers search recorded trajectories with the newest params, and the learner learns what they find.
 
@@ -39,7 +39,7 @@ def unplugged(
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,
         --config.eval-simulations 1, and 0 for --config.value-cost, --config.reward-cost, --config.consistency-cost.
     """
-    folder = pathlib.Path(data).absolute()
+    folder = pathlib.Path(data)  # of an absolute path's words, when the command line is parsed
     env = world_of(folder)
     agent = muzero.make_unplugged(config, env.spec)
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)

@@ -99,8 +99,9 @@ class Config:
             self._require(field, getattr(self, field) >= 1, "at least 1")
         for field in ("lstm_size", "entropy_cost", "baseline_cost"):
             self._require(field, getattr(self, field) >= 0, "at least 0")
-        for field in ("clip_rho", "learning_rate", "eps", "max_grad_norm"):
+        for field in ("clip_rho", "learning_rate", "max_grad_norm"):
             self._require(field, getattr(self, field) > 0, "above 0")
+        self._require("epsilon", self.epsilon is None or self.epsilon > 0, "above 0, or None")
         for field in ("discount", "trace_lambda"):
             self._require(field, 0 <= getattr(self, field) <= 1, "in [0, 1]")
         self._require("decay", 0 <= self.decay < 1, "in [0, 1)")

@@ -67,6 +67,27 @@ def test_params_change_only_where_a_sequence_may_start(agent, variables):
     assert list(first_sequence(pipe).version) == [5] * 5 + [6]
 
 
+def test_what_another_group_fetches_does_not_change_params_within_a_sequence(agent, variables):
+    node = actor(agent, variables, Pipe(agent.tables[0]))
+    one, other = node._groups
+    for t in range(11):
+        one.step()
+        if t == 2:
+            variables.put(6, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+            other.step()  # begins a sequence, and so fetches
+    assert list(first_sequence(node._replay).version) == [5] * 5 + [6]
+
+
+def test_sequences_may_lie_apart(agent, variables):
+    table = dataclasses.replace(agent.tables[0], sequence_length=4, period=6, batch_size=4, size=100)
+    node = actor(agent._replace(tables=(table,)), variables, Pipe(table), threads=1)
+    for _ in range(2 * 6):
+        node.step()
+    assert node.report()["counts"]["sequences"] == 2 * 4
+    starts = [int(np.flatnonzero(first_sequence(node._replay).observation[0].any(axis=1))[0]) for _ in range(2)]
+    assert starts == [0, 6]  # rows of the ball when they begin
+
+
 def test_episodes_are_reported_raw(agent, variables):
     table = dataclasses.replace(agent.tables[0], size=100)
     agent = agent._replace(tables=(table,))

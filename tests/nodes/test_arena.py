@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 from envs.catch import Catch
 from nodes.arena import Arena, thin
 from nodes.evaluator import Evaluator
 from nodes.stopwatch import Stopped
-from nodes.variables import VariableServer, pack
+from nodes.variables import Colocated, DeviceVariables, VariableServer, pack
 from tests import tiny
 from tests.nim import Nim, Take, agent, params
 
@@ -37,6 +39,15 @@ def test_each_opponent_is_played_from_either_side(variables):
     # Who begins takes 2, leaves 3, then 1, and takes it.
     two = {"win": 0.5, "draw": 0.0, "loss": 0.5, "loss_first": 0.0, "loss_second": 1.0}
     assert {name: metrics[f"arena/two/{name}"] for name in two} == two
+
+
+def test_it_may_share_a_process_with_the_learner():
+    device = jax.devices()[0]
+    variables = DeviceVariables([device])
+    variables.put(3, jax.tree.map(jnp.asarray, params(2)))
+    node = arena(Colocated(variables, device), {"one": Take(1)})
+    node.step()
+    assert node.report()["metrics"]["eval_version"] == 3
 
 
 def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):

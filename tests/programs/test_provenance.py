@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from nodes.monitor import StopRule
 from programs.provenance import built_from
 from programs.run import Run
 from tests.unit_program import unit_program
@@ -13,7 +14,8 @@ def test_words_are_equal_for_the_same_settings_and_seed_only():
     one = built_from(unit_program, Run("/a"), {"batch_size": 12})
     assert one == built_from(unit_program, Run("/b"), {"batch_size": 12})
     other, seed = (built_from(unit_program, Run(seed=s), {"batch_size": b}) for s, b in ((0, 13), (1, 12)))
-    assert len({one, other, seed}) == 3
+    stop = built_from(unit_program, Run(stop=StopRule(updates=9)), {"batch_size": 12})
+    assert len({one, other, seed, stop}) == 4  # hosts that end at different times are none of one program
     assert one.split(", ")[0] == other.split(", ")[0] == seed.split(", ")[0]  # the program file is the same
 
 

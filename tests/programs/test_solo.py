@@ -86,6 +86,8 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
         (["--num-envs", "12"], "num_envs is 12; it must be a multiple of batch_size, 8"),
         (["--devices", "99"], "devices is 99; this process has"),
         (["--stop.updates", "-1"], "stop.updates is -1; it must be above 0"),
+        (["--seed", "-1"], "seed is -1; it must be at least 0"),
+        (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, said):
@@ -113,6 +115,13 @@ def test_a_file_of_several_programs_wants_one_named(capsys):
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert "the first argument is 'pong'; name a program first" in said and "cartpole" in said
+
+
+def test_programs_of_one_file_have_folders_by_its_name():
+    from programs import anakin_impala, anakin_muzero, run
+
+    folders = [run.parse(program, [])[0].workdir for program in (anakin_impala.catch, anakin_muzero.catch)]
+    assert [folder.rpartition("/runs/")[2] for folder in folders] == ["anakin_impala_catch", "anakin_muzero_catch"]
 
 
 def test_a_folder_without_a_run(tmp_path):
