@@ -157,6 +157,30 @@ class Table:
             )
 
 
+def owed_bounds(table: Table) -> tuple[float, float]:
+    """Between which a replay table keeps the samples owed, inserted * samples_per_insert - sampled.
+
+    No reader goes below the lower one, and, once `min_size` is reached, no writer above the upper one:
+
+        -B                                              the reader may be one batch ahead, which the dataset prefetches
+        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
+
+    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
+    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
+
+    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
+    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
+    writer for min_size sequences at least. That should hold the sequences that all groups of
+    environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
+    always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
+    """
+    if table.samples_per_insert is None:
+        return -math.inf, math.inf
+    owed = table.samples_per_insert * table.min_size
+    ahead = max(owed, 2 * table.share * owed + table.batch_size, 2 * max(1.0, table.samples_per_insert))
+    return -float(table.batch_size), ahead
+
+
 class Agent(NamedTuple):
     """All that nodes need to know of an agent.
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tree
 
-from agents.base import Batch, Steps, Table, sequences_per_slot
+from agents.base import Batch, Steps, Table, owed_bounds, sequences_per_slot
 from nodes.pipe import Drawn, gather
 from nodes.priorities import make_priorities
 
@@ -54,6 +54,7 @@ class LocalReplay:
         self._rng = np.random.default_rng(seed)
         self._changed = threading.Condition()
         self._inserted = self._sampled = 0
+        self._lowest, self._highest = owed_bounds(table)
 
     def insert(self, group: int, block: int, steps: Steps, timeout_s: float) -> bool | None:
         """Adds a sequence of each slot of a group; None if the rate did not allow it within `timeout_s`.
@@ -66,11 +67,8 @@ class LocalReplay:
         """
         table = self.table
 
-        def allowed() -> bool:  # see `nodes.replay.make_limiter`
-            rate = table.samples_per_insert
-            if rate is None or self._inserted < table.min_size:
-                return True
-            return self._inserted * rate - self._sampled + rate <= 2 * rate * table.min_size + table.batch_size
+        def allowed() -> bool:
+            return self._inserted < table.min_size or self._owed(inserted=1) <= self._highest
 
         with self._changed:
             if not self._changed.wait_for(allowed, timeout_s):
@@ -103,9 +101,11 @@ class LocalReplay:
 
     def lets_through(self) -> bool:
         """Whether a batch may be drawn."""
-        table, rate = self.table, self.table.samples_per_insert
-        owed = rate is None or self._inserted * rate >= self._sampled
-        return self._inserted >= table.min_size and owed
+        return self._inserted >= self.table.min_size and self._owed(sampled=self.table.batch_size) >= self._lowest
+
+    def _owed(self, inserted: int = 0, sampled: int = 0) -> float:
+        """Samples owed once so many more are inserted and sampled."""
+        return (self._inserted + inserted) * (self.table.samples_per_insert or 0.0) - (self._sampled + sampled)
 
     def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:
         """Makes priorities of the errors [B] of sequences that were drawn; those dropped since don't matter."""

@@ -19,7 +19,7 @@ import tree
 from launchpad import address as lp_address
 from launchpad import context
 
-from agents.base import Agent, Table
+from agents.base import Agent, Table, owed_bounds
 from envs.base import EnvSpec
 from nodes.base import Periodic
 from nodes.play import step_shapes
@@ -163,32 +163,12 @@ def make_table(table: Table, signature: Any) -> reverb.Table:
 
 
 def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
-    """Holds a replay table's `samples_per_insert`.
-
-    What counts is the samples owed, inserted * samples_per_insert - sampled. Reverb blocks readers where it would fall
-    under one bound and writers where it would rise over another, though no writer before `min_size` is reached. The
-    bounds here are, with B for the batch size:
-
-        -B                                              the reader may be one batch ahead, which the dataset prefetches
-        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
-
-    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
-    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
-
-    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
-    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size sequences at least. That should hold the sequences that all groups of
-    environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
-    always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
-    """
+    """Holds a replay table's `samples_per_insert`, within `owed_bounds`."""
     import reverb
 
     if table.samples_per_insert is None:
         return reverb.rate_limiters.MinSize(table.min_size)
-    owed = table.samples_per_insert * table.min_size
-    ahead = max(owed, 2 * table.share * owed + table.batch_size, 2 * max(1.0, table.samples_per_insert))
-    bounds = (-float(table.batch_size), ahead)
-    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, bounds)
+    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, owed_bounds(table))
 
 
 def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:

@@ -29,7 +29,7 @@ def match(
     opening: int | None = None,
     max_steps: int = 1_000,
     seed: int = 0,
-) -> None:
+) -> np.ndarray:
     """Plays games of two with the newest checkpoint's params, half of them as either player, and counts.
 
     Args:
@@ -41,6 +41,9 @@ def match(
         another run, which may otherwise repeat one game, and 0 against a player.
       max_steps: moves of both players, after which a game that isn't over is a draw.
       seed: of the environments, the players and the openings.
+
+    Returns:
+      float64 [games], the outcomes for the run, which are printed as `table` has them.
     """
     if games < 2 or games % 2:
         raise BadInput(f"--games is {games}; it must be even, for half are played as either player")
@@ -56,6 +59,7 @@ def match(
     sides = (run_side(agent, workdir), other)
     outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
     print(table(outcome))
+    return outcome
 
 
 def parse_player(opponent: str) -> Player | None:

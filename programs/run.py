@@ -69,7 +69,7 @@ OwnFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run
 ProgramFunction = Callable[..., Any]  # `(run, **settings) -> program`
 
 
-def command(function: Callable[..., None], *errors: type[Exception]) -> None:
+def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     """Runs a tool's function from the command line; bad input, and `errors` besides, end it with words and code 2."""
     told: tuple[type[Exception], ...] = (BadInput, *errors)
     try:

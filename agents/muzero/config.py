@@ -256,13 +256,12 @@ CONNECT_FOUR = dataclasses.replace(
     blocks=1,
     action_planes="place",
     num_simulations=16,
-    eval_simulations=50,
+    eval_simulations=200,
     min_value_range=0.5,
     unroll_length=3,
     bootstrap_length=30,
     value_cost=1.0,
     consistency_cost=0.0,
-    replay_size=4_000,
     samples_per_insert=2.0,
 )
 MINATAR = Config(
