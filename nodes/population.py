@@ -73,7 +73,7 @@ class Population(Anakin):
 
     def close(self) -> None:
         super().close()
-        if self._last:
+        if self._last and not self.failed:
             best = max(range(len(self.members)), key=lambda i: self._last[i].get("eval_return", -np.inf))
             learner = jax.tree.map(lambda x: np.asarray(x[best]), self._state.learner)
             updates, _, counts = self._snapshot()
