@@ -56,7 +56,7 @@ def test_epsilon_follows_the_optimiser():
     assert impala.Config().eps == 0.1
     assert impala.Config(optimiser="adam").eps == 1e-8
     assert impala.Config(optimiser="adam", epsilon=1e-5).eps == 1e-5
-    with pytest.raises(ValueError, match="eps is 0.0; it must be above 0"):
+    with pytest.raises(ValueError, match="epsilon is 0.0; it must be above 0, or None"):
         impala.Config(epsilon=0.0)
 
 
