@@ -52,6 +52,7 @@ class Options:
       devices: that they are spread over.
       unroll_length: T, env steps of a slot in a round.
       width: of the MLP's two layers.
+      value_torso: whether policy and value share them, or have two layers each.
       seconds: measured for each part, after one as a warm-up.
     """
 
@@ -60,6 +61,7 @@ class Options:
     devices: tuple[int, ...] = (1,)
     unroll_length: int = 16
     width: int = 64
+    value_torso: Literal["shared", "own"] = "shared"
     seconds: float = 3.0
 
 
@@ -70,8 +72,9 @@ def main(options: Options) -> None:
     print(f"{'':12s} {names}")
     for world, num_envs, devices in itertools.product(options.worlds, options.num_envs, options.devices):
         env = WORLDS[world]
-        shape = {"batch_size": num_envs, "unroll_length": options.unroll_length, "mlp_width": options.width}
-        agent = impala.make(dataclasses.replace(impala.CATCH, **shape), env.spec)
+        shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
+        nets = {"mlp_width": options.width, "value_torso": options.value_torso}
+        agent = impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), env.spec)
         cost, compiling = {}, 0.0
         for part in PARTS:
             rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)

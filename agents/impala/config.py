@@ -20,6 +20,8 @@ class Config:
       network: torso; "shallow" and "deep" are the paper's (Figure 3), "nature" DQN's, "mlp" flattens any observation.
       mlp_width: units in each layer of "mlp".
       mlp_layers: of "mlp".
+      value_torso: "shared" has one torso for policy and value, as the paper does; with "own" each has its own, so that
+        they don't disturb each other, and acting computes no value.
       lstm_size: units of the recurrent core, which also sees the last action and reward; 0 is none (the paper's: 256).
       frame_stack: L, frames the network sees at once; 1 for environments whose observation tells all.
       eval_mode: whether evaluators take the likeliest action or draw one as actors do.
@@ -48,6 +50,7 @@ class Config:
     network: Torso = "shallow"
     mlp_width: int = 256
     mlp_layers: int = 2
+    value_torso: Literal["shared", "own"] = "shared"
     lstm_size: int = 0
     frame_stack: int = 4
     eval_mode: Literal["greedy", "sample"] = "sample"
@@ -89,6 +92,7 @@ class Config:
     def __post_init__(self) -> None:
         for field, allowed in (
             ("network", ("shallow", "nature", "deep", "mlp")),
+            ("value_torso", ("shared", "own")),
             ("eval_mode", ("greedy", "sample")),
             ("reward_clip", ("abs_one", "none")),
             ("reduction", ("sum", "mean")),
@@ -99,6 +103,8 @@ class Config:
             self._require(field, getattr(self, field) >= 1, "at least 1")
         for field in ("lstm_size", "entropy_cost", "baseline_cost"):
             self._require(field, getattr(self, field) >= 0, "at least 0")
+        if self.value_torso == "own":
+            self._require("lstm_size", self.lstm_size == 0, "0 if value_torso is 'own', which sees no core")
         for field in ("clip_rho", "learning_rate", "max_grad_norm"):
             self._require(field, getattr(self, field) > 0, "above 0")
         self._require("epsilon", self.epsilon is None or self.epsilon > 0, "above 0, or None")

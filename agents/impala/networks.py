@@ -1,4 +1,4 @@
-"""The actor-critic network: a torso, an optional recurrent core, and heads for policy and value.
+"""The actor-critic network: a torso or one for each head, an optional recurrent core, heads for policy and value.
 
 See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
 (https://arxiv.org/abs/1802.01561), Figure 3.
@@ -71,12 +71,18 @@ def make_network(config: Config, observation: specs.Array, num_actions: int) -> 
         t, b = inputs.step_type.shape
         # Time is folded into the batch: XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The
         # batch comes first, or else a batch split over devices could not stay split, and each device would gather it.
-        x = jnp.swapaxes(inputs.stack, 0, 1).reshape(b * t, *inputs.stack.shape[2:])  # [B*T, ...]
-        x = apply_torso(config.network, x, config.mlp_width, config.mlp_layers)  # [B*T, D]
-        x = jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
+        stack = jnp.swapaxes(inputs.stack, 0, 1).reshape(b * t, *inputs.stack.shape[2:])  # [B*T, ...]
+
+        def features() -> jax.Array:
+            x = apply_torso(config.network, stack, config.mlp_width, config.mlp_layers)  # [B*T, D]
+            return jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
+
+        x = features()
         if config.lstm_size:
             x, lstm = _recur(x, inputs, lstm, config.lstm_size, num_actions)
         logits = hk.Linear(num_actions, name="policy")(x)  # [T, B, A]
+        if config.value_torso == "own":
+            x = features()
         value = hk.Linear(1, name="value")(x)[..., 0]  # [T, B]
         return Outputs(logits, value), lstm
 

@@ -5,8 +5,8 @@
     FOLDER/.venv/bin/python benchmarks/peers/purejaxrl.py FOLDER
 
 One epoch in one minibatch, so that each sequence of T = 16 steps is learned from once, as IMPALA does. It has two nets
-of two layers of 64, for the policy and for the values; `benchmarks/anakin.py` has one with two heads, of as many
-weights with `--width 91` for CartPole and `--width 115` for Breakout. `fused.py` runs all in turns.
+of two layers of 64, for the policy and for the values, as `benchmarks/anakin.py` has with `--value-torso own`.
+`fused.py` runs all in turns.
 """
 
 import argparse

@@ -24,6 +24,7 @@ def spec(observations=IMAGE, actions=ACTIONS):
     "field,value",
     [
         ("network", "resnet"),
+        ("value_torso", "both"),
         ("eval_mode", "best"),
         ("reward_clip", "tanh"),
         ("reduction", "max"),
@@ -58,6 +59,11 @@ def test_epsilon_follows_the_optimiser():
     assert impala.Config(optimiser="adam", epsilon=1e-5).eps == 1e-5
     with pytest.raises(ValueError, match="epsilon is 0.0; it must be above 0, or None"):
         impala.Config(epsilon=0.0)
+
+
+def test_a_values_own_torso_has_no_core():
+    with pytest.raises(ValueError, match="lstm_size is 8; it must be 0 if value_torso is 'own'"):
+        impala.Config(value_torso="own", lstm_size=8)
 
 
 def test_config_is_a_command_line():

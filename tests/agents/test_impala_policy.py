@@ -8,7 +8,7 @@ from agents import sequences
 from agents.base import Steps
 from agents.impala import Config
 from agents.impala.loss import evaluate
-from agents.impala.networks import Network, Outputs, make_network
+from agents.impala.networks import Inputs, Network, Outputs, make_network
 from agents.impala.policy import Core, make_policy
 from envs.base import FIRST, LAST, MID, TimeStep
 
@@ -74,6 +74,22 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
     if lstm_size:  # the core matters, so that the agreement above means something
         assert np.abs(steps.extras.core.lstm.hidden).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["shallow", "mlp"])
+def test_a_values_own_torso_learns_apart_from_the_policys(name):
+    network = make_network(Config(network=name, mlp_width=32, frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
+    params = network.init(jax.random.PRNGKey(0))
+    timesteps = stream(np.random.default_rng(2))
+    inputs = Inputs(timesteps.observation[..., None], timesteps.step_type, timesteps.reward, timesteps.step_type)
+
+    def learning(head):
+        """The modules that the head's gradient reaches."""
+        gradients = jax.grad(lambda params: (getattr(network.unroll(params, inputs, ())[0], head) ** 2).sum())(params)
+        return {module for module, x in gradients.items() if any(np.abs(leaf).max() > 0 for leaf in x.values())}
+
+    assert learning("logits") | learning("value") == set(params)
+    assert not learning("logits") & learning("value")
 
 
 def test_core_remembers_but_not_over_an_episodes_start():
