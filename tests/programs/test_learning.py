@@ -45,6 +45,7 @@ def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
         ("anakin_muzero", ["minatar", "--stop.eval-return", "10"], 900),
         pytest.param("muzero_cartpole", ["--stop.eval-return", "475"], 1_200, marks=pytest.mark.cluster),
     ],
+    ids=lambda value: value[0] if isinstance(value, list) else None,
 )
 def test_reaches_the_return(tmp_path, program, arguments, seconds):
     output = train(program, *arguments, "--stop.seconds", str(seconds), workdir=tmp_path)
