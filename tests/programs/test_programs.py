@@ -61,6 +61,11 @@ def running(workdir: pathlib.Path) -> list[int]:
     return [pid for pid in pids(workdir).values() if psutil.pid_exists(pid)]
 
 
+def saved_counts(workdir: pathlib.Path, row: dict[str, float]) -> dict[str, float]:
+    """The counters in the checkpoint of the update that a row is of."""
+    return json.loads((workdir / "checkpoints" / str(int(row["updates"])) / "counts" / "metadata").read_text())
+
+
 def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
     process = start("--workdir", str(tmp_path), "--stop.updates", "100")
     output = finish(process)
@@ -73,12 +78,14 @@ def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 8
     assert list(tmp_path.glob("tensorboard/*")) and list(tmp_path.glob("logs/*/learner/0"))
 
+    saved = saved_counts(tmp_path, first)  # up to a heartbeat older than the last row
     process = start("--workdir", str(tmp_path), "--stop.updates", str(int(first["updates"]) + 50))
     output = finish(process)
     assert process.returncode == 0, output
     resumed = metrics.read(tmp_path)[-1]
     assert resumed["updates"] >= first["updates"] + 50
-    assert resumed["seconds"] > first["seconds"] and resumed["env_steps"] > first["env_steps"]
+    assert resumed["seconds"] > saved["seconds"] and resumed["env_steps"] > saved["env_steps"]
+    assert saved_counts(tmp_path, resumed)["updates"] == resumed["updates"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
