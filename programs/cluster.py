@@ -117,4 +117,4 @@ class Cluster:
         """A seed for each node of a kind. Not `seed + i`: runs with neighbouring seeds would share most of theirs."""
         if number < 1:
             raise ValueError(f"the number of {what} is {number}; it must be at least 1")
-        return [int(seed) for seed in np.random.SeedSequence(self._run.seed).generate_state(number) >> 1]
+        return [int(seed) for seed in np.random.SeedSequence(self._run.acting_seed).generate_state(number) >> 1]

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import IO, Annotated, Any
 
+import numpy as np
 import tyro
 
 from nodes.monitor import StopRule
@@ -30,7 +31,7 @@ class Run:
 
     Attributes:
       workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
-      seed: of params, environments and exploration.
+      seed: of params, environments and exploration; of the latter two another is made of it where the run is resumed.
       stop: when the program has done its work; without a limit it runs until Ctrl-C.
       save_every_s: seconds between checkpoints; there is always one at the end.
       allow_changes: resume with other settings than the run was started with.
@@ -51,6 +52,13 @@ class Run:
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
+
+    @property
+    def acting_seed(self) -> int:
+        """The seed of acting nodes: another with each checkpoint, or a resumed run would see its first steps again."""
+        numbers = [path.name for path in pathlib.Path(self.path("checkpoints")).glob("*") if path.name.isdigit()]
+        updates = max(map(int, numbers), default=0)
+        return int(np.random.SeedSequence([self.seed, updates]).generate_state(1)[0] >> 1) if updates else self.seed
 
     @property
     def own(self) -> Run:

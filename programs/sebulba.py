@@ -109,7 +109,7 @@ class Sebulba:
         settings = {
             "num_envs": threads * self.placement.num_envs,
             "threads": threads,
-            "seed": self.run.seed,
+            "seed": self.run.acting_seed,
             **settings,
         }
 
@@ -168,7 +168,7 @@ class Sebulba:
             raise ValueError(
                 f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay"
             )
-        return LocalReplay(table, placement.groups, placement.num_envs, self.run.seed + self.run.hosts.index)
+        return LocalReplay(table, placement.groups, placement.num_envs, self.run.acting_seed + self.run.hosts.index)
 
 
 def _share_of(table: Table, hosts: Hosts) -> Table:

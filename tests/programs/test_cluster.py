@@ -37,7 +37,16 @@ def test_actors_have_seeds_of_their_own(tmp_path):
         return [node._kwargs["seed"] for node in cluster.program.groups["actor"]]
 
     agent = muzero.make(muzero.CATCH, Catch().spec)
-    assert len({*seeds(0), *seeds(1)}) == 16 and seeds(0) == seeds(0)
+    fresh = seeds(0)
+    assert len({*fresh, *seeds(1)}) == 16 and seeds(0) == fresh
+    (tmp_path / "checkpoints" / "90").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "100").mkdir()
+    resumed = seeds(0)
+    assert len({*fresh, *resumed}) == 16 and seeds(0) == resumed
+    (tmp_path / "checkpoints" / "110.orbax-checkpoint-tmp").mkdir()  # not whole yet
+    assert seeds(0) == resumed
+    (tmp_path / "checkpoints" / "110").mkdir()
+    assert not {*seeds(0)} & {*fresh, *resumed}
 
 
 def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
