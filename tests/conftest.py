@@ -1,15 +1,22 @@
-"""What all tests share: the cluster's packages exist only on CPython 3.10."""
+"""What all tests share: what JAX has compiled, and that the cluster's packages exist only on CPython 3.10."""
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
+import shutil
 import signal
+import tempfile
 
 import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers and the programs that tests start find it there
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="boonta-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
 CLUSTER = importlib.util.find_spec("launchpad") is not None
 
