@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # programs of one process are watched without Launchpad
     from nodes.services import Program
 
 GRACE_S = 14.0  # from asking the nodes to end until those that have not are killed
+THREADS_GRACE_S = 30.0  # the same for threads: closing a table that Reverb waits for stops them all, up to 3 s for each
 SILENT_S = 45.0  # without an answer from the monitor; less than the nodes wait for one, so that it is the one blamed
 POLL_S = 0.25
 
@@ -160,6 +161,7 @@ class _Supervisor:
         self._failure = ""
         self._asked: float | None = None
         self._told_directly = False
+        self._grace_s = THREADS_GRACE_S if any(isinstance(worker, _Thread) for worker in workers) else GRACE_S
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
@@ -170,7 +172,7 @@ class _Supervisor:
             self._refresh()
             if self._asked is None:
                 self._look_for_an_end()
-            elif time.monotonic() - self._asked > GRACE_S:
+            elif time.monotonic() - self._asked > self._grace_s:
                 return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._told_directly:
                 self._tell_directly()  # those that it never heard of, still starting, would wait for its word
@@ -254,6 +256,6 @@ class _Supervisor:
         harmless = ("starting", "compiling", "ended", "monitoring")  # nothing is lost
         cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
         if cut_short:
-            self._failure = self._failure or f"{', '.join(cut_short)} did not end within {GRACE_S:.0f} s"
+            self._failure = self._failure or f"{', '.join(cut_short)} did not end within {self._grace_s:g} s"
         for worker in late:
             worker.kill()

@@ -6,6 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
+from concurrent import futures
 
 import pytest
 
@@ -129,6 +130,14 @@ def test_a_node_that_does_not_end_in_time_is_killed_and_named(capsys, monkeypatc
     code, said = ending(capsys, monitor, *late, caught=signal.SIGTERM)
     assert (code, said) == (1, "error: learner (saving a checkpoint) did not end within 0 s")
     assert all(worker.killed for worker in late)
+
+
+def test_threads_have_longer_to_end(capsys, monkeypatch):
+    monkeypatch.setattr(supervise, "GRACE_S", 0.0)
+    monkeypatch.setattr(supervise, "THREADS_GRACE_S", 0.2)
+    thread = supervise._Thread("learner", futures.Future())
+    code, said = ending(capsys, Monitor(learner="saving a checkpoint"), thread, caught=signal.SIGTERM)
+    assert (code, said) == (1, "error: learner (saving a checkpoint) did not end within 0.2 s")
 
 
 def test_a_monitor_that_does_not_answer_is_named(capsys, monkeypatch):
