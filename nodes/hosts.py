@@ -9,12 +9,14 @@ those that are left once one has died.
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import inspect
 import os
 import pathlib
 import socket
 import sys
+import threading
 import time
 import uuid
 from typing import Any
@@ -28,6 +30,7 @@ Nest = Any
 
 SILENT_S = 10  # without a heartbeat, after which a process counts as dead, and the others end
 BEAT_S = 2
+JAX_LATER_S = 60  # than our own deadline, at which JAX would end the process without a word of who doesn't come
 ALIKE_S = 60.0  # for the others to say what they were built from, once all are there
 LEAVE_S = 60  # for the others to have done their work, too
 LAST_WORDS_S = 2.0  # for the others to say why they end
@@ -82,17 +85,17 @@ class Hosts:
           folder: which all hosts must share.
 
         Raises:
-          OSError: the coordinator can't be reached, or the folder isn't shared.
+          OSError: the coordinator can't be reached, not all hosts come, or the folder isn't shared.
           ValueError: a host is built from something else.
         """
         if self.number == 1:
             return
         wait = f"waits up to {self.reach_s:.0f} s for {self.number} hosts"
-        print(f"host {self.index} {wait} at {self.coordinator}", flush=True)  # JAX, if they don't come, won't say it
+        print(f"host {self.index} {wait} at {self.coordinator}", flush=True)
         if not self.first:
             self._await_coordinator()
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # devices of another kind have their own
-        _initialize(self)
+        self._meet()
         self._require_alike(built_from)
         self._require_shared(folder)
 
@@ -121,6 +124,26 @@ class Hosts:
                         f"hosts.coordinator {self.coordinator} could not be reached in {self.reach_s:.0f} s: {error}"
                     ) from error
             time.sleep(0.5)
+
+    def _meet(self) -> None:
+        """Joins JAX's coordination in another thread: waiting for a host that doesn't come, JAX may never return."""
+        met: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def meet() -> None:
+            try:
+                _initialize(self)
+            except Exception as error:
+                met.set_exception(error)
+            else:
+                met.set_result(None)
+
+        threading.Thread(target=meet, daemon=True).start()
+        try:
+            met.result(self.reach_s)
+        except concurrent.futures.TimeoutError:
+            raise OSError(
+                f"hosts.number is {self.number}, but not all came to {self.coordinator} in {self.reach_s:.0f} s"
+            ) from None
 
     def _require_alike(self, built_from: str) -> None:
         _say(f"built_from/{self.index}", built_from)
@@ -178,7 +201,7 @@ def _initialize(hosts: Hosts) -> None:
         "num_processes": hosts.number,
         "process_id": hosts.index,
         "cluster_detection_method": "deactivate",
-        "initialization_timeout": int(hosts.reach_s),
+        "initialization_timeout": int(hosts.reach_s) + JAX_LATER_S,
     }
     if hosts.coordinator.startswith(("127.0.0.1:", "localhost:")):  # else JAX listens on every interface
         settings["coordinator_bind_address"] = hosts.coordinator
