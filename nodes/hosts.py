@@ -15,7 +15,6 @@ import inspect
 import os
 import pathlib
 import socket
-import sys
 import threading
 import time
 import uuid
@@ -100,16 +99,11 @@ class Hosts:
         self._require_shared(folder)
 
     def leave(self, code: int) -> None:
-        """Ends this process, after the others have done their work if it has done its own; returns if it is alone."""
-        if self.number == 1:
-            return
+        """Waits until this process may end: until the others have done their work, if it has done its own (code 0)."""
         if code == 0:
             jax.distributed.shutdown()  # waits for all
         elif self.first:
             time.sleep(LAST_WORDS_S)  # the others end, without another word, as soon as they miss the coordinator
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # threads may be waiting for ever for a host that is gone
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX itself would end the process, without a word of who doesn't."""

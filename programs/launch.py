@@ -10,7 +10,7 @@ import tyro
 
 from nodes.services import Program
 from programs import run as shared
-from programs.run import BadInput, ProgramFunction, claim_workdir, origin_of, parse
+from programs.run import BadInput, ProgramFunction, claim_workdir, end_now, origin_of, parse
 
 # What a group's processes run with. Actors, reanalyzers and evaluators act on the CPU and must not grab an accelerator;
 # one thread each, since an actor overlaps stepping and acting with threads of its own.
@@ -40,6 +40,12 @@ class Run(shared.Run):
     launch: Literal["local_mp", "local_mt", "serial"] = "local_mp"
     environment: tuple[str, ...] = ()
 
+    def leave(self, code: int) -> None:
+        """Ends the process with this code; of threads at once: TensorFlow's may take 20 s more at Python's own exit."""
+        if self.launch == "local_mt":
+            end_now(code)
+        super().leave(code)
+
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir
 
@@ -56,7 +62,8 @@ def main(program_function: ProgramFunction, arguments: list[str] | None = None) 
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     with claim:
-        sys.exit(launch(program, run, environment))
+        code = launch(program, run, environment)
+    run.leave(code)
 
 
 def launch(program: Program, run: Run, environment: dict[str, dict[str, str]]) -> int:

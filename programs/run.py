@@ -13,7 +13,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NoReturn
 
 import numpy as np
 import tyro
@@ -71,6 +71,13 @@ class Run:
     def leave(self, code: int) -> None:
         """Ends the process with this code."""
         sys.exit(code)
+
+
+def end_now(code: int) -> NoReturn:
+    """Ends the process without waiting for its threads, which may never end, nor for what libraries do at the end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 OwnFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir; of a program of one process

@@ -45,7 +45,9 @@ class Run(plain.Run):
 
     def leave(self, code: int) -> None:
         """Ends the process with this code; where it is one of several, without waiting for its threads."""
-        self.hosts.leave(code)
+        if self.hosts.number > 1:
+            self.hosts.leave(code)
+            plain.end_now(code)  # threads may be waiting for ever for a host that is gone
         super().leave(code)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nodes.base import Node
 from nodes.monitor import START_S, Monitor
+from programs.run import end_now
 from programs.view import View
 
 if TYPE_CHECKING:  # programs of one process are watched without Launchpad
@@ -68,7 +69,7 @@ def _stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
         supervisor.watch()
     code = supervisor.tell()
     if any(worker.alive() for worker in workers):  # threads, which can't be killed
-        os._exit(code)
+        end_now(code)
     return code
 
 
