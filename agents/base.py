@@ -74,11 +74,13 @@ class Update(NamedTuple):
         the sequences' plain errors, at least 0, scaled so that 1 is large; the table's sampler decides what becomes of
         them.
       params: `(state) -> the params the policy acts with`.
+      warning: `(metrics as floats) -> what they say is set wrong, in words, or ""`, on the host.
     """
 
     init: Callable[[Any], Nest]
     step: Callable[[Nest, Batch], tuple[Nest, Any, dict[str, Any]]]
     params: Callable[[Nest], Nest]
+    warning: Callable[[dict[str, float]], str] = lambda metrics: ""
 
 
 Sampler = Literal["fifo", "uniform", "proportional", "rank"]

@@ -221,7 +221,9 @@ class Anakin(Node):
         self.count(updates=pending.rounds * self._fusion.updates)
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fusion.env_steps, episodes)
-        self.measure({name: float(np.mean(value)) for name, value in outcomes[-1].metrics.items()})
+        metrics = {name: float(np.mean(value)) for name, value in outcomes[-1].metrics.items()}
+        self.measure(metrics)
+        self.warn(self._agent.update.warning(metrics))
         if evaluation:
             self.count(eval_episodes=self._eval_episodes * np.size(evaluation["eval_return"]))
             self.measure({name: float(np.mean(value)) for name, value in evaluation.items()})

@@ -42,6 +42,7 @@ class Node:
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: what the node was built from, in words; where nodes are started apart, the monitor refuses a mixture.
+      warning: the node's first, if it has one; the launcher shows it.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
     """
 
@@ -52,7 +53,7 @@ class Node:
         self.stopwatch = Stopwatch()
         self.monitor = monitor
         self.ending = False
-        self.failure = self.build = ""
+        self.failure = self.build = self.warning = ""
         self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
         self.meanwhile: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
@@ -108,6 +109,10 @@ class Node:
         """Sets this node's latest metrics; of what several nodes measure, the monitor shows the mean and each one's."""
         with self._lock:
             self._metrics.update(metrics)
+
+    def warn(self, warning: str) -> None:
+        """Tells whoever watches the program, if there are words; only the first, of what may come with every step."""
+        self.warning = self.warning or warning
 
     @property
     def stopping(self) -> bool:
@@ -246,6 +251,7 @@ class Node:
                 "metrics": dict(self._metrics),
                 "seconds": {name: value / self._threads for name, value in self.stopwatch.seconds().items()},
                 "build": self.build,
+                "warning": self.warning,
                 "life": self._life,
                 "heard": self._heard,
                 "rss_mb": self._process.memory_info().rss / 1e6,

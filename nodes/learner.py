@@ -179,7 +179,10 @@ class Learner(Node):
         if priorities is not None:
             with self.stopwatch("prioritising"):
                 self._dataset.prioritise(drawn, own(priorities))
-        self.measure({name: float(value) for name, value in metrics.items()})
+        if metrics:  # none come with the first params
+            metrics = {name: float(value) for name, value in metrics.items()}
+            self.measure(metrics)
+            self.warn(self._agent.update.warning(metrics))
         return told
 
     def _save(self) -> None:

@@ -171,6 +171,7 @@ class Monitor(Periodic):
                     "rss_mb": peer.report["rss_mb"],
                     "process": peer.report["process"],
                     "gone": peer.gone,
+                    "warning": peer.report["warning"],
                 }
                 for name, peer in self._peers.items()
             }

@@ -18,6 +18,7 @@ class View:
         self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
         self._next_line = 0.0
         self._last: dict[str, Any] | None = None
+        self._warned: set[str] = set()  # of these nodes
 
     def __enter__(self) -> View:
         if self._live:
@@ -31,8 +32,12 @@ class View:
             print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
-        """Refreshes the table, or prints a line if one is due."""
+        """Refreshes the table, or prints a line if one is due; and nodes' warnings, once, to stay."""
         self._last = status
+        for name, node in status["nodes"].items():
+            if node["warning"] and name not in self._warned:
+                self._warned.add(name)
+                print(f"warning: {name}: {node['warning']}", flush=True)
         if self._live:
             self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:

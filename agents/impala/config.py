@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 from agents.networks import Torso
@@ -105,7 +106,8 @@ class Config:
             self._require(field, getattr(self, field) >= 0, "at least 0")
         if self.value_torso == "own":
             self._require("lstm_size", self.lstm_size == 0, "0 if value_torso is 'own', which sees no core")
-        for field in ("clip_rho", "learning_rate", "max_grad_norm"):
+        self._require("learning_rate", 0 < self.learning_rate < math.inf, "above 0, and finite")
+        for field in ("clip_rho", "max_grad_norm"):
             self._require(field, getattr(self, field) > 0, "above 0")
         self._require("epsilon", self.epsilon is None or self.epsilon > 0, "above 0, or None")
         for field in ("discount", "trace_lambda"):

@@ -10,7 +10,7 @@ from dm_env import specs
 from agents import optimisation
 from agents.base import Agent, Table
 from agents.muzero.config import Config
-from agents.muzero.loss import muzero_loss
+from agents.muzero.loss import muzero_loss, support_warning
 from agents.muzero.networks import make_model
 from agents.muzero.policy import make_policy, view_of
 from agents.muzero.search import make_search
@@ -40,13 +40,15 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     optimiser = optimisation.make_optimiser(
         "adam", schedule, eps=1e-8, max_grad_norm=config.max_grad_norm, weight_decay=config.weight_decay
     )
-    explore, exploit = (make_search(config, model, num_actions, explore) for explore in (True, False))
+    explore = make_search(config, model, num_actions, explore=True)
+    exploit = make_search(config, model, num_actions, explore=False)
     renew = explore if config.reanalyze_ratio and config.reanalyze == "update" else None
     loss = functools.partial(muzero_loss, model=model, config=config, search=renew)
+    update = optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period)
     return Agent(
         policy=make_policy(explore, spec, config.frame_stack),
         eval_policy=make_policy(exploit, spec, config.frame_stack),
-        update=optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period),
+        update=update._replace(warning=functools.partial(support_warning, limit=config.support_limit)),
         tables=make_tables(config),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal
 
 from agents.base import Sampler
@@ -47,8 +48,9 @@ class Config:
       pb_c_base: "puct": constant c2 ([M]: 19652).
       chance_codes: "stochastic": outcomes a chance node tells apart.
 
-      discount: of the agent, multiplies the environment's; below 0 where two players take turns, since what is good for
-        one is bad for the other.
+      discount: of the agent; below 0 where two players take turns, since what is good for one is bad for the other. In
+        targets it multiplies the environment's; the search plans with this one alone, since the model foresees no
+        discount. So the environment's should be 1 until the end.
       unroll_length: K, model steps unrolled from each root ([M]: 5).
       bootstrap_length: N, rewards in a value target before it bootstraps ([M]: 10 for Atari, to the end for boards).
       trace_lambda: weight of longer returns among the N; 1 bootstraps after N only ([M]), below 1 gives lambda-returns.
@@ -67,7 +69,8 @@ class Config:
       replay_size: sequences kept.
       min_replay_size: sequences before learning starts.
       samples_per_insert: how often a sequence is learned from, on average.
-      sampler: "uniform", "proportional" or "rank" [P]; the latter two by |value - its target|.
+      sampler: "uniform", "proportional" or "rank" [P]; the latter two by |value - its target| over support_limit,
+        beside which a new sequence's 1 is large.
       priority_exponent: alpha of [P]: 0 is uniform (their 0.6 and 0.7).
       importance_exponent: beta of [P] at the start (theirs: 0.4 and 0.5).
       importance_anneal_updates: updates over which beta grows to 1, in a line.
@@ -178,18 +181,22 @@ class Config:
             *("min_replay_size", "importance_anneal_updates"),
         ):
             self._require(field, getattr(self, field) >= 1, "at least 1")
-        for field in ("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost"):
-            self._require(field, getattr(self, field) >= 0, "at least 0")
+        for field in (
+            *("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost", "weight_decay"),
+        ):
+            self._require(field, 0 <= getattr(self, field) < math.inf, "at least 0, and finite")
         for field in (
             "support_limit",
             "learning_rate",
-            "max_grad_norm",
             "samples_per_insert",
             "reanalyzed_samples",
             "dirichlet_alpha",
             "min_value_range",
+            "pb_c_init",
+            "pb_c_base",
         ):
-            self._require(field, getattr(self, field) > 0, "above 0")
+            self._require(field, 0 < getattr(self, field) < math.inf, "above 0, and finite")
+        self._require("max_grad_norm", self.max_grad_norm > 0, "above 0")
         for field in (
             "trace_lambda",
             "random_actions",
@@ -202,7 +209,6 @@ class Config:
         self._require("reanalyze_ratio", some_fresh, "in [0, 1): without fresh sequences there is nothing new to learn")
         self._require("discount", 0 < abs(self.discount) <= 1, "in [-1, 1], and not 0")
         self._require("temperature", self.temperature >= 0, "at least 0")
-        self._require("weight_decay", self.weight_decay >= 0, "at least 0")
         odd = self.support_bins >= 3 and self.support_bins % 2 == 1
         self._require("support_bins", odd, "odd, so that one of them is 0, and at least 3")
         some = self.eval_simulations is None or self.eval_simulations >= 1

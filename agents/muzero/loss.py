@@ -10,13 +10,11 @@ Batch and roots are folded together, N = B * R, and come first: a batch split ov
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from agents import sequences
@@ -26,9 +24,11 @@ from agents.muzero.networks import Model, expectation, make_support
 from agents.muzero.policy import view_of
 from agents.muzero.reanalyze import reanalyze
 from agents.muzero.search import Search
-from agents.muzero.targets import Targets, make_targets, value_targets
+from agents.muzero.targets import make_targets, value_targets
 from agents.optimisation import Context
 from envs.base import LAST
+
+FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05  # times the support's limit, and share of the targets; less is search's own error
 
 
 class Chance(NamedTuple):
@@ -77,7 +77,8 @@ def muzero_loss(
       search: the actors', to renew targets by, see `agents.muzero.reanalyze`; None leaves them as they are.
 
     Returns:
-      The loss [], and as auxiliary the priorities [B], each sequence's mean |value - target|, and the metrics.
+      The loss [], and as auxiliary the priorities [B] and the metrics. A priority is a sequence's mean
+      |value - target| (Appendix G) in units of the support's limit, so that 1 is large.
     """
     support = make_support(config)
     # 1. Frames are stacked as they were when acting; the context goes.
@@ -120,17 +121,18 @@ def muzero_loss(
     # 8. How wrong the roots' values were decides how soon their sequence is drawn again.
     value = expectation(support, unroll.value[:, 0])  # [N]
     error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
-    _warn_of_support(targets, config.support_limit)
+    largest = jnp.maximum(jnp.abs(targets.value), _after_root(jnp.abs(targets.reward))) * targets.mask  # [N, K+1]
     metrics = means | {
         "value": jnp.mean(value),
         "value_target": jnp.mean(targets.value[:, 0]),
         "value_error": jnp.mean(error),
         "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
         "importance_exponent": beta,
-        "outside_support": jnp.mean(jnp.abs(targets.value) > config.support_limit),
+        "largest_target": jnp.max(largest),
+        "outside_support": jnp.mean(largest > config.support_limit),
     }
     loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
-    return loss, (jnp.mean(error, axis=1), metrics)
+    return loss, (jnp.mean(error, axis=1) / config.support_limit, metrics)
 
 
 def policy_targets(steps: Steps, config: Config) -> jax.Array:
@@ -270,21 +272,16 @@ def _after_root(loss: jax.Array) -> jax.Array:
     return jnp.pad(loss, ((0, 0), (1, 0)))
 
 
-def _warn_of_support(targets: Targets, limit: float) -> None:
-    """Warns, from the device, of targets that the categories can't tell from their ends; again if they get larger."""
-    told = 0.0
+def support_warning(metrics: dict[str, float], limit: float) -> str:
+    """What `muzero_loss`'s metrics say of the support: that it is too small, with the figures, or "".
 
-    def warn(largest: np.ndarray) -> None:
-        nonlocal told
-        if largest < 1.5 * told:
-            return
-        told = float(largest)
-        warnings.warn(
-            f"a value or reward of {float(largest):.4g} is to be learned, but the categories end at {limit:.4g}: "
-            "raise support_limit",
-            stacklevel=2,
-        )
-
-    largest = jnp.maximum(jnp.max(jnp.abs(targets.value)), jnp.max(jnp.abs(targets.reward)))
-    # A tenth beyond may be the search's own error.
-    jax.lax.cond(largest > 1.1 * limit, lambda: jax.debug.callback(warn, largest), lambda: None)
+    Values bootstrap from values, which the categories cut: where returns are too large for them, targets don't grow far
+    beyond the end, but gather there.
+    """
+    largest, share = metrics["largest_target"], metrics["outside_support"]
+    if largest <= FAR_OUTSIDE * limit and share <= MANY_OUTSIDE:
+        return ""
+    return (
+        f"{share:.0%} of an update's values and rewards are beyond {limit:g}, the largest is {largest:.4g}, and the "
+        "network's categories can't tell them apart: raise support_limit"
+    )

@@ -42,6 +42,7 @@ def spec(observations=IMAGE, actions=ACTIONS):
         ("trace_lambda", -0.1),
         ("trace_lambda", 1.5),
         ("learning_rate", 0.0),
+        ("learning_rate", float("inf")),
         ("max_grad_norm", 0.0),
         ("discount", 1.1),
         ("decay", 1.0),

@@ -33,6 +33,8 @@ BOARD = EnvSpec(
         ("roots", 0),
         ("support_bins", 10),
         ("support_limit", 0.0),
+        ("learning_rate", float("inf")),
+        ("pb_c_base", 0.0),
         ("discount", 0.0),
         ("discount", -1.5),
         ("trace_lambda", 1.1),

@@ -30,6 +30,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "serves": False,
             "heard": False,
             "build": "",
+            "warning": "",
             "activity": "",
             "activity_s": 0.0,
             "rss_mb": 1,

@@ -94,6 +94,24 @@ def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch):
     check_priorities(tmp_path, monkeypatch)
 
 
+def test_what_the_metrics_say_is_set_wrong_is_told_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    agent = tiny.make(Catch().spec)
+    seen = []
+
+    def warning(metrics):
+        seen.append(metrics["loss"])
+        return f"the loss is {metrics['loss']:.9f}" if len(seen) > 1 else ""
+
+    agent = agent._replace(update=agent.update._replace(warning=warning))
+    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner.start()
+    for _ in range(4):
+        learner.step()
+    learner.settle()
+    assert learner.report()["warning"] == f"the loss is {seen[1]:.9f}" and seen[1] != seen[2]
+
+
 def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):
     first = learn(tmp_path, monkeypatch, 3)
     resumed = learn(tmp_path, monkeypatch, 0)

@@ -13,6 +13,7 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "life": "first",
         "heard": False,
         "build": "",
+        "warning": "",
         "serves": serves,
         "activity": "waiting for trajectories",
         "activity_s": 1.0,

@@ -49,6 +49,7 @@ class Monitor:
                 "heard_s": 0,
                 "rss_mb": 0,
                 "process": "host/1",
+                "warning": "",
             }
             for name, activity in activities.items()
         }

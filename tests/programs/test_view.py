@@ -26,6 +26,7 @@ STATUS = {
             "rss_mb": 500.0,
             "process": "host/1",
             "gone": False,
+            "warning": "",
         },
         "learner": {
             "activity": "updating",
@@ -34,6 +35,7 @@ STATUS = {
             "rss_mb": 700.0,
             "process": "host/2",
             "gone": False,
+            "warning": "",
         },
     },
     "reason": "",
@@ -66,6 +68,15 @@ def test_the_table_shows_every_node_and_names_a_silent_one():
     (learner,) = (line for line in text.splitlines() if line.strip().startswith("learner"))
     assert "updating" in learner and "silent" in learner and "700 MB" in learner
     assert "ending: updates reached 67" in text
+
+
+def test_a_nodes_warning_is_said_once(capsys):
+    learner = {**STATUS["nodes"]["learner"], "warning": "raise support_limit"}
+    with view.View() as shown:
+        shown.show(STATUS)
+        for _ in range(2):
+            shown.show({**STATUS, "nodes": {**STATUS["nodes"], "learner": learner}})
+    assert capsys.readouterr().out.count("warning: learner: raise support_limit\n") == 1
 
 
 def test_before_the_first_row_there_is_nothing_to_count():
