@@ -50,6 +50,7 @@ class Anakin(Node):
       env: a `JaxEnv`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed, with fresh environments.
+      start_from: another such folder, whose newest one is gone on from where the first has none.
       seed: of the params, the environments, and all randomness.
       num_envs: B, environment slots; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
@@ -73,6 +74,7 @@ class Anakin(Node):
         monitor: Any = None,
         *,
         folder: str,
+        start_from: str | None = None,
         seed: int = 0,
         num_envs: int | None = None,
         devices: int | None = None,
@@ -101,7 +103,7 @@ class Anakin(Node):
         check_pure(env)
         self._agent, self._env = agent, env
         self._mesh = self._make_mesh(devices)
-        self._folder = pathlib.Path(folder)
+        self._folder, self._start_from = pathlib.Path(folder), start_from
         self._seed = seed
         self._eval_every, self._eval_episodes, self._eval_steps = eval_every, eval_episodes, eval_steps
         self._limits = stop or StopRule()
@@ -116,7 +118,7 @@ class Anakin(Node):
             where = NamedSharding(self._mesh, self._learner_axes)
             learner = jax.jit(self._begin, out_shardings=where)(key)
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder)
+            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
             learner, self._base = self._checkpointer.resume(learner, self.monitor)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):

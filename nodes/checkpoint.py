@@ -17,10 +17,12 @@ class Checkpointer:
     Args:
       folder: made if missing.
       keep: newest checkpoints retained.
+      start_from: folder that `resume` turns to as long as the first has none.
     """
 
-    def __init__(self, folder: pathlib.Path, keep: int = 3):
+    def __init__(self, folder: pathlib.Path, keep: int = 3, start_from: str | None = None):
         self._folder = folder.absolute()
+        self._start_from = start_from
         self._manager = ocp.CheckpointManager(
             self._folder,
             item_handlers={"state": ocp.StandardCheckpointHandler(), "counts": ocp.JsonCheckpointHandler()},
@@ -68,9 +70,12 @@ class Checkpointer:
 
     def resume(self, state: Nest, monitor: Any) -> tuple[Nest, dict[str, float]]:
         """As `restore`, and the monitor, which may be None, goes on counting; `state` itself if nothing was saved."""
-        if self.latest() is None:
+        if self.latest() is not None:
+            state, counts = self.restore(state)
+        elif self._start_from is not None:
+            state, counts = Checkpointer(pathlib.Path(self._start_from)).restore(state)
+        else:
             return state, {}
-        state, counts = self.restore(state)
         if monitor is not None:
             monitor.resume(counts)
         return state, counts

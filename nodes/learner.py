@@ -42,6 +42,7 @@ class Learner(Node):
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.
+      start_from: another such folder, whose newest one is gone on from where the first has none.
       seed: of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
@@ -57,6 +58,7 @@ class Learner(Node):
         monitor: Any = None,
         *,
         folder: str,
+        start_from: str | None = None,
         seed: int = 0,
         devices: int | None = None,
         save_every_s: float = 300.0,
@@ -66,7 +68,7 @@ class Learner(Node):
         self._agent = agent
         self._replay = replay
         self._variables = variables
-        self._folder = pathlib.Path(folder)
+        self._folder, self._start_from = pathlib.Path(folder), start_from
         self._seed = seed
         self._devices = devices
         self._save_every_s = save_every_s
@@ -83,7 +85,7 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder)
+            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
             counting = self.monitor if self._council is None or self._council.hosts.first else None
             self._state, counts = self._checkpointer.resume(self._state, counting)
             self._updates = int(counts.get("updates", 0))

@@ -68,7 +68,7 @@ class Cluster:
         """Adds the node that samples the tables and publishes params."""
         run = self._run
         handles = (self._agent, self.replay, self.variables, self.monitor)
-        settings = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s, **settings}
+        settings = {**run.learning, **settings}
         with self._program.group("learner"):
             self._program.add_node(lp.PyClassNode(node, "learner", *handles, **settings))
 

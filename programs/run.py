@@ -35,6 +35,8 @@ class Run:
       stop: when the program has done its work; without a limit it runs until Ctrl-C.
       save_every_s: seconds between checkpoints; there is always one at the end.
       allow_changes: resume with other settings than the run was started with.
+      start_from: folder of another run, of any program with the same agent; a run without checkpoints of its own goes
+        on from the newest one there, counters included.
     """
 
     workdir: str = ""
@@ -42,6 +44,7 @@ class Run:
     stop: StopRule = StopRule()
     save_every_s: float = 300.0
     allow_changes: bool = False
+    start_from: str = ""
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -54,10 +57,19 @@ class Run:
         return os.path.join(self.workdir, name)
 
     @property
+    def learning(self) -> dict[str, Any]:
+        """What a node that learns is told of the run."""
+        return {
+            "folder": self.path("checkpoints"),
+            "start_from": os.path.join(self.start_from, "checkpoints") if self.start_from else None,
+            "seed": self.seed,
+            "save_every_s": self.save_every_s,
+        }
+
+    @property
     def acting_seed(self) -> int:
         """The seed of acting nodes: another with each checkpoint, or a resumed run would see its first steps again."""
-        numbers = [path.name for path in pathlib.Path(self.path("checkpoints")).glob("*") if path.name.isdigit()]
-        updates = max(map(int, numbers), default=0)
+        updates = newest_checkpoint(self.path("checkpoints"))
         return int(np.random.SeedSequence([self.seed, updates]).generate_state(1)[0] >> 1) if updates else self.seed
 
     @property
@@ -71,6 +83,11 @@ class Run:
     def leave(self, code: int) -> None:
         """Ends the process with this code."""
         sys.exit(code)
+
+
+def newest_checkpoint(folder: str) -> int:
+    """The number of the newest checkpoint in a folder; 0 if there is none."""
+    return max((int(path.name) for path in pathlib.Path(folder).glob("*") if path.name.isdigit()), default=0)
 
 
 def end_now(code: int) -> NoReturn:
@@ -110,7 +127,8 @@ def parse(program_function: ProgramFunction, arguments: list[str] | None = None)
     named = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
     name = "-".join([name_of(program_function), *named])
     workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
-    return dataclasses.replace(run, workdir=str(workdir)), settings
+    start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
+    return dataclasses.replace(run, workdir=str(workdir), start_from=start_from), settings
 
 
 def name_of(program_function: ProgramFunction) -> str:
@@ -140,8 +158,12 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       The open lock file; closing it gives the folder up.
 
     Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one.
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
+        there is nothing to start from.
     """
+    start = run.learning["start_from"]
+    if start is not None and not newest_checkpoint(start):
+        raise BadInput(f"--start-from {run.start_from} has no checkpoint, in {start}")
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "seed": run.seed, "settings": _plain(settings)}

@@ -96,7 +96,7 @@ class Sebulba:
     def add_learner(self, node: Callable[..., Node], **settings: Any) -> None:
         """Adds the node that takes batches, and learns on the learning devices."""
         run = self.run
-        settings = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s, **settings}
+        settings = {**run.learning, **settings}
 
         def make(shared: Shared) -> list[Node]:
             handles = (self.agent, shared.replay, shared.variables, shared.monitor)

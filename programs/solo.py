@@ -70,8 +70,7 @@ class Solo:
           ValueError: says which setting, what it is and what it must be.
         """
         run = self.run
-        settings = {"folder": run.path("checkpoints"), "seed": run.seed, "stop": run.stop, **self.settings}
-        return self.node("anakin", self.agent, self.env, monitor, save_every_s=run.save_every_s, **settings)
+        return self.node("anakin", self.agent, self.env, monitor, stop=run.stop, **run.learning, **self.settings)
 
 
 def main(*program_functions: ProgramFunction, arguments: list[str] | None = None) -> None:

@@ -30,6 +30,16 @@ def test_the_newest_comes_back_with_its_counters_and_only_some_are_kept(tmp_path
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()) == ["2", "3"]
 
 
+def test_anothers_is_gone_on_from_until_there_is_one_of_its_own(tmp_path):
+    Checkpointer(tmp_path / "other").save(7, state(7), {"updates": 7.0})
+    own = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other"))
+    restored, counts = own.resume(state(0), None)
+    assert int(restored.updates) == 7 and counts == {"updates": 7.0}
+    own.save(8, state(8), {"updates": 8.0})
+    restored, counts = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other")).resume(state(0), None)
+    assert int(restored.updates) == 8 and counts == {"updates": 8.0}
+
+
 def test_none_is_said_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
         Checkpointer(tmp_path).restore(state(0))

@@ -75,6 +75,12 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
 
 
+def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
+    said = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
+    assert f"--start-from {tmp_path}/other has no checkpoint, in {tmp_path}/other/checkpoints" in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_stop_rule_that_is_none(capsys, tmp_path):
     assert "stop.updates is -1" in refused(capsys, "--workdir", str(tmp_path), "--stop.updates", "-1")
 

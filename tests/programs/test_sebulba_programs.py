@@ -15,7 +15,7 @@ from nodes import metrics
 from nodes.actor import Actor
 from nodes.learner import Learner
 from nodes.sebulba import Placement
-from programs import play
+from programs import anakin_impala, play
 from programs.sebulba import Run, Sebulba
 from programs.sebulba_impala_atari import sebulba_impala_atari
 from programs.sebulba_impala_catch import sebulba_impala_catch
@@ -50,6 +50,23 @@ def test_impala_learns_catch(learned):
     last = metrics.read(folder)[-1]
     assert last["eval_return"] >= 0.95 and last["policy_lag"] >= 0 and last["env_steps"] > 0
     assert list((folder / "checkpoints").iterdir())
+
+
+def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
+    """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
+    learn = ["--stop.updates", "1500", "--devices", "1"]
+    play_on = ["--config.learning-rate", "1e-12", "--stop.eval-return", "0.95", "--stop.updates", "100000"]
+    start = ["--start-from", str(tmp_path / "anakin")]
+    for name, function, flags in (
+        ("anakin", anakin_impala.catch, learn),
+        ("sebulba", sebulba_impala_catch, start + play_on),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(function, arguments=["--workdir", str(tmp_path / name), *flags])
+        assert ended.value.code == 0
+    anakin, last = (metrics.read(tmp_path / name)[-1] for name in ("anakin", "sebulba"))
+    assert last["eval_return"] >= 0.95 and 1_500 <= last["eval_version"] <= last["updates"] < 100_000
+    assert last["env_steps"] > anakin["env_steps"]
 
 
 def test_its_checkpoint_is_played(learned, capsys):
