@@ -27,6 +27,7 @@ class Evaluator(Periodic):
       monitor: handle.
       episodes: per evaluation.
       every_s: seconds from the start of one evaluation to the next.
+      max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
       seed: of the environments and the policy.
     """
 
@@ -40,6 +41,7 @@ class Evaluator(Periodic):
         *,
         episodes: int = 4,
         every_s: float = 60.0,
+        max_steps: int = 30_000,
         seed: int = 0,
     ):
         super().__init__(name, monitor, every_s=every_s)
@@ -47,10 +49,12 @@ class Evaluator(Periodic):
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; their matches need an Arena")
         if episodes < 1:
             raise ValueError(f"{name}: episodes is {episodes}; it must be at least 1")
+        if max_steps < 1:
+            raise ValueError(f"{name}: max_steps is {max_steps}; it must be at least 1")
         self._agent = agent
         self._env = env
         self._variables = variables
-        self._episodes = episodes
+        self._episodes, self._max_steps = episodes, max_steps
         self._seed = seed
 
     def start(self) -> None:
@@ -74,11 +78,15 @@ class Evaluator(Periodic):
         env = self._env(self._episodes, seed)
         play = Play(env, self._agent.eval_policy, self._act, seed, self.stopwatch)
         returns: dict[int, float] = {}
-        while len(returns) < self._episodes:
+        earned = np.zeros(self._episodes)
+        for _ in range(self._max_steps):
             if self.stopping:
                 raise Stopped
             play.step(params)
+            earned += play.timestep.reward
             for episode in env.episodes():
                 returns.setdefault(episode.slot, episode.episode_return)
+            if len(returns) == self._episodes:
+                break
         env.close()
-        return list(returns.values())
+        return [float(returns.get(slot, earned[slot])) for slot in range(self._episodes)]

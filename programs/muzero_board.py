@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from agents import muzero
 from envs.open_spiel import OpenSpiel
 from envs.players import RandomPlayer, UctPlayer
@@ -16,6 +18,7 @@ from programs.launch import RunFlags, main
 def muzero_board(
     run: RunFlags,
     game: str = "tic_tac_toe",
+    view: Literal["planes", "flat"] = "planes",
     passes: bool = False,
     actors: int = 1,
     num_envs: int = 32,
@@ -26,12 +29,13 @@ def muzero_board(
     Args:
       run: where and how long.
       game: of two players, as OpenSpiel names it, such as tic_tac_toe, connect_four or "pig(players=2,winscore=20)".
+      view: what the agent sees of it; "flat" every game has.
       passes: in a game where one may move twice, the other passes.
       actors: actor processes.
       num_envs: environments of each actor.
       config: the agent's hyper-parameters.
     """
-    env = OpenSpiel(game, passes=passes)
+    env = OpenSpiel(game, view, passes)
     agent = muzero.make(config, env.spec)
     cluster = Cluster("muzero_board", run, agent, env)
     cluster.add_learner(Learner)

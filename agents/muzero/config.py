@@ -17,14 +17,14 @@ class Config:
     https://arxiv.org/abs/1911.08265), [G] "Policy improvement by planning with Gumbel" (Gumbel MuZero,
     https://openreview.net/forum?id=bERaNdoegnO), [E] "Mastering Atari Games with Limited Data" (EfficientZero,
     https://arxiv.org/abs/2111.00210), [P] "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952),
-    [Z] MooZi, whose shapes the tower has.
+    [Z] MooZi, whose shapes the tower has, but for what the README says.
 
     Attributes:
       network: "mlp" flattens any observation; "tower" is residual convolutions over images and boards.
       width: units of the hidden state and of each layer of "mlp".
       layers: of "mlp", in the representation; the dynamics has as many.
       channels: of "tower" ([Z]: 32).
-      blocks: residual blocks of the tower's representation ([Z]: 6); dynamics and prediction have one each ([Z]).
+      blocks: residual blocks of the tower's representation ([Z]: 6); the other functions have one or two, always.
       halvings: how often the tower's representation halves rows and columns first; Atari's 84 x 84 needs 4 ([M]).
       action_planes: how "tower" sees an action beside a hidden state: "each" action has a plane, all ones ([M], Atari);
         or one plane shows its "place" on the board, a column or a cell ([M], Go), which a convolution need not learn.
@@ -262,7 +262,7 @@ CONNECT_FOUR = dataclasses.replace(
     blocks=1,
     action_planes="place",
     num_simulations=16,
-    eval_simulations=200,
+    eval_simulations=400,
     min_value_range=0.5,
     unroll_length=3,
     bootstrap_length=30,

@@ -141,6 +141,27 @@ def test_an_evaluation_is_one_episode_of_each_slot_and_writes_nothing(agent, var
     assert -1 <= report["metrics"]["eval_return"] <= 1 and report["metrics"]["eval_version"] == 5
 
 
+class Endless:
+    """Slot i earns i with every step, and no episode ever ends."""
+
+    spec = Catch().spec
+
+    def __call__(self, num_envs, seed):
+        env = Catch()(num_envs, seed)
+        first, step = env.reset(), env.step
+        shown = first._replace(reward=np.arange(num_envs, dtype=np.float32))
+        env.step = lambda action: (step(action), shown)[1]
+        env.episodes = lambda: []
+        return env
+
+
+def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
+    node = Evaluator("evaluator", agent, Endless(), variables, episodes=3, every_s=0.0, max_steps=7)
+    node.start()
+    node.step()
+    assert node.report()["metrics"]["eval_return"] == 7.0 and node.report()["metrics"]["eval_return_min"] == 0.0
+
+
 def test_actor_and_learner_learn_over_the_pipe(tmp_path):
     """Also on Pythons where Reverb can't be installed: only the pipe is between them."""
     agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
