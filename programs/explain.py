@@ -1,4 +1,8 @@
-"""Draws what a MuZero run's agent thinks: `./run python -m programs.explain --workdir runs/muzero_catch`."""
+"""Draws what a MuZero run's agent thinks: `./run python -m programs.explain --workdir runs/muzero_catch`.
+
+It isn't called inspect: the folder of a program that is run comes first in Python's path, and would hide the standard
+library's.
+"""
 
 from __future__ import annotations
 

@@ -62,6 +62,7 @@ class Config:
       policy_cost, reward_cost: weights of these losses ([M]: 1).
       value_cost: weight of the value loss ([M] with replay: 0.25).
       consistency_cost: weight of the self-consistency loss ([E]: 2); 0 leaves it out.
+      chance_cost: "stochastic": weight of the loss of chance codes.
       weight_decay: decoupled, see `agents.optimisation.make_optimiser` ([M]: 1e-4).
 
       roots: states of a sequence that the update unrolls from. More of them share the rows around them.
@@ -131,6 +132,7 @@ class Config:
     reward_cost: float = 1.0
     value_cost: float = 0.25
     consistency_cost: float = 2.0
+    chance_cost: float = 1.0
     weight_decay: float = 1e-4
 
     # Replay.
@@ -182,7 +184,8 @@ class Config:
         ):
             self._require(field, getattr(self, field) >= 1, "at least 1")
         for field in (
-            *("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost", "weight_decay"),
+            *("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost", "chance_cost"),
+            "weight_decay",
         ):
             self._require(field, 0 <= getattr(self, field) < math.inf, "at least 0, and finite")
         for field in (

@@ -111,7 +111,7 @@ def muzero_loss(
         losses["afterstate_loss"] = _after_root(
             optax.softmax_cross_entropy(unroll.chance.value, support.apply(targets.value[:, :-1]))
         )
-        costs |= {"chance_loss": 1.0, "afterstate_loss": config.value_cost}
+        costs |= {"chance_loss": config.chance_cost, "afterstate_loss": config.value_cost}
     # 6. The root counts fully, the K states after it together as much; beyond a truncation nothing does.
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
     of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]

@@ -178,6 +178,7 @@ for devices in (1, 8):
     # Devices add up their gradients; were they to exchange anything else, each would do the work of all.
     assert ("all-reduce" in compiled) == (devices > 1)
     assert not any(word in compiled for word in ("all-gather", "all-to-all", "collective-permute"))
+    assert not any(word in compiled for word in ("callback", "infeed", "outfeed"))  # nothing goes through the host
     for _ in range(3):
         state, priorities, metrics = step(state, data)
     assert step._cache_size() == 1  # nothing is compiled twice
