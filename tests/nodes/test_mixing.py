@@ -51,9 +51,9 @@ def server(tmp_path, again):
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
     yield reverb.Client(f"localhost:{node._server.port}")
+    node._server.stop()  # first: of a table that is open readers in its process take 3 s to let go
     while OPENED:
         OPENED.pop().close()
-    node._server.stop()
 
 
 @pytest.fixture
