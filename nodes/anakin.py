@@ -185,6 +185,11 @@ class Anakin(Node):
         params = self._agent.update.params(learner)
         return stage.play(self._env, self._agent.eval_policy, params, self._eval_episodes, self._eval_steps, key)
 
+    def _summary(self, measured: dict[str, Any], updates: int) -> dict[str, float]:
+        """What the monitor is told of the last update and of the evaluation after it."""
+        require_finite(measured, updates)
+        return {name: float(value) for name, value in measured.items()}
+
     def _next_rounds(self) -> int:
         """Rounds for about `DISPATCH_S`, but not beyond the next evaluation or the stop rule's limits."""
         fused, rule = self._fusion, self._limits
@@ -218,17 +223,14 @@ class Anakin(Node):
         self._rounds_per_s, self._heard_at = pending.rounds / max(now - self._heard_at, 1e-9), now
 
     def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
-        if np.ndim(outcomes[-1].metrics.get("loss", 0.0)) == 0:  # a population goes on without a member
-            require_finite(outcomes[-1].metrics, pending.updates)
+        measured = self._summary({**outcomes[-1].metrics, **evaluation}, pending.updates)
         self.count(updates=pending.rounds * self._fusion.updates)
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fusion.env_steps, episodes)
-        metrics = {name: float(np.mean(value)) for name, value in outcomes[-1].metrics.items()}
-        self.measure(metrics)
-        self.warn(self._agent.update.warning(metrics))
+        self.measure(measured)
+        self.warn(self._agent.update.warning(measured))
         if evaluation:
             self.count(eval_episodes=self._eval_episodes * np.size(evaluation["eval_return"]))
-            self.measure({name: float(np.mean(value)) for name, value in evaluation.items()})
             self.measure({"eval_version": float(pending.updates)})
 
     def _account(self, env_steps: int, episodes: stage.Episodes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.base import Agent
 from agents.meta import MakeAgent, with_values
-from nodes import fusion, stage
+from nodes import fusion, metrics, stage
 from nodes.anakin import Anakin, Pending
 from nodes.checkpoint import Checkpointer
 from nodes.learner import make_mesh
@@ -25,9 +25,12 @@ class Population(Anakin):
     """Trains an agent for every combination of seeds and hyper-parameters: Anakin's program under one more `vmap`.
 
     Members share nothing but the program; they are split over the devices, each whole on one. A member learns what
-    Anakin with its seed and hyper-parameters would, up to float error. Metrics are means over members; each
-    evaluation adds a row per member to `members.jsonl` in the run's folder. The state of all members is kept in
-    `members/`; at the end the best one's goes to `checkpoints/`, for `programs.play` and for others to go on from.
+    Anakin with its seed and hyper-parameters would, up to float error. Each evaluation adds a row per member to
+    `members.jsonl` in the run's folder. The state of all members is kept in `members/`; at the end the best one's goes
+    to `checkpoints/`, for `programs.play` and for others to go on from.
+
+    A member whose loss is no longer finite has diverged. The others go on, until none is left: metrics, but for those
+    of episodes played, are means over the others, "diverged" counts, and the best one is never one of those.
 
     Args:
       make: makes an agent of a config.
@@ -59,6 +62,9 @@ class Population(Anakin):
         values = parse(config, vary)
         if seeds < 1:
             raise ValueError(f"{name}: seeds is {seeds}; it must be at least 1")
+        for field, numbers in values.items():
+            if not all(map(math.isfinite, numbers)):
+                raise ValueError(f"{name}: {field} is to vary over {numbers}; all must be finite")
         combinations = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
         for fields in combinations:
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
@@ -71,13 +77,30 @@ class Population(Anakin):
         self._best_folder, self._folder = self._folder, self._members_folder
         self._last: list[dict[str, float]] = []
 
+    def start(self) -> None:
+        super().start()
+        self._rows = metrics.Rows(self._members_folder.parent / metrics.MEMBERS)
+
     def close(self) -> None:
         super().close()
         if self._last and not self.failed:
-            best = max(range(len(self.members)), key=lambda i: self._last[i].get("eval_return", -np.inf))
+            best = self._best()
             learner = jax.tree.map(lambda x: np.asarray(x[best]), self._state.learner)
             updates, _, counts = self._snapshot()
             Checkpointer(self._best_folder).save(updates, jax.tree.map(jnp.asarray, learner), counts)
+        if hasattr(self, "_rows"):
+            self._rows.close()
+
+    def _best(self) -> int:
+        """The member whose last evaluation was the best, of those that have not diverged, then or since."""
+        params = jax.tree.leaves(self._agent.update.params(self._state.learner))  # [members, ...]
+        sound = np.isfinite(self._loss)
+        for leaf in params:
+            sound &= np.asarray(jnp.isfinite(leaf).reshape(len(self.members), -1).all(axis=1))
+        if not sound.any():
+            raise FloatingPointError(self._all_diverged(self._updates))
+        returns = np.array([row["eval_return"] for row in self._last])
+        return int(np.argmax(np.where(sound, returns, -np.inf)))
 
     # What differs from Anakin.
 
@@ -128,22 +151,32 @@ class Population(Anakin):
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
         return jax.vmap(super()._play, in_axes=(0, None))(learner, key)
 
+    def _summary(self, measured: dict[str, Any], updates: int) -> dict[str, float]:
+        self._loss = measured.get("loss", np.zeros(len(self.members)))
+        sound = np.isfinite(self._loss)
+        if not sound.any():
+            raise FloatingPointError(self._all_diverged(updates))
+        means = {name: float(np.mean(values[sound])) for name, values in measured.items()}
+        return {**means, "diverged": float(np.sum(~sound))}
+
+    def _all_diverged(self, updates: int) -> str:
+        return f"all {len(self.members)} members have diverged after {updates:,} updates: lower their learning rates"
+
     def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
         super()._take(pending, outcomes, evaluation)
         if not evaluation:
             return
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._last = [self._row(i, pending, episodes, evaluation) for i in range(len(self.members))]
-        with open(self._members_folder.parent / "members.jsonl", "a") as file:
-            file.writelines(json.dumps(row) + "\n" for row in self._last)
+        for row in self._last:
+            self._rows.write(row)
 
     def _row(self, i: int, pending: Pending, episodes: stage.Episodes, evaluation: dict[str, Any]) -> dict[str, float]:
-        """What is known of a member."""
-        row = {"member": i, **self.members[i], "updates": pending.updates}
+        """What is known of a member; its loss is not finite if it has diverged."""
+        row = {"member": i, **self.members[i], "updates": pending.updates, "loss": float(self._loss[i])}
         if episodes.number[i]:
             row["return"] = float(episodes.returns[i] / episodes.number[i])
-        row.update({name: float(values[i]) for name, values in evaluation.items()})
-        return {name: value for name, value in row.items() if np.isfinite(value)}
+        return {**row, **{name: float(values[i]) for name, values in evaluation.items()}}
 
     def _require_traced(self, field: str) -> None:
         """Refuses a field whose value the program's shape depends on, by tracing it; nothing is compiled."""

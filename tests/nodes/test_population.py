@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import subprocess
 import sys
 import textwrap
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from envs.jax.catch import Catch
+from nodes import metrics
 from nodes.anakin import Anakin
 from nodes.checkpoint import Checkpointer
 from nodes.monitor import StopRule
@@ -27,6 +28,7 @@ ENV = Catch(rows=4, columns=3)
 class Config:
     learning_rate: float = 0.1
     size: float = 8.0
+    factor: float = 1.0  # of the learning rate; one within float32's range and a large one make one that is beyond
     layers: int = 1
 
     def __post_init__(self):
@@ -35,7 +37,7 @@ class Config:
 
 
 def make(config: Config):
-    return tiny.make(ENV.spec, batch_size=int(config.size), learning_rate=config.learning_rate)
+    return tiny.make(ENV.spec, batch_size=int(config.size), learning_rate=config.learning_rate * config.factor)
 
 
 def population(folder, **settings) -> Population:
@@ -66,7 +68,7 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
         )
         expected = run(alone)._state.learner.weights["linear"]["w"]
         np.testing.assert_allclose(weights[i], expected, rtol=1e-5, atol=1e-6)
-    rows = [json.loads(line) for line in (tmp_path / "members.jsonl").read_text().splitlines()]
+    rows = metrics.read(tmp_path, metrics.MEMBERS)
     assert [(row["member"], row["updates"]) for row in rows] == [(i, u) for u in (10, 20) for i in range(4)]
     last = [row["eval_return"] for row in rows[4:]]
     best, counts = Checkpointer(tmp_path / "checkpoints").restore(make(Config()).update.init(None))
@@ -82,15 +84,43 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     np.testing.assert_array_equal(again._state.learner.weights["linear"]["w"], weights)
 
 
+def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
+    def play(env, policy, params, *others):  # would prefer them
+        return {"eval_return": jnp.isnan(params["linear"]["w"]).any().astype(jnp.float32)}
+
+    monkeypatch.setattr("nodes.stage.play", play)
+    together = run(population(tmp_path, config=Config(factor=1e10), vary=["learning_rate=1e30,1e-11"], seeds=1))
+    weights = together._state.learner.weights["linear"]["w"]
+    assert np.isnan(weights[0]).any() and np.isfinite(weights[1]).all()
+    rows = metrics.read(tmp_path, metrics.MEMBERS)
+    assert [row["loss"] is None for row in rows] == [True, False, True, False]
+    assert [row["eval_return"] for row in rows] == [1, 0, 1, 0]
+    assert rows[0]["learning_rate"] == 1e30
+    measured = together.report()["metrics"]
+    assert measured["diverged"] == 1 and measured["eval_return"] == 0
+    assert measured["loss"] == pytest.approx(rows[-1]["loss"])
+    best, _ = Checkpointer(tmp_path / "checkpoints").restore(make(Config()).update.init(None))
+    np.testing.assert_array_equal(best.weights["linear"]["w"], weights[1])
+
+
+def test_it_ends_when_none_is_left(tmp_path):
+    with pytest.raises(FloatingPointError, match="all 2 members have diverged after .* updates: lower"):
+        run(population(tmp_path, config=Config(factor=1e10), vary=["learning_rate=1e30"]))
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         ({"vary": ["speed=1"]}, r"vary 'speed=1' is not FIELD=NUMBER,NUMBER,… with another field of"),
         ({"vary": ["learning_rate=1", "learning_rate=2"]}, "with another field of"),
         ({"vary": ["learning_rate=fast"]}, "'fast' are no numbers"),
-        ({"vary": ["layers=1,2"]}, r"layers is 1, which the program needs before .* \['learning_rate', 'size'\]"),
+        (
+            {"vary": ["layers=1,2"]},
+            r"layers is 1, which the program needs before .* \['learning_rate', 'size', 'f",
+        ),
         ({"vary": ["size=8,16"]}, "size can't vary within a population: the program needs its value"),
         ({"vary": ["learning_rate=0.1,-1"]}, "learning_rate is -1.0; it must be above 0"),
+        ({"vary": ["learning_rate=0.1,inf"]}, r"learning_rate is to vary over \[0.1, inf\]; all must be finite"),
         ({"seeds": 0}, "seeds is 0; it must be at least 1"),
         ({"devices": 99}, r"devices is 99; this process has \d+"),
     ],
