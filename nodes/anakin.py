@@ -113,10 +113,10 @@ class Anakin(Node):
         self._fusion = self._fuse()
 
     def start(self) -> None:
-        key = jax.random.PRNGKey(self._seed)
+        learner_key, run_key, self._eval_key = streams(self._seed)
         with self.stopwatch("initialising"):
             where = NamedSharding(self._mesh, self._learner_axes)
-            learner = jax.jit(self._begin, out_shardings=where)(key)
+            learner = jax.jit(self._begin, out_shardings=where)(learner_key)
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
             learner, self._base = self._checkpointer.resume(learner, self.monitor)
@@ -126,9 +126,8 @@ class Anakin(Node):
             self._device = Compiled(self._fusion, play, learner, self._mesh, self._place, self._in_loop)
             seconds = self._device.seconds
             self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
-        key = jax.random.fold_in(key, self._updates)
-        self._eval_key = jax.random.fold_in(key, 1)
         with self.stopwatch("filling the table"):
+            key = jax.random.fold_in(run_key, self._updates)
             self._state, episodes = self._device.init(learner, self._updates, key)
         self._env_steps = int(self._base.get("env_steps", 0)) + self._fusion.first_steps
         self._recent: list[stage.Episodes] = []
@@ -260,6 +259,15 @@ class Anakin(Node):
         counts["frames"] = counts["env_steps"] * self._env.spec.frames_per_step
         counts.pop("eval_return", None)
         return self._updates, self._device.copy(self._state.learner), counts
+
+
+def streams(seed: int) -> jax.Array:
+    """Keys [3] of a seed: for the learner; for environments, policy and replay; for evaluations.
+
+    No key of one stream is ever one of another's. `split(key)[i]` is `fold_in(key, i)`, so a key that is split by one
+    must not be folded into by another: each gets a child of its own, and the seed's own key goes to none.
+    """
+    return jax.random.split(jax.random.PRNGKey(seed), 3)
 
 
 def _over(number: int, size: int) -> int:

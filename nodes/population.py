@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents.base import Agent
 from agents.meta import MakeAgent, with_values
 from nodes import fusion, metrics, stage
-from nodes.anakin import Anakin, Pending
+from nodes.anakin import Anakin, Pending, streams
 from nodes.checkpoint import Checkpointer
 from nodes.learner import make_mesh
 
@@ -70,6 +70,7 @@ class Population(Anakin):
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self._make, self._config = make, config
+        self._streams = jnp.stack([streams(int(member["seed"])) for member in self.members])  # [members, 3, ...]
         super().__init__(name, agent, env, monitor, seed=seed, **settings)
         for field in values:
             self._require_traced(field)
@@ -112,18 +113,16 @@ class Population(Anakin):
 
     def _fuse(self) -> fusion.Fusion:
         one = fusion.fuse(self._agent, self._env, self._num_envs)
-        seeds = jnp.array([member["seed"] for member in self.members])
         names = [name for name in self.members[0] if name != "seed"]
         values = {name: jnp.array([member[name] for member in self.members], jnp.float32) for name in names}
 
         def init(learner: Any, version: jax.Array, key: jax.Array) -> Any:
             del key  # each has its own
 
-            def member(values: dict[str, jax.Array], seed: jax.Array, learner: Any) -> Any:
-                key = jax.random.fold_in(jax.random.PRNGKey(seed), version)
-                return self._fused(values).init(learner, version, key)
+            def member(values: dict[str, jax.Array], run_key: jax.Array, learner: Any) -> Any:
+                return self._fused(values).init(learner, version, jax.random.fold_in(run_key, version))
 
-            return jax.vmap(member)(values, seeds, learner)
+            return jax.vmap(member)(values, self._streams[:, 1], learner)
 
         def round(state: fusion.State) -> Any:
             return jax.vmap(lambda values, state: self._fused(values).round(state))(values, state)
@@ -144,9 +143,8 @@ class Population(Anakin):
         return jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec("batch")), shapes)
 
     def _begin(self, key: jax.Array) -> Any:
-        del key
-        seeds = jnp.array([member["seed"] for member in self.members])
-        return jax.vmap(lambda seed: self._agent.update.init(jax.random.PRNGKey(seed)))(seeds)
+        del key  # each has its own
+        return jax.vmap(self._agent.update.init)(self._streams[:, 0])
 
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
         return jax.vmap(super()._play, in_axes=(0, None))(learner, key)

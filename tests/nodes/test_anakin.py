@@ -67,6 +67,21 @@ def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
     assert np.any(first != learn(tmp_path / "c", 12, kind, seed=1))
 
 
+def test_no_key_is_used_twice(tmp_path):
+    """`split(key)[i]` is `fold_in(key, i)`: keys that are derived by both from one may be the same."""
+    config = dataclasses.replace(impala.CATCH, batch_size=2, unroll_length=2, mlp_width=4)
+    anakin = Anakin("anakin", impala.make(config, ENV.spec), ENV, folder=str(tmp_path), devices=1)
+    anakin.start()
+    state, seed_key = anakin._state, jax.random.PRNGKey(0)
+    used = [seed_key, *jax.random.split(seed_key)]
+    for key in [state.learner.key, state.key, state.stage.key, *state.stage.env.key, anakin._eval_key]:
+        used.append(key)
+        for i in range(5):  # as a chain of splits goes on, and as numbers are folded in
+            key, drawn = jax.random.split(key)
+            used += [key, drawn, jax.random.fold_in(drawn, i)]
+    assert len({tuple(np.asarray(key).tolist()) for key in used}) == len(used)
+
+
 def check_devices(folder, kind: str) -> None:
     """Called in a process that has eight."""
     one, eight = (learn(folder / str(devices), 12, kind, devices=devices) for devices in (1, 8))
