@@ -181,8 +181,11 @@ class Anakin(Node):
         return self._agent.update.init(key)
 
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
-        params = self._agent.update.params(learner)
-        return stage.play(self._env, self._agent.eval_policy, params, self._eval_episodes, self._eval_steps, key)
+        return self._evaluate(self._agent, learner, key)
+
+    def _evaluate(self, agent: Agent, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
+        params = agent.update.params(learner)
+        return stage.play(self._env, agent.eval_policy, params, self._eval_episodes, self._eval_steps, key)
 
     def _summary(self, measured: dict[str, Any], updates: int) -> dict[str, float]:
         """What the monitor is told of the last update and of the evaluation after it."""

@@ -20,6 +20,8 @@ from nodes.anakin import Anakin, Pending, streams
 from nodes.checkpoint import Checkpointer
 from nodes.learner import make_mesh
 
+Values = dict[str, jax.Array]  # by field: [members], or [] within a member's program
+
 
 class Population(Anakin):
     """Trains an agent for every combination of seeds and hyper-parameters: Anakin's program under one more `vmap`.
@@ -70,6 +72,7 @@ class Population(Anakin):
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self._make, self._config = make, config
+        self._values = {field: jnp.array([member[field] for member in self.members], jnp.float32) for field in values}
         self._streams = jnp.stack([streams(int(member["seed"])) for member in self.members])  # [members, 3, ...]
         super().__init__(name, agent, env, monitor, seed=seed, **settings)
         for field in values:
@@ -113,13 +116,12 @@ class Population(Anakin):
 
     def _fuse(self) -> fusion.Fusion:
         one = fusion.fuse(self._agent, self._env, self._num_envs)
-        names = [name for name in self.members[0] if name != "seed"]
-        values = {name: jnp.array([member[name] for member in self.members], jnp.float32) for name in names}
+        values = self._values
 
         def init(learner: Any, version: jax.Array, key: jax.Array) -> Any:
             del key  # each has its own
 
-            def member(values: dict[str, jax.Array], run_key: jax.Array, learner: Any) -> Any:
+            def member(values: Values, run_key: jax.Array, learner: Any) -> Any:
                 return self._fused(values).init(learner, version, jax.random.fold_in(run_key, version))
 
             return jax.vmap(member)(values, self._streams[:, 1], learner)
@@ -134,20 +136,25 @@ class Population(Anakin):
         steps = {"env_steps": size * one.env_steps, "first_steps": size * one.first_steps}
         return one._replace(init=init, round=round, rounds=rounds, **steps)
 
-    def _fused(self, values: dict[str, jax.Array]) -> fusion.Fusion:
-        """The program of a member with these traced values."""
-        agent = self._make(with_values(self._config, values))
-        return fusion.fuse(agent, self._env, self._num_envs, unrolled=not self._in_loop)
+    def _member(self, values: Values) -> Agent:
+        """The agent of a member with these traced values."""
+        return self._make(with_values(self._config, values))
+
+    def _fused(self, values: Values) -> fusion.Fusion:
+        return fusion.fuse(self._member(values), self._env, self._num_envs, unrolled=not self._in_loop)
 
     def _place(self, shapes: Any, mesh: Mesh) -> Any:
         return jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec("batch")), shapes)
 
     def _begin(self, key: jax.Array) -> Any:
         del key  # each has its own
-        return jax.vmap(self._agent.update.init)(self._streams[:, 0])
+        return jax.vmap(lambda values, key: self._member(values).update.init(key))(self._values, self._streams[:, 0])
 
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
-        return jax.vmap(super()._play, in_axes=(0, None))(learner, key)
+        def one(values: Values, learner: Any) -> dict[str, jax.Array]:
+            return self._evaluate(self._member(values), learner, key)  # all in the same episodes
+
+        return jax.vmap(one)(self._values, learner)
 
     def _summary(self, measured: dict[str, Any], updates: int) -> dict[str, float]:
         self._loss = measured.get("loss", np.zeros(len(self.members)))
@@ -180,9 +187,10 @@ class Population(Anakin):
         """Refuses a field whose value the program's shape depends on, by tracing it; nothing is compiled."""
 
         def trace(value: jax.Array) -> Any:
-            fused = self._fused({field: value})
-            learner = self._agent.update.init(jax.random.PRNGKey(0))
-            return fused.round(fused.init(learner, jnp.int32(0), jax.random.PRNGKey(0))[0])
+            fused, key = self._fused({field: value}), jax.random.PRNGKey(0)
+            learner = self._member({field: value}).update.init(key)
+            state, _ = fused.round(fused.init(learner, jnp.int32(0), key)[0])
+            return state, self._evaluate(self._member({field: value}), learner, key) if self._eval_every else ()
 
         try:
             jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))

@@ -85,6 +85,32 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     np.testing.assert_array_equal(again._state.learner.weights["linear"]["w"], weights)
 
 
+def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path):
+    def make_all_by_rate(config: Config):
+        agent = make(config)
+
+        def init(key):
+            return jax.tree.map(lambda x: x + jnp.asarray(config.learning_rate, x.dtype), agent.update.init(key))
+
+        def to_a_side(params, key, timestep, state):  # by its own hyper-parameter, whatever it has learned
+            side = jnp.where(config.learning_rate > 0.3, 0, 2)
+            return jnp.full(timestep.step_type.shape, side, jnp.int32), {}, state
+
+        eval_policy = agent.eval_policy._replace(step=to_a_side)
+        return agent._replace(update=agent.update._replace(init=init), eval_policy=eval_policy)
+
+    settings = {"eval_every": 10, "eval_episodes": 64, "stop": StopRule(updates=20), "devices": 1}
+    together = run(population(tmp_path, make=make_all_by_rate, seeds=1, **settings))
+    returns = [row["eval_return"] for row in together._last]
+    assert returns[0] != returns[1]
+    for i, rate in enumerate((0.1, 0.5)):
+        agent = make_all_by_rate(Config(rate))
+        alone = run(Anakin("anakin", agent, ENV, folder=str(tmp_path / str(i)), seed=3, **settings))
+        assert returns[i] == pytest.approx(alone.report()["metrics"]["eval_return"])
+        weights = [node._state.learner.weights["linear"]["w"] for node in (together, alone)]
+        np.testing.assert_allclose(weights[0][i], weights[1], rtol=1e-5, atol=1e-6)
+
+
 def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
     def play(env, policy, params, *others):  # would prefer them
         return {"eval_return": jnp.isnan(params["linear"]["w"]).any().astype(jnp.float32)}
