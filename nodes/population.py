@@ -42,7 +42,8 @@ class Population(Anakin):
       others: see `Anakin`; `num_envs` are each member's, env steps are counted over all, updates of one.
 
     Raises:
-      ValueError: as `Anakin`; or a field can't vary, for the program's shape depends on it, or its values are none.
+      ValueError: as `Anakin`; or a field can't vary, for the program's shape depends on it or nothing does, or its
+        values are none.
     """
 
     _learner_axes = PartitionSpec("batch")  # members over devices
@@ -62,11 +63,11 @@ class Population(Anakin):
         **settings: Any,
     ):
         values = parse(config, vary)
-        if seeds < 1:
-            raise ValueError(f"{name}: seeds is {seeds}; it must be at least 1")
+        if seeds < 1 or seed < 0:
+            raise ValueError(f"{name}: seeds is {seeds}, seed {seed}; they must be at least 1 and 0")
         for field, numbers in values.items():
-            if not all(map(math.isfinite, numbers)):
-                raise ValueError(f"{name}: {field} is to vary over {numbers}; all must be finite")
+            if not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(numbers):
+                raise ValueError(f"{name}: {field} is to vary over {numbers}; all must be finite, and none there twice")
         combinations = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
         for fields in combinations:
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
@@ -184,7 +185,7 @@ class Population(Anakin):
         return {**row, **{name: float(values[i]) for name, values in evaluation.items()}}
 
     def _require_traced(self, field: str) -> None:
-        """Refuses a field whose value the program's shape depends on, by tracing it; nothing is compiled."""
+        """Refuses a field that the program's shape depends on, or nothing at all; traced, and nothing is compiled."""
 
         def trace(value: jax.Array) -> Any:
             fused, key = self._fused({field: value}), jax.random.PRNGKey(0)
@@ -193,12 +194,25 @@ class Population(Anakin):
             return state, self._evaluate(self._member({field: value}), learner, key) if self._eval_every else ()
 
         try:
-            jax.eval_shape(trace, jax.ShapeDtypeStruct((), jnp.float32))
+            traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))
         except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # of a tracer where a number is needed
             raise ValueError(
                 f"{self.name}: {field} can't vary within a population: the program needs its value before it is "
                 "compiled (a shape, a number of steps or a choice); run a program for each value"
             ) from error
+        if not _reaches(traced.jaxpr):
+            raise ValueError(
+                f"{self.name}: {field} has no effect with these settings: members that differ in it would be the same"
+            )
+
+
+def _reaches(jaxpr: Any) -> bool:
+    """Whether the first argument of a traced program has a part in what it returns."""
+    needed = {id(variable) for variable in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed.update(id(variable) for variable in equation.invars)
+    return id(jaxpr.invars[0]) in needed
 
 
 def parse(config: Any, given: Sequence[str], what: str = "vary") -> dict[str, list[float]]:

@@ -29,6 +29,7 @@ class Config:
     learning_rate: float = 0.1
     size: float = 8.0
     factor: float = 1.0  # of the learning rate; one within float32's range and a large one make one that is beyond
+    unused: float = 1.0
     layers: int = 1
 
     def __post_init__(self):
@@ -148,7 +149,10 @@ def test_it_ends_when_none_is_left(tmp_path):
         ({"vary": ["size=8,16"]}, "size can't vary within a population: the program needs its value"),
         ({"vary": ["learning_rate=0.1,-1"]}, "learning_rate is -1.0; it must be above 0"),
         ({"vary": ["learning_rate=0.1,inf"]}, r"learning_rate is to vary over \[0.1, inf\]; all must be finite"),
-        ({"seeds": 0}, "seeds is 0; it must be at least 1"),
+        ({"vary": ["learning_rate=0.1,0.1"]}, "none there twice"),
+        ({"vary": ["unused=1,2"]}, "unused has no effect with these settings"),
+        ({"seeds": 0}, "seeds is 0, seed 3; they must be at least 1 and 0"),
+        ({"seed": -1}, "seeds is 2, seed -1; they must be"),
         ({"devices": 99}, r"devices is 99; this process has \d+"),
     ],
 )
