@@ -6,18 +6,16 @@ Reinforcement Learning" (https://arxiv.org/abs/2104.06272), which trains many su
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from agents.base import Agent, Batch, Nest, Table, Update
-
-MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
+from agents.base import Agent, Batch, MakeAgent, Nest, Table, Update, with_values
 
 
 class MetaState(NamedTuple):
@@ -93,14 +91,6 @@ def bounded(start: float, x: jax.Array, share: bool) -> jax.Array:
     return start * jnp.exp(x)
 
 
-def with_values(config: Any, values: Mapping[str, Any]) -> Any:
-    """A copy with other values, which may be traced: they are not checked, for a tracer can't be compared."""
-    changed = copy.copy(config)  # of a frozen dataclass, past its __post_init__
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
-    return changed
-
-
 def _half(batch: Batch, which: int) -> Batch:
     """Every second sequence, so that each device keeps half of what it has."""
     steps = jax.tree.map(lambda x: x[:, which::2], batch.steps)  # [T, B, ...]
@@ -116,8 +106,8 @@ def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) ->
         if not isinstance(getattr(config, field, None), float):
             raise ValueError(f"meta-gradient: {field} is no number's field of {type(config).__name__}")
         share = shares[field] = _is_share(config, field)
-        if value <= 0 or (share and value >= 1):
-            allowed = "above 0 and below 1" if share else "above 0"
+        if not 0 < value < (1 if share else math.inf):
+            allowed = "above 0 and below 1" if share else "above 0, and finite"
             raise ValueError(f"meta-gradient: {field} starts at {value}; it must be {allowed}")
     for table in tables:
         if table.batch_size % 2:

@@ -258,10 +258,13 @@ class Anakin(Node):
 
     def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
         """The number, the learner's state and the program's counters of a checkpoint."""
+        return self._updates, self._device.copy(self._state.learner), self._counters()
+
+    def _counters(self) -> dict[str, float]:
         counts = {**self.program_counts, "updates": float(self._updates), "env_steps": float(self._env_steps)}
         counts["frames"] = counts["env_steps"] * self._env.spec.frames_per_step
         counts.pop("eval_return", None)
-        return self._updates, self._device.copy(self._state.learner), counts
+        return counts
 
 
 def streams(seed: int) -> jax.Array:

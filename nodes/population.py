@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent
-from agents.meta import MakeAgent, with_values
+from agents.base import Agent, MakeAgent, with_values
 from nodes import fusion, metrics, stage
 from nodes.anakin import Anakin, Pending, streams
 from nodes.checkpoint import Checkpointer
@@ -37,7 +36,7 @@ class Population(Anakin):
     Args:
       make: makes an agent of a config.
       config: hyper-parameters that all members share.
-      vary: those that differ, as FIELD=NUMBER,NUMBER,…; members take all combinations.
+      vary: those that differ, numbers by field; members take all combinations.
       seeds: of each combination, counted from `seed`.
       others: see `Anakin`; `num_envs` are each member's, env steps are counted over all, updates of one.
 
@@ -57,26 +56,25 @@ class Population(Anakin):
         *,
         make: MakeAgent,
         config: Any,
-        vary: Sequence[str] = (),
+        vary: Mapping[str, Sequence[float]],
         seeds: int = 1,
         seed: int = 0,
         **settings: Any,
     ):
-        values = parse(config, vary)
         if seeds < 1 or seed < 0:
             raise ValueError(f"{name}: seeds is {seeds}, seed {seed}; they must be at least 1 and 0")
-        for field, numbers in values.items():
-            if not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(numbers):
+        for field, numbers in vary.items():
+            if not numbers or not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(numbers):
                 raise ValueError(f"{name}: {field} is to vary over {numbers}; all must be finite, and none there twice")
-        combinations = [dict(zip(values, chosen)) for chosen in itertools.product(*values.values())]
+        combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         for fields in combinations:
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self._make, self._config = make, config
-        self._values = {field: jnp.array([member[field] for member in self.members], jnp.float32) for field in values}
+        self._values = {field: jnp.array([member[field] for member in self.members], jnp.float32) for field in vary}
         self._streams = jnp.stack([streams(int(member["seed"])) for member in self.members])  # [members, 3, ...]
         super().__init__(name, agent, env, monitor, seed=seed, **settings)
-        for field in values:
+        for field in vary:
             self._require_traced(field)
         self._members_folder = self._folder.parent / "members"
         self._best_folder, self._folder = self._folder, self._members_folder
@@ -91,8 +89,7 @@ class Population(Anakin):
         if self._last and not self.failed:
             best = self._best()
             learner = jax.tree.map(lambda x: np.asarray(x[best]), self._state.learner)
-            updates, _, counts = self._snapshot()
-            Checkpointer(self._best_folder).save(updates, jax.tree.map(jnp.asarray, learner), counts)
+            Checkpointer(self._best_folder).save(self._updates, jax.tree.map(jnp.asarray, learner), self._counters())
         if hasattr(self, "_rows"):
             self._rows.close()
 
@@ -213,28 +210,3 @@ def _reaches(jaxpr: Any) -> bool:
         if any(id(variable) in needed for variable in equation.outvars):
             needed.update(id(variable) for variable in equation.invars)
     return id(jaxpr.invars[0]) in needed
-
-
-def parse(config: Any, given: Sequence[str], what: str = "vary") -> dict[str, list[float]]:
-    """The values by field of FIELD=NUMBER,NUMBER,…, which are given for `what`.
-
-    Raises:
-      ValueError: the config has no such field, it isn't a number's, or what is given are no numbers.
-    """
-    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    numbers = [name for name, value in fields.items() if isinstance(value, float)]
-    values: dict[str, list[float]] = {}
-    for text in given:
-        name, _, listed = text.partition("=")
-        if name not in fields or name in values:
-            raise ValueError(f"{what} {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
-        if name not in numbers:
-            raise ValueError(
-                f"{what} {text!r}: {name} is {fields[name]!r}, which the program needs before it is compiled; within a "
-                f"population only these vary: {numbers}"
-            )
-        try:
-            values[name] = [float(number) for number in listed.split(",")]
-        except ValueError:
-            raise ValueError(f"{what} {text!r} is not FIELD=NUMBER,NUMBER,…: {listed!r} are no numbers") from None
-    return values

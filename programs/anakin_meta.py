@@ -12,8 +12,9 @@ from agents import impala
 from agents.base import Agent
 from agents.meta import meta_gradient
 from envs.jax.gymnax import Gymnax
-from nodes.population import Population, parse
+from nodes.population import Population
 from programs.anakin_impala import CARTPOLE, MIDDLE
+from programs.fields import numbers_by_field
 from programs.run import BadInput, OwnFlags
 from programs.solo import SizeFlags, Solo, main
 
@@ -37,7 +38,7 @@ def anakin_meta(
       config: hyper-parameters.
     """
     env = Gymnax("CartPole-v1")
-    starts = parse(config, learn, "learn")
+    starts = numbers_by_field(config, learn, "learn")
     for field, values in starts.items():
         if len(values) != 1:
             raise BadInput(f"--learn {field} starts at {values}; it must be one number")
@@ -46,7 +47,7 @@ def anakin_meta(
     def make(config: impala.Config) -> Agent:
         return meta_gradient(lambda config: impala.make(config, env.spec), config, start, meta_learning_rate)
 
-    settings = {"make": make, "config": config, "seeds": seeds, **dataclasses.asdict(size)}
+    settings = {"make": make, "config": config, "vary": {}, "seeds": seeds, **dataclasses.asdict(size)}
     return Solo("anakin_meta", run, Population, make(config), env, settings)
 
 

@@ -15,6 +15,7 @@ from envs.jax.catch import Catch
 from envs.jax.gymnax import Gymnax
 from nodes.population import Population
 from programs.anakin_impala import CARTPOLE, CATCH
+from programs.fields import numbers_by_field
 from programs.run import OwnFlags, Run
 from programs.solo import Size, SizeFlags, Solo, main
 
@@ -55,7 +56,8 @@ def _program(
     name: str, run: Run, env: JaxEnv, vary: tuple[str, ...], seeds: int, size: Size, config: impala.Config
 ) -> Solo:
     make = functools.partial(impala.make, spec=env.spec)
-    members = {"make": make, "config": config, "vary": vary, "seeds": seeds}
+    numbers = numbers_by_field(config, vary, "vary")
+    members = {"make": make, "config": config, "vary": numbers, "seeds": seeds}
     return Solo(name, run, Population, make(config), env, {**dataclasses.asdict(size), **members})
 
 

@@ -90,6 +90,8 @@ def test_impala_learns_to_look_further_ahead():
         (Config(), {"batch_size": 2.0}, "batch_size is no number's field of Config"),
         (Config(), {"wait": 2.0}, "wait is no number's field of Config"),
         (Config(), {"weight": 0.0}, "weight starts at 0.0; it must be above 0"),
+        (Config(), {"weight": float("nan")}, "weight starts at nan; it must be above 0, and finite"),
+        (Config(), {"weight": float("inf")}, "weight starts at inf; it must be"),
         (impala.CATCH, {"discount": 1.0}, "discount starts at 1.0; it must be above 0 and below 1"),
         (Config(batch_size=3), {"weight": 1.0}, "batch_size is 3; a meta-gradient needs two halves"),
     ],
