@@ -7,10 +7,8 @@ import json
 import imageio.v3 as imageio
 import pytest
 
-pytestmark = pytest.mark.cluster
-pytest.importorskip("programs.launch", exc_type=ImportError)
-from programs import plot  # noqa: E402
-from programs.launch import BadInput  # noqa: E402
+from programs import plot
+from programs.run import BadInput
 
 
 def test_curves_of_two_runs(tmp_path):

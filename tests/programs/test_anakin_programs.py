@@ -1,0 +1,77 @@
+"""Populations and meta-gradients as whole programs, from the command line to the table and the picture."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import imageio.v3 as imageio
+import pytest
+
+from nodes import metrics
+from programs import anakin_population, members, play, plot, solo
+
+ROOT = pathlib.Path(__file__).parents[2]
+TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.mlp-width=8", "--config.mlp-layers=1"]
+BRIEF = ["--seeds=2", "--devices=1", "--eval-every=20", "--stop.updates=40", "--stop.seconds=200"]
+
+
+def run(program: list[str], folder: pathlib.Path, *flags: str) -> None:
+    command = [sys.executable, str(ROOT / "programs" / program[0]), *program[1:], "--workdir", str(folder)]
+    done = subprocess.run([*command, *BRIEF, *TINY, *flags], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "done: updates reached 40 (limit 40)" in done.stdout
+
+
+def shown(folder: pathlib.Path, capsys) -> list[list[str]]:
+    """The rows of a population's table, below its head."""
+    members.members(folder)
+    out = capsys.readouterr().out
+    assert out.splitlines()[-1] == str(folder / "members.png")
+    assert imageio.imread(folder / "members.png").shape[:2] == (440, 770)
+    return [line.replace("│", " ").split() for line in out.splitlines() if line.startswith("│")]
+
+
+def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
+    folder = tmp_path / "run"
+    run(["anakin_population.py", "catch"], folder, "--vary", "learning_rate=1e-3,1e-2", "epsilon=1e-6")
+    rows = metrics.read(folder, metrics.MEMBERS)
+    who = [(rate, seed) for rate in (1e-3, 1e-2) for seed in (0, 1)]
+    assert [(row["updates"], row["member"], row["learning_rate"], row["seed"]) for row in rows] == [
+        (updates, i, *who[i]) for updates in (20, 40) for i in range(4)
+    ]
+    assert all(row["epsilon"] == 1e-6 and -1 <= row["eval_return"] <= 1 and row["loss"] for row in rows)
+    last = metrics.read(folder)[-1]
+    assert last["updates"] == last["eval_version"] == 40 and last["diverged"] == 0
+    assert last["env_steps"] == 4 * 4 * (1 + 40 * 4)
+    returns = [row["eval_return"] for row in rows[4:]]
+    assert last["eval_return"] == pytest.approx(sum(returns) / 4)
+    table = shown(folder, capsys)
+    assert {row[0]: row[1:4] for row in table} == {rate: ["1e-06", "2", "0"] for rate in ("0.001", "0.01")}
+    means = {"0.001": sum(returns[:2]) / 2, "0.01": sum(returns[2:]) / 2}
+    assert all(float(row[4]) == pytest.approx(means[row[0]], abs=1e-3) for row in table)
+    plot.plot((folder,), tmp_path / "curve.png")
+    assert imageio.imread(tmp_path / "curve.png").shape[:2] == (440, 770)
+    play.play(folder)
+    assert f"{folder}/play.gif" in capsys.readouterr().out
+
+
+def test_learners_move_their_discount(tmp_path, capsys):
+    run(["anakin_meta.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
+    learned = [row["meta/discount"] for row in metrics.read(tmp_path) if "meta/discount" in row]
+    assert abs(learned[-1] - 0.5) > 0.01 and 0 < learned[-1] < 1
+    rows = metrics.read(tmp_path, metrics.MEMBERS)
+    assert [(row["updates"], row["seed"]) for row in rows] == [(20, 0), (20, 1), (40, 0), (40, 1)]
+    ((seeds, diverged, *returns),) = shown(tmp_path, capsys)
+    assert (seeds, diverged) == ("2", "0")
+    low, high = sorted(row["eval_return"] for row in rows[2:])
+    assert [float(number) for number in returns] == pytest.approx([(low + high) / 2, low, high], abs=1e-3)
+
+
+def test_what_cannot_vary_is_told_and_leaves_no_folder(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        flags = ["catch", "--vary", "decay=0.9,0.99", "--workdir", str(tmp_path / "run"), *TINY]
+        solo.main(anakin_population.catch, anakin_population.cartpole, arguments=flags)
+    assert ended.value.code == 2 and not (tmp_path / "run").exists()
+    assert "error: anakin: decay has no effect with these settings" in capsys.readouterr().err
