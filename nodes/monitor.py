@@ -28,7 +28,8 @@ class StopRule:
       env_steps: steps of all actors' environments.
       updates: learner updates.
       seconds: wall time, earlier parts of a resumed run included.
-      eval_return: mean return of the last evaluation; with several evaluators the mean over them.
+      eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
+        until it hears of it: the last checkpoint holds params a few updates after those that were evaluated.
     """
 
     env_steps: int | None = None
