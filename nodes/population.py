@@ -65,14 +65,17 @@ class Population(Anakin):
             raise ValueError(f"{name}: seeds is {seeds}, seed {seed}; they must be at least 1 and 0")
         for field, numbers in vary.items():
             if not numbers or not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(numbers):
-                raise ValueError(f"{name}: {field} is to vary over {numbers}; all must be finite, and none there twice")
+                raise ValueError(
+                    f"{name}: {field} is to vary over {numbers}; it must be finite numbers, none of them twice"
+                )
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         for fields in combinations:
             dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self._make, self._config = make, config
         self._values = {field: jnp.array([member[field] for member in self.members], jnp.float32) for field in vary}
-        self._streams = jnp.stack([streams(int(member["seed"])) for member in self.members])  # [members, 3, ...]
+        keys = [streams(int(member["seed"])) for member in self.members]
+        self._learner_keys, self._run_keys, _ = jnp.stack(keys, axis=1)  # [members, ...] each
         super().__init__(name, agent, env, monitor, seed=seed, **settings)
         for field in vary:
             self._require_traced(field)
@@ -122,7 +125,7 @@ class Population(Anakin):
             def member(values: Values, run_key: jax.Array, learner: Any) -> Any:
                 return self._fused(values).init(learner, version, jax.random.fold_in(run_key, version))
 
-            return jax.vmap(member)(values, self._streams[:, 1], learner)
+            return jax.vmap(member)(values, self._run_keys, learner)
 
         def round(state: fusion.State) -> Any:
             return jax.vmap(lambda values, state: self._fused(values).round(state))(values, state)
@@ -146,7 +149,7 @@ class Population(Anakin):
 
     def _begin(self, key: jax.Array) -> Any:
         del key  # each has its own
-        return jax.vmap(lambda values, key: self._member(values).update.init(key))(self._values, self._streams[:, 0])
+        return jax.vmap(lambda values, key: self._member(values).update.init(key))(self._values, self._learner_keys)
 
     def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
         def one(values: Values, learner: Any) -> dict[str, jax.Array]:

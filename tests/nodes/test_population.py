@@ -139,11 +139,11 @@ def test_it_ends_when_none_is_left(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"vary": {"learning_rate": []}}, r"learning_rate is to vary over \[\]; all must be"),
+        ({"vary": {"learning_rate": []}}, r"learning_rate is to vary over \[\]; it must be finite"),
         ({"vary": {"size": [8, 16]}}, "size can't vary within a population: the program needs its value"),
         ({"vary": {"learning_rate": [0.1, -1.0]}}, "learning_rate is -1.0; it must be above 0"),
-        ({"vary": {"learning_rate": [0.1, np.inf]}}, r"learning_rate is to vary over \[0.1, inf\]; all must be finite"),
-        ({"vary": {"learning_rate": [0.1, 0.1]}}, "none there twice"),
+        ({"vary": {"learning_rate": [0.1, np.inf]}}, r"learning_rate is to vary over \[0.1, inf\]; it must be finite"),
+        ({"vary": {"learning_rate": [0.1, 0.1]}}, "none of them twice"),
         ({"vary": {"unused": [1, 2]}}, "unused has no effect with these settings"),
         ({"seeds": 0}, "seeds is 0, seed 3; they must be at least 1 and 0"),
         ({"seed": -1}, "seeds is 2, seed -1; they must be"),
