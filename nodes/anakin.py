@@ -16,11 +16,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.base import Agent
-from envs.jax.base import check_pure
+from envs.jax.purity import check_pure
 from nodes import fusion, stage
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer
-from nodes.compiled import Compiled, batch_by_slot, by_slot, convolves
+from nodes.compiled import Compiled, batch_by_slot, by_slot, check_fits, convolves
 from nodes.learner import make_mesh, require_finite
 from nodes.monitor import StopRule
 
@@ -61,7 +61,8 @@ class Anakin(Node):
       save_every_s: seconds between checkpoints.
 
     Raises:
-      ValueError: the environment is not pure, the devices are not there, or the batch does not divide over them.
+      ValueError: the environment is not pure, the agent is another one's, the devices are not there, or the batch does
+        not divide over them.
     """
 
     _learner_axes = PartitionSpec()  # replicated
@@ -85,6 +86,7 @@ class Anakin(Node):
         save_every_s: float = 300.0,
     ):
         super().__init__(name, monitor)
+        check_pure(env)
         (table,) = fusion.one_table(agent)
         self._num_envs = table.batch_size if num_envs is None else num_envs
         if self._num_envs < 1:
@@ -100,7 +102,7 @@ class Anakin(Node):
                 f"{name}: eval_every is {eval_every}, eval_episodes {eval_episodes}, eval_steps {eval_steps}; they "
                 "must be at least 0, 1 and 1"
             )
-        check_pure(env)
+        check_fits(agent, env)
         self._agent, self._env = agent, env
         self._mesh = self._make_mesh(devices)
         self._folder, self._start_from = pathlib.Path(folder), start_from

@@ -105,6 +105,33 @@ def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
     )
 
 
+def check_fits(agent: Agent, env: Any) -> None:
+    """Traces the agent's policy on what the environment shows.
+
+    Args:
+      agent: made for some spec, which it does not remember.
+      env: a `JaxEnv`.
+
+    Raises:
+      ValueError: the policy can't take the observations, or its actions are not the environment's.
+    """
+    spec, name = env.spec, type(env).__name__
+    remade = f"make the agent with the spec of this {name}"
+    try:
+        action = step_shapes(agent, spec).action
+    except (AttributeError, TypeError, ValueError) as error:
+        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", spec.observations)
+        raise ValueError(
+            f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}); {remade}"
+        ) from error
+    wanted = spec.actions
+    if (action.shape, action.dtype) != (wanted.shape, wanted.dtype):
+        raise ValueError(
+            f"the agent's actions are {action.dtype}{list(action.shape)}, those of {name} are "
+            f"{wanted.dtype}{list(wanted.shape)}; {remade}"
+        )
+
+
 def convolves(agent: Agent, env: Any) -> bool:
     """Whether the agent's update has convolutions; it is traced, not compiled."""
     (table,) = agent.tables

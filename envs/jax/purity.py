@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.extend
@@ -17,12 +17,11 @@ import tree
 from dm_env import specs
 
 from envs import base
-
-if TYPE_CHECKING:
-    from envs.jax.base import JaxEnv
+from envs.jax.base import JaxEnv
 
 _CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
+_IMPURE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError)
 _JAX = os.path.dirname(jax.__file__) + os.sep
 _KEEP = "an environment keeps settings only, all else is in the state that init and step return"
 
@@ -36,26 +35,28 @@ def check_pure(env: JaxEnv) -> None:
       env: to check.
 
     Raises:
-      ValueError: the environment is no pure JAX program, or does not fit its spec: names the leaf, says what it is and
-        what it must be.
+      ValueError: it is no JAX environment, or no pure JAX program, or does not fit its spec: names the leaf, says what
+        it is and what it must be.
     """
+    if not isinstance(env, JaxEnv):
+        kind = type(env)
+        raise ValueError(f"env is of {kind.__module__}.{kind.__qualname__}; it must be a JaxEnv, see envs.jax.base")
     name = type(env).__name__
     _check_settings(env, name)
     spec = env.spec
     if spec.num_players == 2 and not isinstance(spec.observations, base.BoardView):
         raise ValueError(f"{name}.spec has 2 players; its observations must be a BoardView")
     before = dict(_kept(name, vars(env)))
-    key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
-    began = _trace(env.init, f"{name}.init", key)
-    _check_timestep(spec, began[1], f"{name}.init")
-    action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
-    stepped = _trace(env.step, f"{name}.step", began[0], action)
-    _check_timestep(spec, stepped[1], f"{name}.step")
-    _check_constant(began, stepped, name)
-    for path, value in _kept(name, vars(env)):
-        new = path not in before and path.count(".") == 1 and not _is_array(value)  # such as a cached property
-        if not new and before.get(path, before) is not value:
-            raise ValueError(f"{path} became {_kind(value)} when the program was traced; {_KEEP}")
+    try:
+        key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
+        began = _trace(env.init, f"{name}.init", key)
+        _check_timestep(spec, began[1], f"{name}.init")
+        action = jax.ShapeDtypeStruct(spec.actions.shape, spec.actions.dtype)
+        stepped = _trace(env.step, f"{name}.step", began[0], action)
+        _check_timestep(spec, stepped[1], f"{name}.step")
+        _check_constant(began, stepped, name)
+    finally:  # whatever else is wrong may come of what the environment keeps, so that this is told instead
+        _check_kept(env, name, before)
 
 
 def _check_settings(env: JaxEnv, name: str) -> None:
@@ -67,6 +68,14 @@ def _check_settings(env: JaxEnv, name: str) -> None:
         hash(env)
     except TypeError as error:
         raise ValueError(f"{name} can't be hashed ({error}); it must be a frozen dataclass of plain settings") from None
+
+
+def _check_kept(env: JaxEnv, name: str, before: dict[str, Any]) -> None:
+    """Refuses an environment that keeps other values, by path, than before it was traced."""
+    for path, value in _kept(name, vars(env)):
+        new = path not in before and path.count(".") == 1 and not _is_array(value)  # such as a cached property
+        if not new and before.get(path, before) is not value:
+            raise ValueError(f"{path} became {_kind(value)} when the program was traced; {_KEEP}")
 
 
 def _kept(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -107,13 +116,15 @@ def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
     """Traces a function: the program, and the shapes of what it returns."""
 
     def returned(*args: Any) -> tuple[Any, Any]:  # another function each time, for JAX remembers what it traced
-        return _check_returned(function(*args), name)
+        try:
+            out = function(*args)
+        except (*_IMPURE, TypeError, ValueError) as error:  # such as a shape that depends on a value
+            refused = "is not a pure JAX program" if isinstance(error, _IMPURE) else "can't be traced"
+            what = str(error).partition("\n")[0]
+            raise ValueError(f"{name} {refused}{_where(error)}: {what}") from error
+        return _check_returned(out, name)
 
-    try:
-        return jax.make_jaxpr(returned, return_shape=True)(*args)
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError) as error:
-        what = str(error).splitlines()[0]
-        raise ValueError(f"{name} is not a pure JAX program{_where(error)}: {what}") from error
+    return jax.make_jaxpr(returned, return_shape=True)(*args)
 
 
 def _check_returned(out: Any, name: str) -> tuple[Any, Any]:
@@ -133,13 +144,30 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def _differing(programs: list[Any], out: Any, args: tuple) -> str:
-    """Runs two traces on zeros, and names the first leaf in which they differ."""
+    """Names the first leaf in which two traces differ, when run on zeros, or that a tracer of another has leaked to."""
+    leaked = _first_leaked(programs[-1], out)
+    if leaked:
+        return f": {leaked} depends on a tracer of a trace before"
     zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(args)]
     values = [jax.extend.core.jaxpr_as_fun(program)(*zeros) for program in programs]
     for (path, _), a, b in zip(_leaves(out), *values):
         if not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
             return f": {path} differs"
     return ""
+
+
+def _first_leaked(program: Any, out: Any) -> str | None:
+    """The first leaf that depends on a tracer of another trace, which this one took for a constant."""
+    jaxpr = program.jaxpr
+    leaked = {id(var) for var, value in zip(jaxpr.constvars, program.consts) if isinstance(value, jax.core.Tracer)}
+    if not leaked:
+        return None
+    for equation in jaxpr.eqns:
+        if any(id(var) in leaked for var in equation.invars):
+            leaked.update(map(id, equation.outvars))
+    return next(
+        (path for (path, _), var in zip(_leaves(out), jaxpr.outvars) if id(var) in leaked), "what no leaf needs"
+    )
 
 
 def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str) -> None:

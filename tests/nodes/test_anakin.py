@@ -10,8 +10,10 @@ import sys
 import textwrap
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from dm_env import specs
 
 from agents import impala
 from agents.base import Table
@@ -208,6 +210,17 @@ class Impure(Catch):
         return super().step(state, action)
 
 
+class Steered(Catch):
+    """Moves by the first of two numbers."""
+
+    @property
+    def spec(self):
+        return super().spec._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1, "action"))
+
+    def move(self, key, state, action):
+        return super().move(key, state, jnp.sign(action[0]).astype(jnp.int32) + 1)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -226,3 +239,23 @@ def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, said):
 def test_an_impure_environment_is_refused_before_compiling(tmp_path):
     with pytest.raises(ValueError, match="Impure.step is not a pure JAX program"):
         Anakin("anakin", agent(), Impure(4, 3), folder=str(tmp_path))
+
+
+def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="env is of envs.catch.Catch; it must be a JaxEnv"):
+        Anakin("anakin", agent(), catch.Catch(4, 3), folder=str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        (
+            Catch(6, 4),
+            r"policy can't take observations of Catch, float32\[6, 4\] \(.*make the agent with the spec",
+        ),
+        (Steered(4, 3), r"the agent's actions are int32\[\], those of Steered are float32\[2\]; make the agent with"),
+    ],
+)
+def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, said):
+    with pytest.raises(ValueError, match=said):
+        Anakin("anakin", agent(), env, folder=str(tmp_path))

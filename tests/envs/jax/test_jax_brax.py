@@ -12,7 +12,8 @@ import pytest
 
 from envs import base, conformance
 from envs.jax import brax as jax_brax
-from envs.jax.base import as_env, check_pure
+from envs.jax.base import as_env
+from envs.jax.purity import check_pure
 
 
 @jax.tree_util.register_dataclass

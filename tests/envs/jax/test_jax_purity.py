@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base
-from envs.jax.base import Game, check_pure
+from envs import base, catch
+from envs.jax.base import Game
 from envs.jax.catch import Catch
+from envs.jax.purity import check_pure
 
 SPEC = base.EnvSpec(specs.Array((2,), np.float32, "two"), specs.DiscreteArray(3, np.int32, "action"))
 
@@ -46,6 +47,10 @@ def test_passes_what_is_pure():
     check_pure(Sound())
 
 
+def test_an_environment_that_is_not_of_jax():
+    refused(catch.Catch(), "env is of envs.catch.Catch; it must be a JaxEnv, see envs.jax.base")
+
+
 def test_a_numpy_array_kept_on_self():
     @dataclasses.dataclass(frozen=True)
     class Broken(Sound):
@@ -64,6 +69,37 @@ def test_a_tracer_kept_on_self():
             return super().reset(key)
 
     refused(Broken(), "Broken.cache.count became a tracer, uint32[] when the program was traced")
+
+
+def test_a_tracer_kept_on_self_and_used_in_the_next_trace():
+    @dataclasses.dataclass(frozen=True)
+    class Broken(Sound):
+        cache: dict = dataclasses.field(default_factory=dict, hash=False)
+
+        def observe(self, state):
+            before, self.cache["board"] = self.cache.get("board", state.board), state.board
+            return before + 1
+
+    refused(Broken(), "Broken.cache.board became a tracer, float32[2] when the program was traced")
+
+
+@pytest.mark.parametrize(
+    ("use", "leaf"),
+    [
+        (lambda kept, board: jax.jit(lambda: kept + board)(), "state.game.board depends on"),
+        (lambda kept, board: jax.lax.cond(board[0] > 1, lambda: kept, lambda: board), "state.game.board depends on"),
+        (lambda kept, board: (kept + 1, board)[1], "what no leaf needs depends on"),
+    ],
+)
+def test_a_tracer_kept_elsewhere_and_used_in_the_next_trace(use, leaf):
+    kept = []
+
+    class Broken(Sound):
+        def move(self, key, state, action):
+            kept.append(state.board)
+            return super().move(key, state._replace(board=use(kept[0], state.board)), action)
+
+    refused(Broken(), f"Broken.step is another program each time it is traced: {leaf} a tracer of a trace before")
 
 
 def test_a_python_value_kept_on_self():
@@ -116,6 +152,26 @@ def test_a_branch_on_a_value():
         Broken(),
         "Broken.step is not a pure JAX program at test_jax_purity.py",
         "in move, `if state.count > 3:`: Attempted",
+    )
+
+
+def test_an_observation_of_varying_shape():
+    class Broken(Sound):
+        def observe(self, state):
+            return jnp.ones(state.count)
+
+    refused(
+        Broken(), "Broken.init can't be traced at test_jax", "in observe, `return jnp.ones(state.count)`: Shapes must"
+    )
+
+
+def test_branches_of_different_shapes():
+    class Broken(Sound):
+        def observe(self, state):
+            return jax.lax.cond(state.count > 1, lambda: state.board, lambda: jnp.zeros(3))
+
+    refused(
+        Broken(), "Broken.init can't be traced at test_jax", "in observe, `return jax.lax.cond(", "equal output types"
     )
 
 
