@@ -8,6 +8,7 @@ learners at once.
 from __future__ import annotations
 
 import fractions
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from nodes.learner import policy_lag
 from nodes.play import step_shapes
 
 MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
+MOST_UNROLLED = 16  # updates in a round without a loop: each is compiled again
 
 
 class State(NamedTuple):
@@ -97,13 +99,19 @@ def fuse(
       num_envs: B, slots.
       constrain: may say how a batch is laid over devices.
       unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
-        one 10 to 30 times slower.
+        one 10 to 30 times slower; no more than `MOST_UNROLLED`, for each of them is compiled.
 
     Raises:
       ValueError: the table is none that this can keep; says which field, what it is and what it must be.
     """
     (table,) = one_table(agent)
     rollouts, updates = ratio(table, num_envs)
+    if unrolled and updates > MOST_UNROLLED:
+        raise ValueError(
+            f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}: "
+            f"that makes {updates} updates a round; on CPU, where each one of a convolutional agent is compiled, it "
+            f"must be at most {MOST_UNROLLED}"
+        )
     learn = _make_learn(agent, constrain)
     in_turn = _unrolled if unrolled else _scanned
     if table.kind == "queue":
@@ -150,11 +158,13 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
             raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
         return 1, num_envs // size
     per_insert = 1.0 if table.samples_per_insert is None else table.samples_per_insert
-    exact = fractions.Fraction(per_insert).limit_denominator(1000) * num_envs / size
-    if exact.denominator > MOST_ROLLOUTS:
+    wanted = per_insert * num_envs / size  # updates a rollout
+    exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
+    if not math.isclose(exact, wanted, rel_tol=1e-3):
         raise ValueError(
-            f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {exact} updates a "
-            f"rollout; it must be a fraction over at most {MOST_ROLLOUTS}: take a num_envs that divides batch_size"
+            f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} "
+            f"updates a rollout; it must be a fraction over at most {MOST_ROLLOUTS}, and not 0: take a larger "
+            "num_envs, or one that divides batch_size"
         )
     return exact.denominator, exact.numerator
 

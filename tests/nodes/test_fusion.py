@@ -126,6 +126,7 @@ def test_a_replays_sequences_are_whole_and_from_the_table():
 def test_samples_per_insert_may_be_a_fraction():
     assert fusion.ratio(replay(samples_per_insert=0.5, batch_size=8), 4) == (4, 1)
     assert fusion.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
+    assert fusion.ratio(replay(samples_per_insert=0.0006), 4_000) == (5, 3)
     assert fusion.ratio(replay(samples_per_insert=None), 4) == (1, 1)
 
 
@@ -166,6 +167,7 @@ def test_prioritised_draws_follow_the_errors():
         (queue(batch_size=4), 6, "num_envs is 6; it must be a multiple of batch_size, 4"),
         (replay(sampler="rank"), 4, "sampler is 'rank'; on the device it must be 'uniform' or 'proportional'"),
         (replay(samples_per_insert=0.001), 4, "samples_per_insert is 0.001, num_envs 4, batch_size 4"),
+        (replay(samples_per_insert=0.0004), 64, "that makes 0.0064 updates a rollout; it must be a fraction over at"),
         (replay(size=8, min_size=8), 6, "size is 8; with 6 environments it must be at least 12"),
         (replay(sampler="proportional", priority_exponent=2.0), 4, "priority_exponent is 2.0; on the device"),
     ],
@@ -173,6 +175,13 @@ def test_prioritised_draws_follow_the_errors():
 def test_tables_that_cannot_be_kept_are_refused(table, num_envs, said):
     with pytest.raises(ValueError, match=said):
         fusion.fuse(recorder(table), ENV, num_envs)
+
+
+def test_many_updates_are_not_compiled_one_by_one():
+    table = replay(samples_per_insert=17.0)
+    assert fusion.fuse(recorder(table), ENV, 4).updates == 17
+    with pytest.raises(ValueError, match="17.0: that makes 17 updates a round; on CPU, .* it must be at most 16"):
+        fusion.fuse(recorder(table), ENV, 4, unrolled=True)
 
 
 def test_an_agent_of_several_tables_is_refused():
