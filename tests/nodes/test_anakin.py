@@ -117,8 +117,10 @@ def compilations():
             seen.append(name)
 
     jax.monitoring.register_event_duration_secs_listener(listen)
-    yield seen
-    seen.append("over")
+    jax.jit(lambda x: x + 1)(0)
+    assert seen, "a compilation is not heard; the name of JAX's event may be another now"
+    seen.clear()
+    yield seen  # the listener stays, for JAX 0.6 can't take it back
 
 
 def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, monkeypatch):
@@ -150,6 +152,7 @@ def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
             anakin.step()
         assert not seen
     assert anakin.report()["metrics"]["compile_s"] > 0
+    anakin.close()  # waits for the save that is under way
 
 
 def test_the_next_dispatch_is_enqueued_before_the_last_is_heard(tmp_path, monkeypatch):
