@@ -10,6 +10,12 @@ import orbax.checkpoint as ocp
 
 Nest = Any
 
+# One device writes what many hold alike. Where each writes a part of it, orbax takes JAX's `set_mesh` for a context
+# manager, which JAX 0.6's is not: a process's first checkpoint fails, and a mesh of one device stays set.
+_TYPES = ocp.type_handlers.create_type_handler_registry(
+    (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False))
+)
+
 
 class Checkpointer:
     """Saves and restores learner states in a folder, one step number each.
@@ -25,7 +31,10 @@ class Checkpointer:
         self._start_from = start_from
         self._manager = ocp.CheckpointManager(
             self._folder,
-            item_handlers={"state": ocp.StandardCheckpointHandler(), "counts": ocp.JsonCheckpointHandler()},
+            item_handlers={
+                "state": ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
+                "counts": ocp.JsonCheckpointHandler(),
+            },
             options=ocp.CheckpointManagerOptions(max_to_keep=keep, create=True),
         )
 
@@ -41,7 +50,7 @@ class Checkpointer:
         """
         if step == self.latest():
             return
-        items = ocp.args.Composite(state=ocp.args.StandardSave(state), counts=ocp.args.JsonSave(dict(counts)))
+        items = ocp.args.Composite(state=ocp.args.PyTreeSave(state), counts=ocp.args.JsonSave(dict(counts)))
         try:
             self._manager.save(step, args=items, force=True)
             self._manager.wait_until_finished()
@@ -64,7 +73,8 @@ class Checkpointer:
             raise FileNotFoundError(f"no checkpoint in {self._folder}")
         saved = self._manager.item_metadata(step)["state"]
         _require_same_shapes(saved, like, f"{self._folder}/{step}")
-        items = ocp.args.Composite(state=ocp.args.StandardRestore(like), counts=ocp.args.JsonRestore())
+        like_state = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
+        items = ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore())
         restored = self._manager.restore(step, args=items)
         return restored["state"], restored["counts"]
 

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import os
+import pathlib
 import resource
+import subprocess
+import sys
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from nodes.checkpoint import Checkpointer
 
@@ -38,6 +44,24 @@ def test_anothers_is_gone_on_from_until_there_is_one_of_its_own(tmp_path):
     own.save(8, state(8), {"updates": 8.0})
     restored, counts = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other")).resume(state(0), None)
     assert int(restored.updates) == 8 and counts == {"updates": 8.0}
+
+
+def check_replicated(folder: pathlib.Path) -> None:
+    """Called in a process that has two devices."""
+    mesh = Mesh(np.array(jax.devices()), ("batch",))
+    both = jax.device_put(state(3), NamedSharding(mesh, PartitionSpec()))
+    Checkpointer(folder).save(1, both, {})  # a process's first: orbax would have failed that one alone
+    restored, _ = Checkpointer(folder).restore(both)
+    np.testing.assert_array_equal(restored.params["linear"]["w"], np.full((2, 3), 3.0))
+    assert restored.updates.sharding.device_set == both.updates.devices() and len(both.updates.devices()) == 2
+
+
+def test_what_several_devices_hold_alike_comes_back(tmp_path):
+    code = (
+        f"import pathlib; from tests.nodes.test_checkpoint import *; check_replicated(pathlib.Path({str(tmp_path)!r}))"
+    )
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
 
 
 def test_none_is_said_so(tmp_path):
