@@ -1,3 +1,5 @@
+import dm_env
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -5,6 +7,7 @@ from envs import base, catch, minatar
 from envs.gymnasium import Gymnasium
 from envs.jax import consistency
 from envs.jax.catch import Catch
+from envs.jax.grid_world import GridWorld, State
 from envs.jax.gymnax import Gymnax
 from envs.jax.minatar import MinAtar
 from envs.jax.pgx import Pgx
@@ -17,6 +20,13 @@ def ball_of_catch(timestep, slot, state):
 def ball_of_breakout(timestep, slot, state):
     column = timestep.observation[slot, 3, :, 1].argmax()
     return state.replace(_ball_x=column, _last_x=column, _ball_dir=2 if column == 0 else 3)
+
+
+def cars_of_freeway(timestep, slot, state):
+    lanes = timestep.observation[slot, 1:9, :, 2:]  # what a car trails: where, and in the channel of its speed
+    trail, speed = lanes.any(axis=2).argmax(axis=1), 1 + lanes.any(axis=1).argmax(axis=1)
+    speed = np.where(trail == 9, speed, -speed)  # all begin in column 0
+    return state.replace(_cars=np.stack([np.zeros(8), np.arange(1, 9), abs(speed), speed], axis=1))
 
 
 def pole(timestep, slot, state):
@@ -57,6 +67,120 @@ def test_minatar_breakout_through_whole_walls_of_bricks():
 
     consistency.check(env, twin, ball_of_breakout, num_envs=4, steps=600, choose=choose)
     assert sum(rewards) > 4 * 30  # a whole wall of them, which then comes back
+
+
+@pytest.mark.parametrize("minimal", [True, False])
+def test_minatar_space_invaders(minimal):
+    settings = {"sticky_actions": 0.0, "minimal_actions": minimal}
+    env, twin = MinAtar("space_invaders", **settings), minatar.MinAtar("space_invaders", **settings)
+    assert consistency.check(env, twin, num_envs=8, steps=800) > 80
+
+
+@pytest.mark.parametrize(("limit", "steps", "ended"), [(150, 600, 16), (None, 2501, 2)])  # ends by its rules at 2,501
+def test_minatar_freeway_short_of_the_other_side(limit, steps, ended):
+    """There both draw new speeds, each its own; so the chicken stops before it."""
+    settings = {"sticky_actions": 0.0, "minimal_actions": True, "max_episode_steps": limit}
+    env, twin = MinAtar("freeway", **settings), minatar.MinAtar("freeway", **settings)
+
+    def choose(timestep, rng):
+        row = timestep.observation[:, :, 4, 0].argmax(axis=1)
+        action = np.where(rng.random(len(row)) < 0.6, 1, rng.integers(3, size=len(row)))  # mostly up
+        return np.where(row == 1, 0, action).astype(np.int32)
+
+    assert consistency.check(env, twin, cars_of_freeway, choose=choose, num_envs=ended, steps=steps) >= ended
+
+
+@pytest.mark.parametrize(("game", "draws_at"), [("asterix", 11), ("seaquest", 21)])
+def test_minatar_until_something_comes(game, draws_at):
+    """From then on both draw what comes, each its own, with other generators: what follows can't be compared."""
+
+    def both(limit: int) -> tuple[MinAtar, minatar.MinAtar]:
+        settings = {"sticky_actions": 0.0, "max_episode_steps": limit}
+        return MinAtar(game, **settings), minatar.MinAtar(game, **settings)
+
+    assert consistency.check(*both(draws_at - 1), num_envs=8, steps=200) > 70
+    with pytest.raises(consistency.ConsistencyError, match=f"step {draws_at}, slot 0, observation"):
+        consistency.check(*both(draws_at), num_envs=8, steps=200)
+
+
+class Maze(dm_env.Environment):
+    """The rules of `GridWorld`, on a board of squares."""
+
+    def __init__(self, env: GridWorld, seed: int):
+        self._env, self._rng = env, np.random.default_rng(seed)
+
+    def reset(self):
+        n = self._env.cells
+        free = np.zeros((2 * n - 1, 2 * n - 1), bool)
+        free[::2, ::2] = True
+        for row, column in np.ndindex(n, n):
+            up = row > 0 and (column == 0 or self._rng.random() < 0.5)
+            if up or column > 0:
+                free[2 * row - up, 2 * column - (not up)] = True
+        self._free = free[:: self._rng.choice([1, -1]), :: self._rng.choice([1, -1])]
+        start, goal = self._rng.choice(n * n, 2, replace=False)
+        self._at, self._goal = ([2 * (cell // n), 2 * (cell % n)] for cell in (start, goal))
+        self._steps = 0
+        return dm_env.restart(self._board())
+
+    def step(self, action):
+        down, right = [(-1, 0), (0, 1), (1, 0), (0, -1)][action]
+        row, column = self._at[0] + down, self._at[1] + right
+        side = range(len(self._free))
+        if row in side and column in side and self._free[row, column]:
+            self._at = [row, column]
+        self._steps += 1
+        if self._at == self._goal:
+            return dm_env.termination(1.0, self._board())
+        ended = self._steps == self._env.max_episode_steps
+        return (dm_env.truncation if ended else dm_env.transition)(0.0, self._board())
+
+    def _board(self):
+        board = np.zeros((*self._free.shape, 3), np.float32)
+        board[..., 0] = ~self._free
+        board[(*self._at, 1)] = board[(*self._goal, 2)] = 1
+        return board
+
+    def observation_spec(self):
+        return self._env.spec.observations
+
+    def action_spec(self):
+        return self._env.spec.actions
+
+
+def maze_of(env: GridWorld):
+    """Finds the coins that open the ways of a board; see `GridWorld`."""
+
+    def start(timestep, slot, state):
+        board = timestep.observation[slot]
+        agent, goal = (np.int32(board[..., plane].argmax()) for plane in (1, 2))
+        for upside_down, mirrored in np.ndindex(2, 2):
+            free = board[:: -1 if upside_down else 1, :: -1 if mirrored else 1, 0] == 0
+            opens_up = np.zeros((env.cells, env.cells), bool)
+            opens_up[1:] = free[1::2, ::2]
+            coins = [*opens_up.ravel(), upside_down, mirrored]
+            words = [
+                sum(int(coin) << i for i, coin in enumerate(coins[at : at + 32])) for at in range(0, len(coins), 32)
+            ]
+            found = State(np.array(words, np.uint32), agent, goal, np.int32(0))
+            if np.array_equal(env.observe(State(*map(jnp.asarray, found))), board):
+                return found
+        raise AssertionError(f"no coins make the walls\n{board[..., 0]}")
+
+    return start
+
+
+@pytest.mark.parametrize("cells", [3, 6])  # of one word of coins, and of two
+def test_grid_world(cells):
+    env = GridWorld(cells, max_episode_steps=40)
+
+    class Twin:
+        spec = env.spec
+
+        def __call__(self, num_envs, seed):
+            return base.LoopedEnv([Maze(env, int(each)) for each in base.slot_seeds(num_envs, seed)], env.spec)
+
+    assert consistency.check(env, Twin(), maze_of(env), num_envs=8, steps=300) > 8 * 7
 
 
 def test_cart_pole_to_float_error():
