@@ -3,9 +3,12 @@
     ./run python benchmarks/anakin.py
     ./run python benchmarks/anakin.py --worlds cartpole --num-envs 64 1024 4096 --seconds 10
     XLA_FLAGS=--xla_force_host_platform_device_count=2 ./run python benchmarks/anakin.py --devices 1 2
+    ./run python benchmarks/anakin.py --agent muzero --num-envs 64
 
-IMPALA with an MLP of two layers, T = 16, one update a rollout. What the time goes to is measured by leaving parts out:
-rollouts with random actions, which leave environments; rollouts with the policy; the whole.
+IMPALA with an MLP of two layers, T = 16, one update a rollout; or MuZero as `programs/anakin_muzero.py` has it, which
+searches once for each env step. What the time goes to is measured by leaving parts out: rollouts with random actions,
+which leave environments; rollouts with the policy; the whole. Told is also how long each of its programs took to
+compile: the start, the rounds, a copy to save, an evaluation.
 `benchmarks/peers/purejaxrl.py` and `stoix.sh` measure peers. On CPU several devices are simulated, and share its cores.
 """
 
@@ -21,14 +24,14 @@ import jax.numpy as jnp
 import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
-from agents import impala
-from agents.base import Agent, Policy
+from agents import impala, muzero
+from agents.base import Agent, Nest, Policy
 from envs.jax.base import JaxEnv
 from envs.jax.catch import Catch
 from envs.jax.grid_world import GridWorld
 from envs.jax.gymnax import Gymnax
 from envs.jax.minatar import MinAtar
-from nodes import fusion
+from nodes import fusion, stage
 from nodes.compiled import Compiled, batch_by_slot, by_slot
 from nodes.learner import make_mesh
 
@@ -39,6 +42,12 @@ WORLDS: dict[str, JaxEnv] = {
     "cartpole": Gymnax("CartPole-v1"),
     "breakout": MinAtar("breakout"),
 }
+MUZERO: dict[str, muzero.Config] = {
+    "catch": muzero.CATCH,
+    "grid_world": muzero.CATCH,
+    "cartpole": muzero.CARTPOLE,
+    "breakout": muzero.MINATAR,
+}
 PARTS = ("environments", "rollouts", "all")
 
 
@@ -47,15 +56,17 @@ class Options:
     """What to measure.
 
     Attributes:
+      agent: who plays and learns.
       worlds: environments.
-      num_envs: slots; a batch has as many sequences.
+      num_envs: slots; a batch of IMPALA's has as many sequences.
       devices: that they are spread over.
-      unroll_length: T, env steps of a slot in a round.
-      width: of the MLP's two layers.
-      value_torso: whether policy and value share them, or have two layers each.
+      unroll_length: T, env steps of a slot in a round of IMPALA's.
+      width: of its MLP's two layers.
+      value_torso: whether its policy and value share them, or have two layers each.
       seconds: measured for each part, after one as a warm-up.
     """
 
+    agent: Literal["impala", "muzero"] = "impala"
     worlds: tuple[World, ...] = ("catch", "grid_world", "cartpole", "breakout")
     num_envs: tuple[int, ...] = (64, 1024)
     devices: tuple[int, ...] = (1,)
@@ -68,24 +79,33 @@ class Options:
 def main(options: Options) -> None:
     """Measures and prints the table."""
     print(f"{jax.device_count()} {jax.devices()[0].device_kind}, jax {jax.__version__}")
-    names = f"{'num_envs':>8s} {'devices':>7s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s} compile"
-    print(f"{'':12s} {names}")
+    names = f"{'num_envs':>8s} {'devices':>7s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s}"
+    print(f"{'':12s} {names} {'simulations/s':>14s}  compile")
     for world, num_envs, devices in itertools.product(options.worlds, options.num_envs, options.devices):
         env = WORLDS[world]
-        shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
-        nets = {"mlp_width": options.width, "value_torso": options.value_torso}
-        agent = impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), env.spec)
-        cost, compiling = {}, 0.0
+        agent, simulations = make(options, world, num_envs)
+        cost, compiling = {}, {}
         for part in PARTS:
             rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)
             cost[part] = 1 / rate  # seconds an env step
         env_s, act_s, all_s = (cost[part] for part in PARTS)
         shares = (env_s / all_s, max(0.0, act_s - env_s) / all_s, max(0.0, all_s - act_s) / all_s)
+        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in compiling.items())
         print(
             f"{world:12s} {num_envs:8,d} {devices:7d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} "
-            f"{shares[2]:7.0%} {compiling:5.1f} s",
+            f"{shares[2]:7.0%} {simulations / all_s:14,.0f}  {told}",
             flush=True,
         )
+
+
+def make(options: Options, world: World, num_envs: int) -> tuple[Agent, int]:
+    """The agent, and the simulations that it makes for an env step."""
+    spec = WORLDS[world].spec
+    if options.agent == "muzero":
+        return muzero.make(MUZERO[world], spec), MUZERO[world].num_simulations
+    shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
+    nets = {"mlp_width": options.width, "value_torso": options.value_torso}
+    return impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), spec), 0
 
 
 def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
@@ -104,13 +124,17 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
     return agent._replace(update=update, policy=Policy(lambda size: (), step))
 
 
-def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, float]:
-    """Env steps a second, and the seconds that compiling took."""
-    mesh = make_mesh(devices, num_envs)
+def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, dict[str, float]]:
+    """Env steps a second, and the seconds that compiling took, by program."""
+    mesh = make_mesh(devices, agent.tables[0].batch_size)
     fused = fusion.fuse(agent, env, num_envs, constrain=batch_by_slot(mesh))
     init = jax.jit(agent.update.init, out_shardings=NamedSharding(mesh, PartitionSpec()))
     learner = init(jax.random.PRNGKey(0))
-    program = Compiled(fused, None, learner, mesh, by_slot)
+
+    def play(learner: Nest, key: jax.Array) -> dict[str, jax.Array]:
+        return stage.play(env, agent.eval_policy, agent.update.params(learner), 50, 10_000, key)
+
+    program = Compiled(fused, play, learner, mesh, by_slot)
     state, _ = program.init(learner, 0, jax.random.PRNGKey(1))
     number, elapsed = 1, 0.0
     while elapsed < 0.5:  # warms up, and finds how many rounds take long enough
@@ -118,7 +142,7 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
         state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
     state, elapsed = timed(program, state, number)
-    return fused.env_steps * number / elapsed, program.seconds["rounds"]
+    return fused.env_steps * number / elapsed, program.seconds
 
 
 def timed(program: Compiled, state: fusion.State, number: int) -> tuple[fusion.State, float]:
