@@ -15,7 +15,7 @@ import time
 
 import jax
 
-WORLDS = {"cartpole": "CartPole-v1", "breakout": "Breakout-MinAtar"}
+WORLDS = {"catch": "Catch-bsuite", "cartpole": "CartPole-v1", "breakout": "Breakout-MinAtar"}
 
 
 def measure(make_train, world: str, num_envs: int, seconds: float) -> float:
