@@ -6,6 +6,7 @@ import pathlib
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 
 Nest = Any
@@ -13,7 +14,8 @@ Nest = Any
 # One device writes what many hold alike. Where each writes a part of it, orbax takes JAX's `set_mesh` for a context
 # manager, which JAX 0.6's is not: a process's first checkpoint fails, and a mesh of one device stays set.
 _TYPES = ocp.type_handlers.create_type_handler_registry(
-    (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False))
+    (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),
+    (np.ndarray, ocp.type_handlers.NumpyHandler()),
 )
 
 
