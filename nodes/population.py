@@ -116,7 +116,7 @@ class Population(Anakin):
         return make_mesh(devices, len(self.members))
 
     def _fuse(self) -> fusion.Fusion:
-        one = fusion.fuse(self._agent, self._env, self._num_envs)
+        one = fusion.fuse(self._agent, self._env, self._num_envs, unrolled=not self._in_loop)
         values = self._values
 
         def init(learner: Any, version: jax.Array, key: jax.Array) -> Any:

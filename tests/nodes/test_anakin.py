@@ -110,13 +110,16 @@ def check_devices(folder, kind: str) -> None:
         assert equal(eight, learn(folder / "again", 12, kind, devices=8))
 
 
-def test_one_device_and_eight_learn_the_same():
+@pytest.mark.parametrize(
+    "kinds", [("queue", "replay", "impala"), pytest.param(("muzero",), marks=pytest.mark.slow)], ids="-".join
+)
+def test_one_device_and_eight_learn_the_same(kinds):
     """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
     code = textwrap.dedent(
-        """
+        f"""
         import pathlib, tempfile, pytest
         from tests.nodes.test_anakin import check_devices, node
-        for kind in ("queue", "replay", "impala", "muzero"):
+        for kind in {kinds}:
             check_devices(pathlib.Path(tempfile.mkdtemp()), kind)
         with pytest.raises(ValueError, match="num_envs is 12; it must divide over 8 devices"):
             node("x", 1, "replay", num_envs=12, devices=8)
