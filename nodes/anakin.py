@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from agents.base import Agent
-from envs.jax.purity import check_pure
+from envs.jax.base import check_pure
 from nodes import fusion, stage
 from nodes.base import Node
 from nodes.checkpoint import Checkpointer

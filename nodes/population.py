@@ -116,8 +116,7 @@ class Population(Anakin):
         return make_mesh(devices, len(self.members))
 
     def _fuse(self) -> fusion.Fusion:
-        one = fusion.fuse(self._agent, self._env, self._num_envs, unrolled=not self._in_loop)
-        values = self._values
+        one, values = self._fused({}), self._values
 
         def init(learner: Any, version: jax.Array, key: jax.Array) -> Any:
             del key  # each has its own
@@ -188,10 +187,11 @@ class Population(Anakin):
         """Refuses a field that the program's shape depends on, or nothing at all; traced, and nothing is compiled."""
 
         def trace(value: jax.Array) -> Any:
-            fused, key = self._fused({field: value}), jax.random.PRNGKey(0)
-            learner = self._member({field: value}).update.init(key)
+            member, fused = self._member({field: value}), self._fused({field: value})
+            key = jax.random.PRNGKey(0)
+            learner = member.update.init(key)
             state, _ = fused.round(fused.init(learner, jnp.int32(0), key)[0])
-            return state, self._evaluate(self._member({field: value}), learner, key) if self._eval_every else ()
+            return state, self._evaluate(member, learner, key) if self._eval_every else ()
 
         try:
             traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))

@@ -270,8 +270,8 @@ def is_concrete(name: str) -> bool:
     package, _, rest = name.partition(".")
     if package == "agents":
         return (ROOT / "agents" / rest.partition(".")[0]).is_dir() and rest != ""
-    # The replayed world has no rules of its own: it is whatever environment was recorded. Purity is of any environment.
-    return package == "envs" and rest != "" and not {"base", "purity", "replayed"} & set(rest.split("."))
+    # The replayed world has no rules of its own: it is whatever environment was recorded.
+    return package == "envs" and rest != "" and not {"base", "replayed"} & set(rest.split("."))
 
 
 def test_agents_and_envs_know_nothing_of_processes():

@@ -18,6 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from envs import base
+from envs.jax.purity import check_pure
+
+__all__ = ["Batched", "Game", "JaxEnv", "Stream", "as_env", "check_pure", "draw_bits"]
 
 Nest = Any
 

@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.extend
@@ -17,7 +17,9 @@ import tree
 from dm_env import specs
 
 from envs import base
-from envs.jax.base import JaxEnv
+
+if TYPE_CHECKING:
+    from envs.jax.base import JaxEnv
 
 _CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -38,6 +40,8 @@ def check_pure(env: JaxEnv) -> None:
       ValueError: it is no JAX environment, or no pure JAX program, or does not fit its spec: names the leaf, says what
         it is and what it must be.
     """
+    from envs.jax.base import JaxEnv  # which offers this check as its own
+
     if not isinstance(env, JaxEnv):
         kind = type(env)
         raise ValueError(f"env is of {kind.__module__}.{kind.__qualname__}; it must be a JaxEnv, see envs.jax.base")

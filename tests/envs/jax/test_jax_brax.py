@@ -12,8 +12,7 @@ import pytest
 
 from envs import base, conformance
 from envs.jax import brax as jax_brax
-from envs.jax.base import as_env
-from envs.jax.purity import check_pure
+from envs.jax.base import as_env, check_pure
 
 
 @jax.tree_util.register_dataclass

@@ -5,12 +5,11 @@ import pytest
 
 from envs import base, catch, conformance
 from envs.jax import base as jax_base
-from envs.jax import purity
 from envs.jax.catch import Catch
 
 
 def test_keeps_the_contract():
-    purity.check_pure(Catch())
+    jax_base.check_pure(Catch())
     conformance.check(jax_base.as_env(Catch(rows=4, columns=3)), steps=40)
 
 

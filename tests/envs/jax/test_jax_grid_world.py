@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from envs import base, conformance
-from envs.jax.base import as_env
+from envs.jax.base import as_env, check_pure
 from envs.jax.grid_world import GridWorld
-from envs.jax.purity import check_pure
 
 
 def boards(env: GridWorld, count: int) -> np.ndarray:

@@ -5,9 +5,8 @@ import pytest
 from dm_env import specs
 
 from envs import base, conformance
-from envs.jax.base import as_env
+from envs.jax.base import as_env, check_pure
 from envs.jax.gymnax import Gymnax
-from envs.jax.purity import check_pure
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])

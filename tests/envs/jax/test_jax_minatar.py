@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from envs import base, conformance, minatar
-from envs.jax.base import as_env
+from envs.jax.base import as_env, check_pure
 from envs.jax.minatar import MinAtar
-from envs.jax.purity import check_pure
 
 GAMES = ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
 

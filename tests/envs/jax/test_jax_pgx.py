@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from envs import base, conformance
-from envs.jax.base import as_env
+from envs.jax.base import as_env, check_pure
 from envs.jax.pgx import Pgx
-from envs.jax.purity import check_pure
 
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])

@@ -8,9 +8,8 @@ import pytest
 from dm_env import specs
 
 from envs import base, catch
-from envs.jax.base import Game
+from envs.jax.base import Game, check_pure
 from envs.jax.catch import Catch
-from envs.jax.purity import check_pure
 
 SPEC = base.EnvSpec(specs.Array((2,), np.float32, "two"), specs.DiscreteArray(3, np.int32, "action"))
 
