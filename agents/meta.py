@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents.base import Agent, Batch, MakeAgent, Nest, Table, Update, with_values
+from boonta.agents.base import Agent, Batch, MakeAgent, Nest, Table, Update, with_values
 
 
 class MetaState(NamedTuple):

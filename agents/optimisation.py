@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents.base import Batch, Nest, Update
+from boonta.agents.base import Batch, Nest, Update
 
 Optimiser = Literal["rmsprop", "adam"]
 

@@ -20,8 +20,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agents.base import Nest, Steps
-from envs.base import FIRST, LAST
+from boonta.agents.base import Nest, Steps
+from boonta.envs.base import FIRST, LAST
 
 
 class Transitions(NamedTuple):

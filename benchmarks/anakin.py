@@ -24,16 +24,16 @@ import jax.numpy as jnp
 import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
-from agents import impala, muzero
-from agents.base import Agent, Nest, Policy
-from envs.jax.base import JaxEnv
-from envs.jax.catch import Catch
-from envs.jax.grid_world import GridWorld
-from envs.jax.gymnax import Gymnax
-from envs.jax.minatar import MinAtar
-from nodes import fusion, stage
-from nodes.compiled import Compiled, batch_by_slot, by_slot
-from nodes.learner import make_mesh
+from boonta.agents import impala, muzero
+from boonta.agents.base import Agent, Nest, Policy
+from boonta.envs.jax.base import JaxEnv
+from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.grid_world import GridWorld
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.jax.minatar import MinAtar
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.fused.compiled import Compiled, batch_by_slot, by_slot
+from boonta.nodes.learner import make_mesh
 
 World = Literal["catch", "grid_world", "cartpole", "breakout"]
 WORLDS: dict[str, JaxEnv] = {

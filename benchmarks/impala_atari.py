@@ -10,7 +10,7 @@ is four frames.
 
 from __future__ import annotations
 
-from agents import rlax_first  # noqa: F401
+from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
@@ -19,11 +19,11 @@ from typing import Literal
 
 import tyro
 
-from agents import impala
-from agents.base import Agent
 from benchmarks import parts, sebulba, timing
-from envs.atari import Atari
-from nodes.sebulba import Placement
+from boonta.agents import impala
+from boonta.agents.base import Agent
+from boonta.envs.atari import Atari
+from boonta.nodes.hosts.placement import Placement
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ measured alone, each on all cores, no design can do more than 1 / (1/env + 1/act
 
 from __future__ import annotations
 
-from agents import rlax_first  # noqa: F401
+from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
@@ -17,10 +17,10 @@ from typing import Literal
 
 import tyro
 
-from agents import muzero
-from agents.base import Agent
 from benchmarks import parts, timing
-from envs.gymnasium import Gymnasium
+from boonta.agents import muzero
+from boonta.agents.base import Agent
+from boonta.envs.gymnasium import Gymnasium
 
 ENV = Gymnasium("CartPole-v1")
 FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations

@@ -5,7 +5,7 @@ All rates are env steps a second; an update counts as the env steps after which 
 
 from __future__ import annotations
 
-from agents import rlax_first  # noqa: F401
+from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
@@ -17,14 +17,14 @@ import numpy as np
 import reverb
 from jax.sharding import SingleDeviceSharding
 
-from agents.base import Agent, Batch, Steps, Table
 from benchmarks.timing import on_all_cores, per_second
-from envs.base import Env
-from nodes.base import Node
-from nodes.dataset import Dataset
-from nodes.play import jit_policy, step_shapes
-from nodes.replay import make_table
-from nodes.writer import Writer
+from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.envs.base import Env
+from boonta.nodes.acting.local import jit_policy, step_shapes
+from boonta.nodes.base import Node
+from boonta.nodes.replay import make_table
+from boonta.nodes.tables.reverb.dataset import Dataset
+from boonta.nodes.tables.reverb.writer import Writer
 
 
 def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> float:

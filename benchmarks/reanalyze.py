@@ -22,7 +22,7 @@ import matplotlib
 import tyro
 
 from benchmarks.timing import ROOT
-from nodes import metrics
+from boonta.nodes import metrics
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # after the backend is chosen

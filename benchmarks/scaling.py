@@ -3,7 +3,7 @@
     ./run python benchmarks/scaling.py
 
 *Measured*, weak scaling: 1, 2 and 4 processes stand for hosts, each pinned to its share of the cores and with the same
-work, environments and batch; they learn as one (`nodes.hosts`). `apart` is what they do where each learns for itself:
+work, environments and batch; they learn as one. `apart` is what they do where each learns for itself:
 on one machine they also share caches and memory, which hosts don't. The share is of that; what is missing is the price
 of meeting in each update. Each has two simulated devices, one to act and one to learn on: with one, XLA's only thread
 would wait in the reduction.
@@ -31,13 +31,13 @@ import numpy as np
 import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
-from agents import impala
 from benchmarks.sebulba import START_S, running, warm_up
-from nodes.hosts import Hosts, place
-from nodes.learner import make_mesh
-from nodes.sebulba import Placement
-from programs.sebulba import Run
-from programs.sebulba_impala_atari import sebulba_impala_atari
+from boonta.agents import impala
+from boonta.nodes.hosts.coordination import Hosts, place
+from boonta.nodes.hosts.placement import Placement
+from boonta.nodes.learner import make_mesh
+from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
+from boonta.programs.wiring.sebulba import Run
 
 FRAMES = 4  # of an agent step
 # Podracer, its use cases of Sebulba: 8 cores, trajectories of 60 steps, acting batches of 128, 200,000 frames/s; with

@@ -24,12 +24,12 @@ from typing import Literal
 import jax
 import tyro
 
-from agents import impala, muzero
-from nodes.base import Node
-from nodes.sebulba import Placement
-from programs.sebulba import Run, Sebulba
-from programs.sebulba_impala_atari import sebulba_impala_atari
-from programs.sebulba_muzero_atari import sebulba_muzero_atari
+from boonta.agents import impala, muzero
+from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import Placement
+from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
+from boonta.programs.sebulba_muzero_atari import sebulba_muzero_atari
+from boonta.programs.wiring.sebulba import Run, Sebulba
 
 START_S = 240.0
 

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodes import metrics
-from programs.launch import ON_CPU
+from boonta.nodes import metrics
+from boonta.programs.wiring.launch import ON_CPU
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -27,11 +27,11 @@ from launchpad import address as lp_address
 from launchpad import context
 from launchpad.launch import worker_manager
 
-from nodes.base import Node
-from nodes.monitor import Monitor
-from nodes.services import CALL_DEADLINE_S, Program
-from programs.run import BadInput
-from programs.view import View
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.services import CALL_DEADLINE_S, Program
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.view import View
 
 BASE_PORT = 20_000  # below the ports that Linux gives to clients
 REACH_S = 900.0  # for all hosts to be there: images are pulled, machines started

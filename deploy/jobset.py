@@ -1,6 +1,6 @@
 """Renders a program as a Kubernetes JobSet, for TPU slices on GKE and any other cluster that runs JobSet.
 
-    ./run python -m deploy.jobset programs/muzero_atari.py --resources table.yaml -- --game Pong | kubectl apply -f -
+    ./run python -m boonta.deploy.jobset programs/muzero_atari.py --resources table.yaml | kubectl apply -f -
 
 A pod per node of the program, in a replicated job per group; of a Sebulba program, a pod per host. What makes the
 program end or start again, where "learner" stands for the unit, too:
@@ -22,10 +22,10 @@ from typing import Any
 import tyro
 import yaml
 
-from deploy import resources
-from deploy.program import split_flags
-from deploy.roles import INDEX, MANY, Deployment, Role, prepare
-from programs.run import BadInput
+from boonta.deploy import resources
+from boonta.deploy.program import split_flags
+from boonta.deploy.roles import INDEX, MANY, Deployment, Role, prepare
+from boonta.programs.wiring.run import BadInput
 
 Manifest = dict[str, Any]
 

@@ -1,11 +1,11 @@
 """Runs one node of a program on this host, which other hosts' nodes call and are called by.
 
-./run python -m deploy.node programs/impala_catch.py --label actor --index 0 --hosts host1,host2 -- --actors 4
+./run python -m boonta.deploy.node programs/impala_catch.py --label actor --index 0 --hosts host1,host2 -- --actors 4
 """
 
 from __future__ import annotations
 
-from deploy import ends_early  # noqa: F401
+from boonta.deploy import ends_early  # noqa: F401
 
 # isort: split
 
@@ -16,11 +16,11 @@ import sys
 
 import tyro
 
-from deploy import core
-from deploy.program import split_flags, spread
-from programs.launch import GROUP_ENVIRONMENT
-from programs.provenance import built_from
-from programs.run import BadInput, claim_workdir, origin_of
+from boonta.deploy import core
+from boonta.deploy.program import split_flags, spread
+from boonta.programs.wiring.launch import GROUP_ENVIRONMENT
+from boonta.programs.wiring.provenance import built_from
+from boonta.programs.wiring.run import BadInput, claim_workdir, origin_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 def _enter(environment: dict[str, str], arguments: list[str]) -> None:
     """Starts this process again with its group's environment variables: libraries read them when they load."""
     os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
-    os.execv(sys.executable, [sys.executable, "-m", "deploy.node", *arguments])
+    os.execv(sys.executable, [sys.executable, "-m", "boonta.deploy.node", *arguments])
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from nodes.services import Program
-from programs.launch import group_environment
-from programs.provenance import ROOT
-from programs.run import BadInput, ProgramFunction, parse
+from boonta.nodes.services import Program
+from boonta.programs.wiring.launch import group_environment
+from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run import BadInput, ProgramFunction, parse
 
 
 class Built(NamedTuple):
@@ -69,7 +69,7 @@ def from_root(file: pathlib.Path) -> pathlib.Path:
 
 
 def is_unit(program: Any) -> bool:
-    """Whether a program's nodes are threads of one process, as those of `programs.sebulba.Sebulba` are."""
+    """Whether a program's nodes are threads of one process, as those of `programs.wiring.sebulba.Sebulba` are."""
     return callable(getattr(program, "build", None))
 
 

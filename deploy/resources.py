@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from programs.run import BadInput
+from boonta.programs.wiring.run import BadInput
 
 T = TypeVar("T")
 

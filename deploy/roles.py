@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
-from deploy import core, resources
-from deploy.program import Built, build, from_root, host_flags, is_unit, require_span
-from programs.launch import check_nodes
-from programs.provenance import ROOT
-from programs.run import BadInput
+from boonta.deploy import core, resources
+from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span
+from boonta.programs.wiring.launch import check_nodes
+from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run import BadInput
 
 INDEX = "BOONTA_INDEX"  # the pod's variable for its number within its role
 WORKDIR = "/runs"
@@ -124,7 +124,7 @@ def _service(
         label,
         group,
         len(nodes) * group.hosts,
-        ("python", "-m", "deploy.node", file, *own, "--", *map(_literal, flags)),
+        ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
         {**environment, core.ENTERED: core.entered(environment)},
         tuple(port for task in tasks if task.label == label for port in task.ports),
         _volume(label, built),

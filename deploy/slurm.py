@@ -2,7 +2,7 @@
 
 Of a program of threads, such as Sebulba's, a task per machine, which has all that its places would have had.
 
-    ./run python -m deploy.slurm programs/impala_atari.py --nodes 4 -- --actors 32 --workdir /shared/pong >pong.sbatch
+    ./run python -m boonta.deploy.slurm programs/impala_atari.py --nodes 4 -- --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch
 
 The script runs on the first machine of its job. When the program has done its work all tasks end by themselves. Near
@@ -20,11 +20,11 @@ from collections.abc import Sequence
 
 import tyro
 
-from deploy import core
-from deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
-from programs.launch import check_nodes
-from programs.provenance import ROOT
-from programs.run import BadInput
+from boonta.deploy import core
+from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
+from boonta.programs.wiring.launch import check_nodes
+from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run import BadInput
 
 WARN_S = 120  # before the time limit; to save in
 LINGER_S = 60  # for the other tasks, once one has ended
@@ -134,7 +134,7 @@ def _body(job: Job, labels: Sequence[tuple[str, int]], command: str, flags: Sequ
     return script.replace("@WORKDIR@", shlex.quote(workdir)).splitlines()
 
 
-NODE_COMMAND = """exec ./run python -m deploy.node "$0" --label "$label" --index "$index" \\
+NODE_COMMAND = """exec ./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
             --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" -- "$@\""""
 
 # Tasks are told through scancel, which reaches them all; srun would end those that are left, at once, after the first.

@@ -1,6 +1,6 @@
 """Runs a program on machines that are already held, such as TPU VMs: each node over an SSH connection of its own.
 
-    ./run python -m deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
+    ./run python -m boonta.deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
 
 Nobody supervises: this process starts the nodes, shows what they print, and says how they ended. A node that dies is
 not started again; a connection that breaks ends its node, which saves first. So does Ctrl-C here, for all of them.
@@ -21,11 +21,11 @@ from typing import IO
 
 import tyro
 
-from deploy import core
-from deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
-from programs.launch import check_nodes
-from programs.provenance import ROOT
-from programs.run import BadInput
+from boonta.deploy import core
+from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
+from boonta.programs.wiring.launch import check_nodes
+from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run import BadInput
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
@@ -85,7 +85,7 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     dealt = iter(others * len(tasks))
     where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
     core.bind(built.program, core.host_function(where, tasks), machines.base_port)
-    start = ["-m", "deploy.node", str(from_root(machines.program))]
+    start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
         own = ["--label", task.label, "--index", str(task.index), "--hosts", where]

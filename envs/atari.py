@@ -18,7 +18,7 @@ import numpy as np
 from ale_py import roms, vector_env
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 _NOOP = 0  # index of the no-op in every game's action set
 _NEVER = 2**30  # frames; more than any episode has, and a C int

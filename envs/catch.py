@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 
 @dataclasses.dataclass(frozen=True)

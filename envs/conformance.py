@@ -17,7 +17,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 

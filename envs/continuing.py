@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from envs import base
+from boonta.envs import base
 
 
 @dataclasses.dataclass(frozen=True)

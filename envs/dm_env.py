@@ -17,7 +17,7 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,8 +10,8 @@ import dataclasses
 
 import numpy as np
 
-from envs import base
-from envs.open_spiel import OpenSpiel
+from boonta.envs import base
+from boonta.envs.open_spiel import OpenSpiel
 
 
 @dataclasses.dataclass(frozen=True)

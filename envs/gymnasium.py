@@ -19,7 +19,7 @@ import numpy as np
 from dm_env import specs
 from gymnasium import spaces
 
-from envs import base
+from boonta.envs import base
 
 
 @dataclasses.dataclass(frozen=True)

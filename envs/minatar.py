@@ -19,7 +19,7 @@ import dm_env
 import numpy as np
 from dm_env import specs
 
-from envs import base, drawing
+from boonta.envs import base, drawing
 
 _NUM_ACTIONS = 6  # no-op, left, up, right, down, fire, in every game
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyspiel
 from dm_env import specs
 
-from envs import base, drawing
+from boonta.envs import base, drawing
 
 _PROBES, _PROBE_MOVES = 10, 200  # random games, and moves of each, that look for a player who moves twice in a row
 _BOTTOM_UP = {"connect_four"}  # whose planes begin with the lowest row

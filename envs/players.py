@@ -12,9 +12,9 @@ from collections.abc import Callable
 import numpy as np
 import pyspiel
 
-from envs import base
-from envs.followed import FollowedBatch
-from envs.open_spiel import OpenSpielBatch
+from boonta.envs import base
+from boonta.envs.followed import FollowedBatch
+from boonta.envs.open_spiel import OpenSpielBatch
 
 _TREE_MB = 1_000  # of memory, far more than the rollouts need: a tree that hits it forgets its moves
 

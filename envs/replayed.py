@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import tree
 
-from agents.base import Nest, Steps
-from envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep, check_action
+from boonta.agents.base import Nest, Steps
+from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep, check_action
 
 Source = Callable[[], Steps]  # the next trajectory, leaves [T, ...], T at least 1 and another one each time
 

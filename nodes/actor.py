@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Agent, Author, Steps, written_by
-from envs.base import BatchedEnv, Env
-from nodes.acting import GroupAct, open_acting
-from nodes.base import Node
-from nodes.pipe import open_writer
+from boonta.agents.base import Agent, Author, Steps, written_by
+from boonta.envs.base import BatchedEnv, Env
+from boonta.nodes.acting.base import GroupAct, open_acting
+from boonta.nodes.base import Node
+from boonta.nodes.tables.queue import open_writer
 
 
 class Actor(Node):
@@ -23,7 +23,7 @@ class Actor(Node):
       name: of this node.
       agent: the policy, and the tables to write to.
       env: makes the environments.
-      variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.Remote`, for
+      variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.base.Remote`, for
         another node to act.
       replay: handle of the replay server, or a `Pipe`.
       monitor: handle.

@@ -15,14 +15,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent
-from envs.jax.base import check_pure
-from nodes import fusion, stage
-from nodes.base import Node
-from nodes.checkpoint import Checkpointer
-from nodes.compiled import Compiled, batch_by_slot, by_slot, check_fits, convolves
-from nodes.learner import make_mesh, require_finite
-from nodes.monitor import StopRule
+from boonta.agents.base import Agent
+from boonta.envs.jax.base import check_pure
+from boonta.nodes.base import Node
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.fused.compiled import Compiled, batch_by_slot, by_slot, check_fits, convolves
+from boonta.nodes.learner import make_mesh, require_finite
+from boonta.nodes.monitor import StopRule
 
 DISPATCH_S = 0.5  # of rounds that the device is given at once; nobody stops it within
 DISPATCH_DEADLINE_S = 600.0

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Agent
-from envs.base import Env, Player
-from nodes import elo
-from nodes.base import Periodic
-from nodes.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from nodes.play import acting_params, jit_policy
-from nodes.variables import open_params
+from boonta.agents.base import Agent
+from boonta.envs.base import Env, Player
+from boonta.nodes.acting.local import acting_params, jit_policy
+from boonta.nodes.base import Periodic
+from boonta.nodes.matches import elo
+from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
+from boonta.nodes.variables import open_params
 
 Nest = Any
 

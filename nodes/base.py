@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from nodes import launched
-from nodes.stopwatch import Stopped, Stopwatch
+from boonta.nodes import launched
+from boonta.nodes.stopwatch import Stopped, Stopwatch
 
 T = TypeVar("T")
 

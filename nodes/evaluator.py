@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from agents.base import Agent
-from envs.base import Env
-from nodes.base import Periodic
-from nodes.play import Play, acting_params, jit_policy
-from nodes.stopwatch import Stopped
-from nodes.variables import open_params
+from boonta.agents.base import Agent
+from boonta.envs.base import Env
+from boonta.nodes.acting.local import Play, acting_params, jit_policy
+from boonta.nodes.base import Periodic
+from boonta.nodes.stopwatch import Stopped
+from boonta.nodes.variables import open_params
 
 
 class Evaluator(Periodic):

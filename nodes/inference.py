@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import tree
 
-from agents.base import Agent, Policy
-from envs.base import Env, TimeStep
-from nodes.base import Node
-from nodes.play import acting_params
-from nodes.variables import VariableClient
+from boonta.agents.base import Agent, Policy
+from boonta.envs.base import Env, TimeStep
+from boonta.nodes.acting.local import acting_params
+from boonta.nodes.base import Node
+from boonta.nodes.variables import VariableClient
 
 Nest = Any
 ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, list[Nest]]]
@@ -265,7 +265,7 @@ def jit_for_groups(policy: Policy) -> ActForGroups:
 
     Returns:
       `(params, seeds [G], t [G], time step [G, B, ...], states G x [B, ...]) -> (action [G, B, ...],
-      extras [G, B, ...], states)`. A group's key in step t is that of `nodes.play.Acting` with its seed.
+      extras [G, B, ...], states)`. A group's key in step t is that of `nodes.acting.local.Acting` with its seed.
     """
 
     def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest]:

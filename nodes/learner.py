@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent, Batch, Steps, learned_from, sequence_counts
-from nodes.base import Node
-from nodes.checkpoint import Checkpointer
-from nodes.hosts import own, place
-from nodes.pipe import Drawn, open_dataset
-from nodes.variables import publish
+from boonta.agents.base import Agent, Batch, Steps, learned_from, sequence_counts
+from boonta.nodes.base import Node
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.hosts.coordination import own, place
+from boonta.nodes.tables.queue import Drawn, open_dataset
+from boonta.nodes.variables import publish
 
 if TYPE_CHECKING:
-    from nodes.host_monitor import HostMonitor
+    from boonta.nodes.hosts.host_monitor import HostMonitor
 
 PUBLISH_DEADLINE_S = 300.0  # the first update compiles
 CHECK_S = 5.0  # for the newest update to show that its state is worth keeping; a save at the end has little time

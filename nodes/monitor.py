@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from nodes import metrics
-from nodes.base import Periodic
+from boonta.nodes import metrics
+from boonta.nodes.base import Periodic
 
 DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
 END_S = 12.0  # from asking nodes to end until the monitor ends even if others have not

@@ -13,11 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Agent, MakeAgent, with_values
-from nodes import fusion, metrics, stage
-from nodes.anakin import Anakin, Pending, streams
-from nodes.checkpoint import Checkpointer
-from nodes.learner import make_mesh
+from boonta.agents.base import Agent, MakeAgent, with_values
+from boonta.nodes import metrics
+from boonta.nodes.anakin import Anakin, Pending, streams
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.learner import make_mesh
 
 Values = dict[str, jax.Array]  # by field: [members], or [] within a member's program
 
@@ -28,7 +29,7 @@ class Population(Anakin):
     Members share nothing but the program; they are split over the devices, each whole on one. A member learns what
     Anakin with its seed and hyper-parameters would, up to float error. Each evaluation adds a row per member to
     `members.jsonl` in the run's folder. The state of all members is kept in `members/`; at the end the best one's goes
-    to `checkpoints/`, for `programs.play` and for others to go on from.
+    to `checkpoints/`, for `programs.tools.play` and for others to go on from.
 
     A member whose loss is no longer finite has diverged. The others go on, until none is left: metrics, but for those
     of episodes played, are means over the others, "diverged" counts, and the best one is never one of those.

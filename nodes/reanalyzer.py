@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from agents.base import Steps, Table, written_by
-from envs.base import BatchedEnv
-from envs.replayed import Replayed
-from nodes.playback import Playback
+from boonta.agents.base import Steps, Table, written_by
+from boonta.envs.base import BatchedEnv
+from boonta.envs.replayed import Replayed
+from boonta.nodes.acting.playback import Playback
 
 AHEAD = 2  # pieces of `num_envs` sequences on their way, so that a slot whose sequence is over goes on with the next
 
@@ -35,7 +35,7 @@ class Reanalyzer(Playback):
         return (self.step,)
 
     def start(self) -> None:
-        from nodes.streams import Stream  # brings TensorFlow
+        from boonta.nodes.tables.reverb.streams import Stream  # brings TensorFlow
 
         self._past = table_of_the_past(self._agent.tables)
         self._sequences: collections.deque[Steps] = collections.deque()

@@ -5,7 +5,7 @@ Reverb, and with it TensorFlow, is imported where tables are made: a launcher on
 
 from __future__ import annotations
 
-from agents import rlax_first  # noqa: F401
+from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
@@ -19,12 +19,12 @@ import tree
 from launchpad import address as lp_address
 from launchpad import context
 
-from agents.base import Agent, Table, owed_bounds
-from envs.base import EnvSpec
-from nodes.base import Periodic
-from nodes.play import step_shapes
-from nodes.replay_client import ReplayHandle
-from nodes.services import lp
+from boonta.agents.base import Agent, Table, owed_bounds
+from boonta.envs.base import EnvSpec
+from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.base import Periodic
+from boonta.nodes.services import lp
+from boonta.nodes.tables.reverb.client import ReplayHandle
 
 if TYPE_CHECKING:
     import reverb
@@ -150,7 +150,7 @@ def make_table(table: Table, signature: Any) -> reverb.Table:
     if table.kind == "queue":
         return reverb.Table.queue(table.name, table.size, signature=sequence)
     selectors = reverb.selectors
-    # Ranks are made into priorities 1 / rank by `nodes.priorities`.
+    # Ranks are made into priorities 1 / rank by `nodes.tables.priorities`.
     prioritised = table.sampler in ("proportional", "rank")
     return reverb.Table(
         name=table.name,

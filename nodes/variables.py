@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from safetensors import numpy as safetensors
 
-from nodes.base import Periodic
+from boonta.nodes.base import Periodic
 
 Nest = Any
 

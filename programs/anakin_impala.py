@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents import impala
-from envs.jax.base import JaxEnv
-from envs.jax.catch import Catch
-from envs.jax.grid_world import GridWorld
-from envs.jax.gymnax import Gymnax
-from envs.jax.minatar import MinAtar
-from nodes.anakin import Anakin
-from programs.run import OwnFlags, Run
-from programs.solo import Size, SizeFlags, Solo, main
+from boonta.agents import impala
+from boonta.envs.jax.base import JaxEnv
+from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.grid_world import GridWorld
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.jax.minatar import MinAtar
+from boonta.nodes.anakin import Anakin
+from boonta.programs.wiring.run import OwnFlags, Run
+from boonta.programs.wiring.solo import Size, SizeFlags, Solo, main
 
 CATCH = impala.CATCH
 GRID_WORLD = dataclasses.replace(CATCH, batch_size=64, unroll_length=16, learning_rate=1e-3)

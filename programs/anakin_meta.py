@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents import impala
-from agents.base import Agent
-from agents.meta import meta_gradient
-from envs.jax.gymnax import Gymnax
-from nodes.population import Population
-from programs.anakin_impala import CARTPOLE, MIDDLE
-from programs.fields import numbers_by_field
-from programs.run import BadInput, OwnFlags
-from programs.solo import SizeFlags, Solo, main
+from boonta.agents import impala
+from boonta.agents.base import Agent
+from boonta.agents.meta import meta_gradient
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.nodes.population import Population
+from boonta.programs.anakin_impala import CARTPOLE, MIDDLE
+from boonta.programs.wiring.fields import numbers_by_field
+from boonta.programs.wiring.run import BadInput, OwnFlags
+from boonta.programs.wiring.solo import SizeFlags, Solo, main
 
 
 def anakin_meta(

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 
-from agents import muzero
-from envs.jax.base import JaxEnv
-from envs.jax.catch import Catch
-from envs.jax.gymnax import Gymnax
-from envs.jax.minatar import MinAtar
-from envs.jax.pgx import Pgx
-from nodes.anakin import Anakin
-from programs.run import OwnFlags, Run
-from programs.solo import Size, SizeFlags, Solo, main
+from boonta.agents import muzero
+from boonta.envs.jax.base import JaxEnv
+from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.jax.minatar import MinAtar
+from boonta.envs.jax.pgx import Pgx
+from boonta.nodes.anakin import Anakin
+from boonta.programs.wiring.run import OwnFlags, Run
+from boonta.programs.wiring.solo import Size, SizeFlags, Solo, main
 
 SMALL, MIDDLE, LARGE = Size(eval_every=200), Size(eval_every=1_000), Size(eval_every=5_000)
-UNSEEN = Size(eval_every=0)  # games of two have no return to evaluate: programs.match plays runs against each other
+UNSEEN = Size(eval_every=0)  # games of two have no return to evaluate; see programs.tools.match
 
 
 def catch(run: OwnFlags, size: SizeFlags = SMALL, config: muzero.Config = muzero.CATCH) -> Solo:
@@ -38,7 +38,7 @@ def minatar(
 def board(
     run: OwnFlags, game: str = "connect_four", size: SizeFlags = UNSEEN, config: muzero.Config = muzero.CONNECT_FOUR
 ) -> Solo:
-    """A game of two by its name in pgx, which MuZero plays against itself; compare runs by programs.match."""
+    """A game of two by its name in pgx, which MuZero plays against itself; compare runs by programs.tools.match."""
     return _program(f"anakin_muzero_board-{game}", run, Pgx(game), size, config)
 
 

@@ -1,7 +1,7 @@
 """Many IMPALA learners at once in one compiled program, which differ in seed and hyper-parameters.
 
 ./run python programs/anakin_population.py catch --vary learning_rate=1e-4,1e-3,1e-2 entropy_cost=0,0.01 --seeds 4
-./run python -m programs.members --workdir runs/anakin_population_catch
+./run python -m boonta.programs.tools.members --workdir runs/anakin_population_catch
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 
-from agents import impala
-from envs.jax.base import JaxEnv
-from envs.jax.catch import Catch
-from envs.jax.gymnax import Gymnax
-from nodes.population import Population
-from programs.anakin_impala import CARTPOLE, CATCH
-from programs.fields import numbers_by_field
-from programs.run import OwnFlags, Run
-from programs.solo import Size, SizeFlags, Solo, main
+from boonta.agents import impala
+from boonta.envs.jax.base import JaxEnv
+from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.nodes.population import Population
+from boonta.programs.anakin_impala import CARTPOLE, CATCH
+from boonta.programs.wiring.fields import numbers_by_field
+from boonta.programs.wiring.run import OwnFlags, Run
+from boonta.programs.wiring.solo import Size, SizeFlags, Solo, main
 
 SMALL = Size(eval_every=250)
 

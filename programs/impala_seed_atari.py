@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents import impala
-from envs.atari import Atari
-from nodes.actor import Actor
-from nodes.evaluator import Evaluator
-from nodes.inference import Inference
-from nodes.learner import Learner
-from nodes.services import Program
-from programs.cluster import Cluster
-from programs.launch import RunFlags, main
+from boonta.agents import impala
+from boonta.envs.atari import Atari
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.inference import Inference
+from boonta.nodes.learner import Learner
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
 
 
 def impala_seed_atari(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from agents import muzero
-from envs.open_spiel import OpenSpiel
-from envs.players import RandomPlayer, UctPlayer
-from nodes.actor import Actor
-from nodes.arena import Arena
-from nodes.learner import Learner
-from nodes.services import Program
-from programs.cluster import Cluster
-from programs.launch import RunFlags, main
+from boonta.agents import muzero
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import RandomPlayer, UctPlayer
+from boonta.nodes.actor import Actor
+from boonta.nodes.arena import Arena
+from boonta.nodes.learner import Learner
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
 
 
 def muzero_board(

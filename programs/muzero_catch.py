@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agents import muzero
-from envs.catch import Catch
-from nodes.actor import Actor
-from nodes.evaluator import Evaluator
-from nodes.learner import Learner
-from nodes.services import Program
-from programs.cluster import Cluster
-from programs.launch import RunFlags, main
+from boonta.agents import muzero
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
 
 
 def muzero_catch(

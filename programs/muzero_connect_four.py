@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agents import muzero
-from nodes.services import Program
-from programs.launch import RunFlags, main
-from programs.muzero_board import muzero_board
+from boonta.agents import muzero
+from boonta.nodes.services import Program
+from boonta.programs.muzero_board import muzero_board
+from boonta.programs.wiring.launch import RunFlags, main
 
 
 def muzero_connect_four(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agents import muzero
-from envs.minatar import MinAtar
-from nodes.actor import Actor
-from nodes.evaluator import Evaluator
-from nodes.learner import Learner
-from nodes.reanalyzer import Reanalyzer
-from nodes.services import Program
-from programs.cluster import Cluster
-from programs.launch import RunFlags, main
+from boonta.agents import muzero
+from boonta.envs.minatar import MinAtar
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
 
 
 def muzero_minatar(

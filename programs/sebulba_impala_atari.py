@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agents import impala
-from envs.atari import Atari
-from nodes.actor import Actor
-from nodes.evaluator import Evaluator
-from nodes.learner import Learner
-from nodes.sebulba import Placement
-from programs.sebulba import RunFlags, Sebulba
-from programs.solo import main
+from boonta.agents import impala
+from boonta.envs.atari import Atari
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.hosts.placement import Placement
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.sebulba import RunFlags, Sebulba
+from boonta.programs.wiring.solo import main
 
 PLACEMENT = Placement(num_envs=16)
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from agents import muzero
-from envs.players import RandomPlayer
-from nodes.archive import open_archive
-from nodes.archived import ArchiveReanalyzer, replayed_shapes
-from nodes.arena import Arena
-from nodes.evaluator import Evaluator
-from nodes.learner import Learner
-from nodes.services import Program
-from programs.cluster import Cluster
-from programs.launch import RunFlags, main
-from programs.worlds import world_of
+from boonta.agents import muzero
+from boonta.envs.players import RandomPlayer
+from boonta.nodes.archive.files import open_archive
+from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
+from boonta.nodes.arena import Arena
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.worlds import world_of
 
 PRESETS = {"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI}
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def unplugged(
 
     Args:
       run: where and how long.
-      data: an archive's folder, see programs.export. It also says which environment it is of.
+      data: an archive's folder, see programs.tools.export. It also says which environment it is of.
       reanalyzers: reanalyzer processes.
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,

@@ -1,6 +1,6 @@
 """IMPALA: `make` and a `Config` are all that a program needs."""
 
-from agents.impala.agent import make
-from agents.impala.config import ATARI, CATCH, Config
+from boonta.agents.impala.agent import make
+from boonta.agents.impala.config import ATARI, CATCH, Config
 
 __all__ = ["ATARI", "CATCH", "Config", "make"]

@@ -6,13 +6,13 @@ import functools
 
 from dm_env import specs
 
-from agents import networks, optimisation
-from agents.base import Agent, Table
-from agents.impala.config import Config
-from agents.impala.loss import impala_loss
-from agents.impala.networks import make_network
-from agents.impala.policy import make_policy
-from envs.base import EnvSpec
+from boonta.agents import networks, optimisation
+from boonta.agents.base import Agent, Table
+from boonta.agents.impala.config import Config
+from boonta.agents.impala.loss import impala_loss
+from boonta.agents.impala.networks import make_network
+from boonta.agents.impala.policy import make_policy
+from boonta.envs.base import EnvSpec
 
 
 def make(config: Config, spec: EnvSpec) -> Agent:

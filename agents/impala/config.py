@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import Literal
 
-from agents.networks import Torso
-from agents.optimisation import Optimiser
+from boonta.agents.networks import Torso
+from boonta.agents.optimisation import Optimiser
 
 
 @dataclasses.dataclass(frozen=True)

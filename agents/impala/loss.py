@@ -14,12 +14,12 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agents import sequences
-from agents.base import Batch, Nest, Steps
-from agents.impala.config import Config
-from agents.impala.networks import Inputs, Network, Outputs
-from agents.optimisation import Context
-from agents.rlax_first import rlax
+from boonta.agents import sequences
+from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.impala.config import Config
+from boonta.agents.impala.networks import Inputs, Network, Outputs
+from boonta.agents.optimisation import Context
+from boonta.agents.rlax_first import rlax
 
 
 class VTrace(NamedTuple):

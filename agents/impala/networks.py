@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from dm_env import specs
 
-from agents.base import Nest
-from agents.impala.config import Config
-from agents.networks import apply_torso
-from envs.base import FIRST
+from boonta.agents.base import Nest
+from boonta.agents.impala.config import Config
+from boonta.agents.networks import apply_torso
+from boonta.envs.base import FIRST
 
 
 class Inputs(NamedTuple):

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from dm_env import specs
 
-from agents import sequences
-from agents.base import Nest, Policy
-from agents.impala.networks import Inputs, Network
-from envs.base import TimeStep
+from boonta.agents import sequences
+from boonta.agents.base import Nest, Policy
+from boonta.agents.impala.networks import Inputs, Network
+from boonta.envs.base import TimeStep
 
 
 class Core(NamedTuple):

@@ -1,7 +1,7 @@
 """MuZero: planning with a learned model."""
 
-from agents.muzero.agent import make, make_unplugged
-from agents.muzero.config import (
+from boonta.agents.muzero.agent import make, make_unplugged
+from boonta.agents.muzero.config import (
     ATARI,
     BOARD,
     CARTPOLE,

@@ -7,14 +7,14 @@ import functools
 
 from dm_env import specs
 
-from agents import optimisation
-from agents.base import Agent, Table
-from agents.muzero.config import Config
-from agents.muzero.loss import muzero_loss, support_warning
-from agents.muzero.networks import make_model
-from agents.muzero.policy import make_policy, view_of
-from agents.muzero.search import make_search
-from envs.base import EnvSpec
+from boonta.agents import optimisation
+from boonta.agents.base import Agent, Table
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.loss import muzero_loss, support_warning
+from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.policy import make_policy, view_of
+from boonta.agents.muzero.search import make_search
+from boonta.envs.base import EnvSpec
 
 
 def make(config: Config, spec: EnvSpec) -> Agent:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Literal
 
-from agents.base import Sampler
+from boonta.agents.base import Sampler
 
 
 @dataclasses.dataclass(frozen=True)

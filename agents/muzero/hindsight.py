@@ -8,13 +8,13 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agents import sequences
-from agents.base import Nest, Steps
-from agents.muzero.config import Config
-from agents.muzero.loss import unroll_model
-from agents.muzero.networks import Model, expectation, make_support
-from agents.muzero.policy import view_of
-from agents.muzero.targets import value_targets
+from boonta.agents import sequences
+from boonta.agents.base import Nest, Steps
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.loss import unroll_model
+from boonta.agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.muzero.policy import view_of
+from boonta.agents.muzero.targets import value_targets
 
 
 class Hindsight(NamedTuple):

@@ -17,16 +17,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from agents import sequences
-from agents.base import Batch, Nest, Steps
-from agents.muzero.config import Config
-from agents.muzero.networks import Model, expectation, make_support
-from agents.muzero.policy import view_of
-from agents.muzero.reanalyze import reanalyze
-from agents.muzero.search import Search
-from agents.muzero.targets import make_targets, value_targets
-from agents.optimisation import Context
-from envs.base import LAST
+from boonta.agents import sequences
+from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.muzero.policy import view_of
+from boonta.agents.muzero.reanalyze import reanalyze
+from boonta.agents.muzero.search import Search
+from boonta.agents.muzero.targets import make_targets, value_targets
+from boonta.agents.optimisation import Context
+from boonta.envs.base import LAST
 
 FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05  # times the support's limit, and share of the targets; less is search's own error
 

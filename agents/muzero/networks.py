@@ -23,9 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from agents.base import Nest
-from agents.muzero.config import Config
-from agents.rlax_first import rlax
+from boonta.agents.base import Nest
+from boonta.agents.muzero.config import Config
+from boonta.agents.rlax_first import rlax
 
 
 class Prediction(NamedTuple):

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from agents import sequences
-from agents.base import Nest, Policy
-from agents.muzero.search import Planned, Search
-from envs.base import EnvSpec, TimeStep
+from boonta.agents import sequences
+from boonta.agents.base import Nest, Policy
+from boonta.agents.muzero.search import Planned, Search
+from boonta.envs.base import EnvSpec, TimeStep
 
 
 class Extras(NamedTuple):

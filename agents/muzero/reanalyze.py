@@ -12,10 +12,10 @@ import math
 import jax
 import jax.numpy as jnp
 
-from agents.base import Nest, Steps
-from agents.muzero.config import Config
-from agents.muzero.policy import Extras, legal_of
-from agents.muzero.search import Search
+from boonta.agents.base import Nest, Steps
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.policy import Extras, legal_of
+from boonta.agents.muzero.search import Search
 
 
 def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, search: Search, config: Config) -> Steps:

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 import mctx
 
-from agents.base import Nest
-from agents.muzero.config import Config
-from agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.base import Nest
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.networks import Model, expectation, make_support
 
 
 class Planned(NamedTuple):

@@ -18,10 +18,10 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agents import sequences
-from agents.base import Steps
-from agents.rlax_first import rlax
-from envs.base import LAST
+from boonta.agents import sequences
+from boonta.agents.base import Steps
+from boonta.agents.rlax_first import rlax
+from boonta.envs.base import LAST
 
 
 class Targets(NamedTuple):

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs import base
-from envs.jax.purity import check_pure
+from boonta.envs import base
+from boonta.envs.jax.purity import check_pure
 
 __all__ = ["Batched", "Game", "JaxEnv", "Stream", "as_env", "check_pure", "draw_bits"]
 
@@ -152,7 +152,7 @@ def draw_bits(key: jax.Array, count: int) -> jax.Array:
 
 
 def as_env(env: JaxEnv) -> Batched:
-    """The `envs.base.Env` of a JAX environment: for actors, evaluators, the conformance suite and `programs.play`."""
+    """The `envs.base.Env` of a JAX environment: for actors, evaluators and the conformance suite."""
     return Batched(env)
 
 

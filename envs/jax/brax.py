@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from envs import base
-from envs.jax.base import Game
+from boonta.envs import base
+from boonta.envs.jax.base import Game
 
 
 class State(NamedTuple):

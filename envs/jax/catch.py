@@ -8,8 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from envs import base, catch
-from envs.jax.base import Game, draw_bits
+from boonta.envs import base, catch
+from boonta.envs.jax.base import Game, draw_bits
 
 
 class State(NamedTuple):

@@ -18,8 +18,8 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from envs import base
-from envs.jax.base import Game
+from boonta.envs import base
+from boonta.envs.jax.base import Game
 
 Nest = Any
 Start = Callable[[base.TimeStep, int, Nest], Nest]

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from envs import base, drawing
-from envs.jax.base import Game, draw_bits
+from boonta.envs import base, drawing
+from boonta.envs.jax.base import Game, draw_bits
 
 _MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: rows and columns
 _WORD = 32  # bits

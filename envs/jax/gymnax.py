@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from envs import base
-from envs.jax import sketches
-from envs.jax.base import Game
+from boonta.envs import base
+from boonta.envs.jax import sketches
+from boonta.envs.jax.base import Game
 
 _NEVER = 2**30  # env steps
 _SKETCHES = {"CartPole-v1": sketches.cart_pole, "Pendulum-v1": sketches.pendulum}

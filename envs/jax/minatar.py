@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from envs import base, drawing, minatar
-from envs.jax.base import Game
+from boonta.envs import base, drawing, minatar
+from boonta.envs.jax.base import Game
 
 _CLASSES = {
     "asterix": "MinAtarAsterix",

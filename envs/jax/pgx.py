@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from envs import base, drawing
-from envs.jax.base import Game
+from boonta.envs import base, drawing
+from boonta.envs.jax.base import Game
 
 # Two players who strictly alternate, with nothing hidden and no chance.
 _GAMES = (

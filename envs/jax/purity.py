@@ -16,10 +16,10 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 if TYPE_CHECKING:
-    from envs.jax.base import JaxEnv
+    from boonta.envs.jax.base import JaxEnv
 
 _CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -40,7 +40,7 @@ def check_pure(env: JaxEnv) -> None:
       ValueError: it is no JAX environment, or no pure JAX program, or does not fit its spec: names the leaf, says what
         it is and what it must be.
     """
-    from envs.jax.base import JaxEnv  # which offers this check as its own
+    from boonta.envs.jax.base import JaxEnv  # which offers this check as its own
 
     if not isinstance(env, JaxEnv):
         kind = type(env)

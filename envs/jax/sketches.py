@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from envs import drawing
+from boonta.envs import drawing
 
 _PIXELS = 48  # to the unit, that is a pole's length and a half
 

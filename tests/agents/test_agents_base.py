@@ -8,7 +8,7 @@ import math
 import jax
 import pytest
 
-from agents.base import Table, learned_from, with_values, written_by
+from boonta.agents.base import Table, learned_from, with_values, written_by
 
 
 def replay(**fields) -> Table:

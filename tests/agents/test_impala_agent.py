@@ -9,8 +9,8 @@ import pytest
 import tyro
 from dm_env import specs
 
-from agents import impala
-from envs.base import FIRST, EnvSpec, TimeStep
+from boonta.agents import impala
+from boonta.envs.base import FIRST, EnvSpec, TimeStep
 
 IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
 ACTIONS = specs.DiscreteArray(6)
@@ -98,7 +98,7 @@ def test_make_touches_no_device():
 import numpy as np
 from dm_env import specs
 from agents import impala
-from envs.base import EnvSpec
+from boonta.envs.base import EnvSpec
 spec = EnvSpec(specs.Array((84, 84), np.uint8), specs.DiscreteArray(6))
 impala.make(impala.Config(lstm_size=8), spec)
 """

@@ -2,9 +2,9 @@ import jax
 import numpy as np
 import pytest
 
-from agents import impala
-from agents.base import Batch, Steps
-from envs.catch import Catch
+from boonta.agents import impala
+from boonta.agents.base import Batch, Steps
+from boonta.envs.catch import Catch
 
 
 @pytest.mark.parametrize("lstm_size", [0, 32])

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.base import Batch, Steps
-from agents.impala import Config
-from agents.impala.loss import impala_loss, v_trace
-from agents.impala.networks import Network, Outputs
-from agents.impala.policy import Core, Extras
-from envs.base import FIRST, LAST, MID
+from boonta.agents.base import Batch, Steps
+from boonta.agents.impala import Config
+from boonta.agents.impala.loss import impala_loss, v_trace
+from boonta.agents.impala.networks import Network, Outputs
+from boonta.agents.impala.policy import Core, Extras
+from boonta.envs.base import FIRST, LAST, MID
 
 
 def random_trace(rng, t=7, b=5):
@@ -202,9 +202,9 @@ import jax, numpy as np
 from dm_env import specs
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents import impala
-from agents.base import Batch, Steps
-from agents.impala.policy import Core, Extras
-from envs.base import EnvSpec
+from boonta.agents.base import Batch, Steps
+from boonta.agents.impala.policy import Core, Extras
+from boonta.envs.base import EnvSpec
 
 assert jax.device_count() == 8
 rng = np.random.default_rng(0)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from agents import sequences
-from agents.base import Steps
-from agents.impala import Config
-from agents.impala.loss import evaluate
-from agents.impala.networks import Inputs, Network, Outputs, make_network
-from agents.impala.policy import Core, make_policy
-from envs.base import FIRST, LAST, MID, TimeStep
+from boonta.agents import sequences
+from boonta.agents.base import Steps
+from boonta.agents.impala import Config
+from boonta.agents.impala.loss import evaluate
+from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
+from boonta.agents.impala.policy import Core, make_policy
+from boonta.envs.base import FIRST, LAST, MID, TimeStep
 
 ROWS, BATCH, ACTIONS = 30, 4, 3
 IMAGE = specs.BoundedArray((36, 36), np.uint8, 0, 255)

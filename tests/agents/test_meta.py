@@ -10,11 +10,11 @@ import numpy as np
 import optax
 import pytest
 
-from agents import impala, optimisation
-from agents.base import Agent, Batch, Steps, Table
-from agents.meta import bounded, meta_gradient
-from envs.jax.catch import Catch
-from nodes.fusion import fuse
+from boonta.agents import impala, optimisation
+from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.agents.meta import bounded, meta_gradient
+from boonta.envs.jax.catch import Catch
+from boonta.nodes.fused.fusion import fuse
 
 RATE = 0.1  # of the inner gradient descent
 

@@ -11,8 +11,8 @@ import pytest
 import tyro
 from dm_env import specs
 
-from agents import muzero
-from envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
+from boonta.agents import muzero
+from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
 SMALL = muzero.Config(width=8, layers=1, head_width=8, num_simulations=2, roots=2, unroll_length=2, bootstrap_length=1)
 FLAT = EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
@@ -95,7 +95,7 @@ def test_make_touches_no_device():
 import numpy as np
 from dm_env import specs
 from agents import muzero
-from envs.base import EnvSpec
+from boonta.envs.base import EnvSpec
 muzero.make(muzero.Config(search="stochastic"), EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3)))
 """
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"JAX_PLATFORMS": "nowhere"})
@@ -154,9 +154,9 @@ EIGHT_DEVICES = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from agents import muzero
-from agents.base import Batch, Steps
-from agents.muzero.policy import Extras
-from tests.agents.test_muzero_agent import FLAT, SMALL
+from boonta.agents.base import Batch, Steps
+from boonta.agents.muzero.policy import Extras
+from boonta.tests.agents.test_muzero_agent import FLAT, SMALL
 
 assert jax.device_count() == 8
 rng = np.random.default_rng(0)

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents import muzero
-from agents.base import Batch, Steps
-from agents.muzero.loss import policy_targets
-from agents.muzero.policy import Extras
-from envs.base import FIRST, LAST, MID
-from envs.catch import Catch
+from boonta.agents import muzero
+from boonta.agents.base import Batch, Steps
+from boonta.agents.muzero.loss import policy_targets
+from boonta.agents.muzero.policy import Extras
+from boonta.envs.base import FIRST, LAST, MID
+from boonta.envs.catch import Catch
 
 CLONE = dataclasses.replace(
     muzero.CATCH,

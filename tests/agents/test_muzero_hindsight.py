@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.base import Steps
-from agents.muzero import Config
-from agents.muzero.hindsight import look_back
-from agents.muzero.networks import Model, Prediction, make_support
-from agents.muzero.policy import Extras
-from envs.base import FIRST, LAST, MID
+from boonta.agents.base import Steps
+from boonta.agents.muzero import Config
+from boonta.agents.muzero.hindsight import look_back
+from boonta.agents.muzero.networks import Model, Prediction, make_support
+from boonta.agents.muzero.policy import Extras
+from boonta.envs.base import FIRST, LAST, MID
 
 CONFIG = Config(unroll_length=2, frame_stack=2, discount=0.5, support_bins=51, support_limit=100.0)
 

@@ -5,13 +5,13 @@ import dataclasses
 import jax
 import numpy as np
 
-from agents import muzero
-from agents.base import Batch, Steps
-from envs.open_spiel import OpenSpiel
-from envs.players import RandomPlayer
-from nodes import match
-from nodes.play import jit_policy
-from nodes.stopwatch import Stopwatch
+from boonta.agents import muzero
+from boonta.agents.base import Batch, Steps
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import RandomPlayer
+from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.matches import match
+from boonta.nodes.stopwatch import Stopwatch
 
 SLOTS = 32
 

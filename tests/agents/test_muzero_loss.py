@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from agents.base import Batch, Steps
-from agents.muzero import Config
-from agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, support_warning, unroll_model
-from agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
-from agents.muzero.policy import Extras
-from agents.optimisation import Context
-from envs.base import FIRST, LAST, MID, BoardView
+from boonta.agents.base import Batch, Steps
+from boonta.agents.muzero import Config
+from boonta.agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, support_warning, unroll_model
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
+from boonta.agents.muzero.policy import Extras
+from boonta.agents.optimisation import Context
+from boonta.envs.base import FIRST, LAST, MID, BoardView
 
 B, A, D = 3, 2, 4
 CONFIG = Config(

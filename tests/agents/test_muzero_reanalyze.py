@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents import muzero, sequences
-from agents.base import Batch, Steps, learned_from, written_by
-from agents.muzero.networks import make_model
-from agents.muzero.policy import Extras, view_of
-from agents.muzero.reanalyze import reanalyze
-from agents.muzero.search import make_search
-from envs.catch import Catch
-from envs.open_spiel import OpenSpiel
-from envs.replayed import Replayed
+from boonta.agents import muzero, sequences
+from boonta.agents.base import Batch, Steps, learned_from, written_by
+from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.policy import Extras, view_of
+from boonta.agents.muzero.reanalyze import reanalyze
+from boonta.agents.muzero.search import make_search
+from boonta.envs.catch import Catch
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.replayed import Replayed
 
 CONFIG = muzero.Config(
     width=8,
@@ -120,7 +120,7 @@ def test_the_update_learns_from_what_the_target_network_finds_now(monkeypatch):
         policy = jnp.broadcast_to(jnp.stack([share, 1 - share, 0.0 * share]), steps.extras.policy.shape)
         return steps._replace(extras=steps.extras._replace(policy=policy))
 
-    monkeypatch.setattr("agents.muzero.loss.reanalyze", found)
+    monkeypatch.setattr("boonta.agents.muzero.loss.reanalyze", found)
     agent = muzero.make(dataclasses.replace(CONFIG, reanalyze="update"), Catch().spec)
     state = agent.update.init(jax.random.PRNGKey(0))
     shape = (CONFIG.sequence_length, BATCH)

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.muzero import Config
-from agents.muzero import search as search_module
-from agents.muzero.networks import ChanceModel, Model, Prediction, make_support
-from agents.muzero.search import make_search, switch_dummy
+from boonta.agents.muzero import Config
+from boonta.agents.muzero import search as search_module
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, make_support
+from boonta.agents.muzero.search import make_search, switch_dummy
 
 A = 3
 CONFIG = Config(num_simulations=24, support_bins=21, support_limit=2.0, discount=0.9, chance_codes=2)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from agents.base import Steps
-from agents.muzero.policy import Extras
-from agents.muzero.targets import make_targets, value_targets
-from envs.base import FIRST, LAST, MID
+from boonta.agents.base import Steps
+from boonta.agents.muzero.policy import Extras
+from boonta.agents.muzero.targets import make_targets, value_targets
+from boonta.envs.base import FIRST, LAST, MID
 
 A = 2  # real actions; the dummy action is number 2
 POLICY = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5], [0.4, 0.6]], np.float32)

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents import optimisation
+from boonta.agents import optimisation
 
 START = jnp.array([1.0, 2.0])
 

@@ -2,9 +2,9 @@ import jax
 import numpy as np
 import pytest
 
-from agents import sequences
-from agents.base import Steps
-from envs.base import FIRST, LAST, MID
+from boonta.agents import sequences
+from boonta.agents.base import Steps
+from boonta.envs.base import FIRST, LAST, MID
 
 
 def random_step_types(rng, rows, batch):

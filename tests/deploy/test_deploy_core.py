@@ -10,13 +10,13 @@ import pytest
 pytest.importorskip("launchpad")
 
 
-from deploy import core, program
-from nodes.services import Program
-from programs.run import BadInput
+from boonta.deploy import core, program
+from boonta.nodes.services import Program
+from boonta.programs.wiring.run import BadInput
 
 pytestmark = pytest.mark.cluster
-LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
-TINY = LIGHT.parent / "programs" / "tiny_program.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
+TINY = LIGHT.parent / "tiny_program.py"
 
 
 def light(*flags: str):
@@ -123,7 +123,7 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
     other.write_text("def another():\n    pass\n")
     with pytest.raises(BadInput, match=r"no function other\(\)"):
         program.build(other, [])
-    other.write_text("from programs.launch import RunFlags\n\n\ndef other(run: RunFlags):\n    return 5\n")
+    other.write_text("from boonta.programs.wiring.launch import RunFlags\n\n\ndef other(run: RunFlags):\n  return 5\n")
     with pytest.raises(BadInput, match="makes a int, not a Launchpad program"):
         program.build(other, [])
 

@@ -50,7 +50,7 @@ def test_it_does_not_run_as_root():
 @pytest.mark.cluster
 def test_pods_run_as_the_images_user():
     pytest.importorskip("launchpad")
-    from deploy import jobset
+    from boonta.deploy import jobset
 
     assert steps("USER") == [f"{jobset.USER}:{jobset.USER}"]
 

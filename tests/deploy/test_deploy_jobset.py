@@ -13,15 +13,15 @@ pytest.importorskip("launchpad")
 
 import kubernetes_validate
 
-from deploy import core, jobset, resources, roles
-from deploy.program import ROOT
-from programs.launch import GROUP_ENVIRONMENT
-from programs.run import BadInput
-from tests.deploy import schemas
+from boonta.deploy import core, jobset, resources, roles
+from boonta.deploy.program import ROOT
+from boonta.programs.wiring.launch import GROUP_ENVIRONMENT
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers import schemas
 
 pytestmark = pytest.mark.cluster
 CATCH = ROOT / "programs" / "impala_catch.py"
-LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
 
@@ -99,7 +99,7 @@ def test_each_pod_runs_its_own_node_of_the_same_program_under_stable_names(manif
     for replicated in manifest["spec"]["replicatedJobs"]:
         label, only = replicated["name"], container(manifest, replicated["name"])
         cut = only["command"].index("--")
-        assert only["command"][:4] == ["python", "-m", "deploy.node", "programs/impala_catch.py"]
+        assert only["command"][:4] == ["python", "-m", "boonta.deploy.node", "programs/impala_catch.py"]
         assert only["command"][4:cut] == [
             "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-catch-{label}-0-{index}.impala-catch"
         ]  # fmt: skip
@@ -214,7 +214,7 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
     )
     with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and Learner works on one"):
         jobset.prepare(CATCH, [], slice_of_4)
-    from nodes.learner import Learner
+    from boonta.nodes.learner import Learner
 
     monkeypatch.setattr(Learner, "spans_hosts", True, raising=False)
     manifest, _ = jobset.render(jobset.prepare(CATCH, [], slice_of_4))

@@ -6,15 +6,15 @@ import signal
 
 import pytest
 
-from nodes import metrics
-from tests.deploy.apart import LIGHT, Apart
+from boonta.nodes import metrics
+from boonta.tests.helpers.apart import LIGHT, Apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ALL = ("monitor", "variables", "learner", "actor")
 
 
 def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
-    with Apart("tests/programs/tiny_program.py", "--workdir", str(tmp_path), "--stop.updates", "50") as apart:
+    with Apart("tests/helpers/tiny_program.py", "--workdir", str(tmp_path), "--stop.updates", "50") as apart:
         for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # any order will do
             apart.start(label)
         codes, outputs = apart.finish(420)

@@ -9,18 +9,18 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import jobset, resources, roles
-from nodes import metrics
-from tests.deploy import namespaces, pods
-from tests.runs import saved
+from boonta.deploy import jobset, resources, roles
+from boonta.nodes import metrics
+from boonta.tests.helpers import namespaces, pods
+from boonta.tests.helpers.runs import saved
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
-TINY = pathlib.Path(__file__).parents[1] / "programs" / "tiny_program.py"
-LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
+TINY = pathlib.Path(__file__).parents[1] / "helpers" / "tiny_program.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
 
 def rendered(program, monkeypatch, folder, *flags):

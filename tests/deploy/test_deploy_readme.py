@@ -11,13 +11,13 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import jobset, node, resources, slurm, tpu_vm
+from boonta.deploy import jobset, node, resources, slurm, tpu_vm
 
 pytestmark = pytest.mark.cluster
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
 COMMANDS = re.findall(r"-m (deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
-OPTIONS = {"deploy.node": node.Place, "deploy.jobset": jobset.Command, "deploy.slurm": slurm.Job}
-OPTIONS["deploy.tpu_vm"] = tpu_vm.Machines
+OPTIONS = {"boonta.deploy.node": node.Place, "boonta.deploy.jobset": jobset.Command, "boonta.deploy.slurm": slurm.Job}
+OPTIONS["boonta.deploy.tpu_vm"] = tpu_vm.Machines
 
 
 def test_commands_and_their_options_exist():

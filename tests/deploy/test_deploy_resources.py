@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import resources
-from programs.run import BadInput
+from boonta.deploy import resources
+from boonta.programs.wiring.run import BadInput
 
 pytestmark = pytest.mark.cluster
 

@@ -13,13 +13,13 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import slurm
-from programs.run import BadInput
+from boonta.deploy import slurm
+from boonta.programs.wiring.run import BadInput
 
 pytestmark = pytest.mark.cluster
-SOLO = pathlib.Path(__file__).parents[1] / "programs" / "solo_program.py"
-UNIT = pathlib.Path(__file__).parents[1] / "unit_program.py"
-LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
+SOLO = pathlib.Path(__file__).parents[1] / "helpers" / "solo_program.py"
+UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
 SRUN = """#!/bin/bash
 # Runs the tasks one after the other, and says where Slurm would run each.

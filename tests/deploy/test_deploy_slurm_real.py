@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import slurm
-from nodes import metrics
-from tests.deploy.slurm_cluster import Slurm, missing
-from tests.runs import saved
+from boonta.deploy import slurm
+from boonta.nodes import metrics
+from boonta.tests.helpers.runs import saved
+from boonta.tests.helpers.slurm_cluster import Slurm, missing
 
 pytestmark = [
     pytest.mark.cluster,

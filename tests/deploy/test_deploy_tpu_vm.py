@@ -10,13 +10,13 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import tpu_vm
-from nodes import metrics
-from programs.run import BadInput
-from tests.deploy.apart import free_ports
+from boonta.deploy import tpu_vm
+from boonta.nodes import metrics
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.apart import free_ports
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
-LIGHT = pathlib.Path(__file__).parents[1] / "light_program.py"
+LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -47,9 +47,9 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
     found = tpu_vm.commands(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"])
     assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
     places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
-    assert node_of(found["unit/1"])[4:] == ["./run", "python", "tests/unit_program.py", "--seed", "2", *places]
+    assert node_of(found["unit/1"])[4:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
     alone = tpu_vm.commands(tpu_vm.Machines(unit, "a"), [])
-    assert node_of(alone["unit/0"])[4:] == ["./run", "python", "tests/unit_program.py"]
+    assert node_of(alone["unit/0"])[4:] == ["./run", "python", "tests/helpers/unit_program.py"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,6 @@ def test_a_program_runs_over_connections_and_its_end_is_told(tmp_path, monkeypat
     ssh.chmod(0o755)
     run.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     machines = tpu_vm.Machines(LIGHT, "127.0.0.1,127.0.0.2", root=tmp_path, base_port=free_ports())
     flags = ["--workdir", str(tmp_path / "run folder"), "--stop.updates", "20"]
     assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0

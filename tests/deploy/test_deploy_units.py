@@ -10,17 +10,17 @@ import pytest
 
 pytest.importorskip("launchpad")
 
-from deploy import jobset, resources, roles
-from nodes import metrics
-from tests.deploy import namespaces, pods, schemas
-from tests.runs import end, saved
+from boonta.deploy import jobset, resources, roles
+from boonta.nodes import metrics
+from boonta.tests.helpers import namespaces, pods, schemas
+from boonta.tests.helpers.runs import end, saved
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(900),
     pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
-UNIT = pathlib.Path(__file__).parents[1] / "unit_program.py"
+UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 TWO = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ale_py import roms, vector_env
 
-from envs import atari, base
+from boonta.envs import atari, base
 
 SCREEN = {"height": 210, "width": 160}  # not resized, so that pictures compare exactly
 

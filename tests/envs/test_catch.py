@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from envs import base, catch
+from boonta.envs import base, catch
 
 
 def columns(board: np.ndarray, row: int) -> np.ndarray:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import atari, base, catch, conformance
-from envs import gymnasium as gym
+from boonta.envs import atari, base, catch, conformance
+from boonta.envs import gymnasium as gym
 
 GAME = catch.Catch(rows=5, columns=3)
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from envs import base, catch, conformance
-from envs.continuing import Continuing
-from envs.open_spiel import OpenSpiel
+from boonta.envs import base, catch, conformance
+from boonta.envs.continuing import Continuing
+from boonta.envs.open_spiel import OpenSpiel
 
 BOARD = OpenSpiel("tic_tac_toe")
 MIDDLE_TAKEN = np.arange(9) != 4  # [A]

@@ -3,10 +3,10 @@ import warnings
 import numpy as np
 import pytest
 
-from envs import base, catch, conformance
-from envs.continuing import Continuing
-from envs.minatar import MinAtar
-from envs.open_spiel import OpenSpiel
+from boonta.envs import base, catch, conformance
+from boonta.envs.continuing import Continuing
+from boonta.envs.minatar import MinAtar
+from boonta.envs.open_spiel import OpenSpiel
 
 SMALL = catch.Catch(rows=4, columns=3)
 

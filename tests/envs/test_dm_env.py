@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base, conformance
-from envs.dm_env import DmEnv
+from boonta.envs import base, conformance
+from boonta.envs.dm_env import DmEnv
 
 
 class Corridor(dm_env.Environment):

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base
+from boonta.envs import base
 
 
 class Countdown(dm_env.Environment):

@@ -4,8 +4,8 @@ import sys
 import numpy as np
 import pytest
 
-from envs import base, conformance
-from envs.minatar import MinAtar
+from boonta.envs import base, conformance
+from boonta.envs.minatar import MinAtar
 
 GAMES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
 
@@ -87,9 +87,9 @@ def test_draws_each_slot():
 
 
 def test_spares_the_window_of_the_package():
-    code = "from envs.minatar import MinAtar; MinAtar('breakout')(1, 0).reset(); import sys; print(*sys.modules)"
+    code = "from boonta.envs.minatar import MinAtar; MinAtar('breakout')(1, 0).reset(); import sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
-    assert "envs.minatar" in loaded and not {"minatar", "seaborn", "matplotlib"} & set(loaded)
+    assert "boonta.envs.minatar" in loaded and not {"minatar", "seaborn", "matplotlib"} & set(loaded)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@ import pickle
 import numpy as np
 import pytest
 
-from envs import base, conformance
-from envs.open_spiel import OpenSpiel
-from envs.players import RandomPlayer
+from boonta.envs import base, conformance
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import RandomPlayer
 
 
 def play(env: base.BatchedEnv, *actions: list[int]) -> list[base.TimeStep]:

@@ -3,12 +3,12 @@ import pickle
 import numpy as np
 import pytest
 
-from envs import base, catch, conformance
-from envs.followed import Followed
-from envs.jax.base import as_env
-from envs.jax.pgx import Pgx
-from envs.open_spiel import OpenSpiel
-from envs.players import PerfectPlayer, RandomPlayer, UctPlayer
+from boonta.envs import base, catch, conformance
+from boonta.envs.followed import Followed
+from boonta.envs.jax.base import as_env
+from boonta.envs.jax.pgx import Pgx
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 
 
 def match(game: base.Env, players: list[base.Player], games: int, seed: int = 0) -> np.ndarray:
@@ -85,7 +85,7 @@ def test_plays_the_same_by_the_same_generator(player):
 def test_refuses_what_it_cannot_play():
     env = catch.Catch()(1, seed=0)
     for player in (UctPlayer(10), PerfectPlayer()):
-        with pytest.raises(ValueError, match="env is a _CatchBatch; this player only plays games of envs.open_spiel"):
+        with pytest.raises(ValueError, match="env is a _CatchBatch; this player only plays games of .*envs.open_spiel"):
             player(env, env.reset(), np.random.default_rng(0))
     for game, message in (
         (OpenSpiel("connect_four"), "connect_four.* has more than 1000 positions"),

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from agents.base import Steps
-from envs import conformance
-from envs.base import FIRST, LAST, MID, EnvSpec, Episode
-from envs.catch import Catch
-from envs.open_spiel import OpenSpiel
-from envs.replayed import Replayed
+from boonta.agents.base import Steps
+from boonta.envs import conformance
+from boonta.envs.base import FIRST, LAST, MID, EnvSpec, Episode
+from boonta.envs.catch import Catch
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.replayed import Replayed
 
 
 def record(env, seed: int, episodes: int = 1) -> Steps:

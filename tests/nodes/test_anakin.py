@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from agents import impala, muzero
-from agents.base import Table
-from envs import catch
-from envs.jax.catch import Catch
-from nodes.anakin import Anakin
-from nodes.checkpoint import Checkpointer
-from nodes.evaluator import Evaluator
-from nodes.learner import Learner
-from nodes.monitor import Monitor, StopRule
-from nodes.pipe import Pipe
-from nodes.variables import VariableServer, unpack
-from tests import tiny
+from boonta.agents import impala, muzero
+from boonta.agents.base import Table
+from boonta.envs import catch
+from boonta.envs.jax.catch import Catch
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.variables import VariableServer, unpack
+from boonta.tests.helpers import tiny
 
 ENV = Catch(rows=4, columns=3)
 REPLAY = Table("trajectories", "replay", 5, 4, 8, 80, "proportional", samples_per_insert=2.0, min_size=16)
@@ -118,7 +118,7 @@ def test_one_device_and_eight_learn_the_same(kinds):
     code = textwrap.dedent(
         f"""
         import pathlib, tempfile, pytest
-        from tests.nodes.test_anakin import check_devices, node
+        from boonta.tests.nodes.test_anakin import check_devices, node
         for kind in {kinds}:
             check_devices(pathlib.Path(tempfile.mkdtemp()), kind)
         with pytest.raises(ValueError, match="num_envs is 12; it must divide over 8 devices"):
@@ -152,7 +152,7 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
     weights = []
     for convolves in (True, False):
         if not convolves:
-            monkeypatch.setattr("nodes.anakin.convolves", lambda *agent_and_env: False)
+            monkeypatch.setattr("boonta.nodes.anakin.convolves", lambda *agent_and_env: False)
         settings = {"eval_every": 0, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
         anakin = Anakin("anakin", impala.make(config, env.spec), env, folder=str(tmp_path / str(convolves)), **settings)
         assert anakin._in_loop != convolves
@@ -267,7 +267,7 @@ def test_an_impure_environment_is_refused_before_compiling(tmp_path):
 
 
 def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="env is of envs.catch.Catch; it must be a JaxEnv"):
+    with pytest.raises(ValueError, match="env is of boonta.envs.catch.Catch; it must be a JaxEnv"):
         Anakin("anakin", agent(), catch.Catch(4, 3), folder=str(tmp_path))
 
 

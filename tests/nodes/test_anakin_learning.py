@@ -7,10 +7,10 @@ import dataclasses
 import jax
 import numpy as np
 
-from agents import impala, muzero
-from envs.jax.catch import Catch
-from nodes.anakin import Anakin
-from nodes.monitor import StopRule
+from boonta.agents import impala, muzero
+from boonta.envs.jax.catch import Catch
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.monitor import StopRule
 
 ENV = Catch()
 

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from envs.catch import Catch
-from nodes.arena import Arena, thin
-from nodes.evaluator import Evaluator
-from nodes.stopwatch import Stopped
-from nodes.variables import Colocated, DeviceVariables, VariableServer, pack
-from tests import tiny
-from tests.nim import Nim, Take, agent, params
+from boonta.envs.catch import Catch
+from boonta.nodes.arena import Arena, thin
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.stopwatch import Stopped
+from boonta.nodes.variables import Colocated, DeviceVariables, VariableServer, pack
+from boonta.tests.helpers import tiny
+from boonta.tests.helpers.nim import Nim, Take, agent, params
 
 
 @pytest.fixture

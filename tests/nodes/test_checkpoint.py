@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from nodes.checkpoint import Checkpointer
+from boonta.nodes.checkpoint import Checkpointer
 
 
 class State(NamedTuple):
@@ -57,9 +57,7 @@ def check_replicated(folder: pathlib.Path) -> None:
 
 
 def test_what_several_devices_hold_alike_comes_back(tmp_path):
-    code = (
-        f"import pathlib; from tests.nodes.test_checkpoint import *; check_replicated(pathlib.Path({str(tmp_path)!r}))"
-    )
+    code = f"from boonta.tests.nodes.test_checkpoint import *; check_replicated(pathlib.Path({str(tmp_path)!r}))"
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
 

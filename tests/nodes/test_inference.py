@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 import tree
 
-from agents import impala, muzero
-from envs.base import FIRST, MID, TimeStep
-from envs.catch import Catch
-from nodes import acting
-from nodes.acting import Remote, RemoteAct
-from nodes.actor import Actor
-from nodes.base import Node
-from nodes.inference import Inference, padded
-from nodes.pipe import Pipe
-from nodes.play import Acting, jit_policy
-from nodes.stopwatch import Stopwatch
-from nodes.variables import VariableServer, pack
-from tests import tiny
+from boonta.agents import impala, muzero
+from boonta.envs.base import FIRST, MID, TimeStep
+from boonta.envs.catch import Catch
+from boonta.nodes.acting import base as acting
+from boonta.nodes.acting.base import Remote, RemoteAct
+from boonta.nodes.acting.local import Acting, jit_policy
+from boonta.nodes.actor import Actor
+from boonta.nodes.base import Node
+from boonta.nodes.inference import Inference, padded
+from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers import tiny
 
 ENV = Catch()
 SETTINGS = {"network": "mlp", "mlp_width": 8, "mlp_layers": 1, "unroll_length": 4}

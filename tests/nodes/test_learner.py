@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agents.base import Batch, Steps
-from envs.catch import Catch
-from nodes.learner import Learner, make_mesh
-from nodes.pipe import Drawn
-from nodes.variables import VariableServer, unpack
-from tests import tiny
+from boonta.agents.base import Batch, Steps
+from boonta.envs.catch import Catch
+from boonta.nodes.learner import Learner, make_mesh
+from boonta.nodes.tables.queue import Drawn
+from boonta.nodes.variables import VariableServer, unpack
+from boonta.tests.helpers import tiny
 
 
 def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
@@ -56,7 +56,7 @@ class Batches:
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
     """The weights after so many updates, as the variable server got them."""
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
     variables = VariableServer("variables")
     learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices)
@@ -71,7 +71,7 @@ def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.nd
 
 def check_priorities(tmp_path, monkeypatch, devices: int | None = 1) -> None:
     """Each batch's errors, here the sequences' mean rewards, reach the dataset with its keys and in its order."""
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
 
     def step(state, batch):
@@ -95,7 +95,7 @@ def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch):
 
 
 def test_what_the_metrics_say_is_set_wrong_is_told_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
     seen = []
 
@@ -120,7 +120,7 @@ def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch
 
 
 def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
 
     def step(state, batch):
@@ -142,7 +142,7 @@ def test_a_learner_that_failed_does_not_save(tmp_path, monkeypatch):
         def next(self, timeout_s):
             raise RuntimeError("broken")
 
-    monkeypatch.setattr("nodes.learner.open_dataset", Broken)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Broken)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
     with pytest.raises(RuntimeError, match="broken"):
         learner.run()
@@ -150,7 +150,7 @@ def test_a_learner_that_failed_does_not_save(tmp_path, monkeypatch):
 
 
 def test_policy_lag_counts_versions(tmp_path, monkeypatch):
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(4):
@@ -162,7 +162,7 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
 
 
 def test_the_update_is_compiled_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(5):
@@ -184,8 +184,8 @@ def test_one_device_and_eight_learn_the_same():
     code = textwrap.dedent(
         """
         import pathlib, tempfile, numpy as np, pytest
-        from nodes.learner import make_mesh
-        from tests.nodes.test_learner import check_priorities, learn
+        from boonta.nodes.learner import make_mesh
+        from boonta.tests.nodes.test_learner import check_priorities, learn
         patch = pytest.MonkeyPatch()
         one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
         np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)

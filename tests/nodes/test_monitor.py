@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodes import metrics
-from nodes.monitor import Monitor, StopRule
+from boonta.nodes import metrics
+from boonta.nodes.monitor import Monitor, StopRule
 
 
 def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:

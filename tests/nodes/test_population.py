@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.jax.catch import Catch
-from nodes import metrics
-from nodes.anakin import Anakin
-from nodes.checkpoint import Checkpointer
-from nodes.monitor import StopRule
-from nodes.population import Population
-from tests import tiny
+from boonta.envs.jax.catch import Catch
+from boonta.nodes import metrics
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.monitor import StopRule
+from boonta.nodes.population import Population
+from boonta.tests.helpers import tiny
 
 ENV = Catch(rows=4, columns=3)
 
@@ -116,7 +116,7 @@ def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
     def play(env, policy, params, *others):  # would prefer them
         return {"eval_return": jnp.isnan(params["linear"]["w"]).any().astype(jnp.float32)}
 
-    monkeypatch.setattr("nodes.stage.play", play)
+    monkeypatch.setattr("boonta.nodes.fused.stage.play", play)
     together = run(population(tmp_path, config=Config(factor=1e10), vary={"learning_rate": [1e30, 1e-11]}, seeds=1))
     weights = together._state.learner.weights["linear"]["w"]
     assert np.isnan(weights[0]).any() and np.isfinite(weights[1]).all()
@@ -169,7 +169,7 @@ def test_members_spread_over_devices():
     code = textwrap.dedent(
         """
         import pathlib, tempfile
-        from tests.nodes.test_population import check_devices
+        from boonta.tests.nodes.test_population import check_devices
         check_devices(pathlib.Path(tempfile.mkdtemp()))
         """
     )

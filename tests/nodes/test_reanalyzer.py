@@ -8,18 +8,18 @@ import jax
 import numpy as np
 import pytest
 
-from agents.base import Steps
-from envs.catch import Catch
-from nodes.base import Node
-from nodes.variables import VariableServer, pack
-from tests import tiny
-from tests.nodes.test_replay import Address, steps
+from boonta.agents.base import Steps
+from boonta.envs.catch import Catch
+from boonta.nodes.base import Node
+from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers import tiny
+from boonta.tests.nodes.test_replay import Address, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
 reverb = pytest.importorskip("reverb")
-from nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
+from boonta.nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
 
 LENGTH = 6
 
@@ -45,7 +45,7 @@ def client(tmp_path):
 
 def write(client, numbers: int, action: int = 2) -> None:
     """Adds steps of two slots, with this action in all of them, as an actor does."""
-    from nodes.writer import Writer
+    from boonta.nodes.tables.reverb.writer import Writer
 
     writer = Writer(client, make().tables[:2], 2, Node("actor/0").wait_for)
     for t in range(numbers):

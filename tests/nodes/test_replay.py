@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from agents.base import Batch, Steps, Table
-from envs.catch import Catch
-from nodes.base import Node
-from tests import tiny
+from boonta.agents.base import Batch, Steps, Table
+from boonta.envs.catch import Catch
+from boonta.nodes.base import Node
+from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("nodes.replay", exc_type=ImportError)
+replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
 reverb = pytest.importorskip("reverb")
 
 
@@ -62,8 +62,8 @@ def one_device() -> Batch:
 
 
 def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent):
-    from nodes.dataset import Dataset
-    from nodes.writer import Writer
+    from boonta.nodes.tables.reverb.dataset import Dataset
+    from boonta.nodes.tables.reverb.writer import Writer
 
     (table,) = agent.tables
     client = reverb.Client(f"localhost:{server._server.port}")
@@ -83,8 +83,8 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
 
 
 def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent):
-    from nodes.dataset import Dataset
-    from nodes.writer import Writer
+    from boonta.nodes.tables.reverb.dataset import Dataset
+    from boonta.nodes.tables.reverb.writer import Writer
 
     (table,) = agent.tables
     client = reverb.Client(f"localhost:{server._server.port}")
@@ -114,7 +114,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
 
 
 def test_a_stream_is_closed_even_while_it_waits(server, agent):
-    from nodes.streams import Stream
+    from boonta.nodes.tables.reverb.streams import Stream
 
     (table,) = agent.tables
     stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, size=4, in_flight=4)
@@ -126,7 +126,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
 
 
 def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
-    from nodes.writer import Writer
+    from boonta.nodes.tables.reverb.writer import Writer
 
     (table,) = agent.tables
     for expected in (0, 2):
@@ -166,7 +166,7 @@ def test_a_port_in_use_is_named(agent, tmp_path):
 
 @pytest.mark.parametrize(("length", "period", "chunk"), [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4)])
 def test_chunks_line_up_with_sequences(length, period, chunk):
-    from nodes.writer import chunk_length
+    from boonta.nodes.tables.reverb.writer import chunk_length
 
     assert chunk_length(Table("t", "queue", length, period, 1, 1)) == chunk
     assert period % chunk == 0
@@ -175,7 +175,7 @@ def test_chunks_line_up_with_sequences(length, period, chunk):
 def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     import reverb
 
-    from nodes.writer import Writer
+    from boonta.nodes.tables.reverb.writer import Writer
 
     port = portpicker.pick_unused_port()
     late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from nodes.variables import VariableClient, VariableServer, pack, unpack
+from boonta.nodes.variables import VariableClient, VariableServer, pack, unpack
 
 PARAMS = {"net/~/linear": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3, np.float32)}}
 
@@ -64,21 +64,23 @@ server.Stop()
 
 @pytest.mark.cluster
 def test_rlax_loads_although_a_node_brings_tensorflow():
-    code = "import nodes.dataset, reverb, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
+    code = (
+        "import boonta.nodes.tables.reverb.dataset, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("path", sorted(pathlib.Path("nodes").glob("*.py")), ids=lambda path: path.stem)
 def test_who_imports_reverb_imports_rlax_first(path):
     before, reverb, _ = path.read_text().partition("\nimport reverb\n")
-    assert not reverb or "from agents import rlax_first" in before
+    assert not reverb or "from boonta.agents import rlax_first" in before
 
 
 @pytest.mark.cluster
 def test_a_launcher_loads_no_tensorflow():
     code = """
 import sys
-import programs.impala_seed_atari, programs.muzero_board, programs.muzero_reanalyze_catch, programs.unplugged
+from boonta.programs import impala_seed_atari, muzero_board, muzero_reanalyze_catch, unplugged
 assert "rlax" in sys.modules and "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -86,7 +88,9 @@ assert "rlax" in sys.modules and "tensorflow" not in sys.modules
 
 @pytest.mark.cluster
 def test_rlax_comes_without_tensorflow_which_can_come_later():
-    code = "import sys, agents.rlax_first; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
+    code = (
+        "import boonta.agents.rlax_first, sys; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
+    )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 

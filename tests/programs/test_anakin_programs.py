@@ -9,8 +9,10 @@ import sys
 import imageio.v3 as imageio
 import pytest
 
-from nodes import metrics
-from programs import anakin_population, members, play, plot, solo
+from boonta.nodes import metrics
+from boonta.programs import anakin_population
+from boonta.programs.tools import members, play, plot
+from boonta.programs.wiring import solo
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.mlp-width=8", "--config.mlp-layers=1"]

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("programs.launch", exc_type=ImportError)
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"
 ALGORITHMS = ("impala", "muzero")

@@ -12,9 +12,10 @@ import time
 import numpy as np
 import pytest
 
-from nodes import hosts, metrics
-from tests.deploy.apart import free_ports
-from tests.runs import end, saved
+from boonta.nodes import metrics
+from boonta.nodes.hosts import coordination as hosts
+from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.runs import end, saved
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "unit_program.py"
@@ -38,7 +39,7 @@ class Units:
             self._commands.append([sys.executable, PROGRAM, "--workdir", folder, *given])
 
     def __enter__(self) -> Units:
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
         self.processes = []
         for index, (command, log) in enumerate(zip(self._commands, self._logs)):
             if self._broken and index == 1:

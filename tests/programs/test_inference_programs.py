@@ -9,14 +9,14 @@ from concurrent import futures
 
 import pytest
 
-from nodes import metrics
+from boonta.nodes import metrics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480), pytest.mark.usefixtures("handlers")]
-launch = pytest.importorskip("programs.launch", exc_type=ImportError)
-from tests.programs.inference_program import inference_program  # noqa: E402
-from tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.tests.helpers.inference_program import inference_program  # noqa: E402
+from boonta.tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
 
-PROGRAM = "tests/programs/inference_program.py"
+PROGRAM = "tests/helpers/inference_program.py"
 
 
 def serial(workdir, *flags: str) -> dict[str, float]:

@@ -10,8 +10,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from programs.match import match
-from tests.programs.test_programs import finish, start
+from boonta.programs.tools.match import match
+from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 

@@ -13,19 +13,17 @@ import time
 import psutil
 import pytest
 
-from nodes import metrics
+from boonta.nodes import metrics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ROOT = pathlib.Path(__file__).parents[2]
-TINY = "tests/programs/tiny_program.py"
-LIGHT = "tests/light_program.py"  # whose processes start in a second
+TINY = "tests/helpers/tiny_program.py"
+LIGHT = "tests/helpers/light_program.py"  # whose processes start in a second
 
 
 def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, str(ROOT / program), *arguments],
-        env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

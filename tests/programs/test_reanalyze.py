@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nodes import metrics
-from tests.programs.test_programs import finish, start
+from boonta.nodes import metrics
+from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

@@ -9,18 +9,19 @@ import sys
 
 import pytest
 
-from agents import impala, muzero
-from envs.catch import Catch
-from nodes import metrics
-from nodes.actor import Actor
-from nodes.learner import Learner
-from nodes.sebulba import Placement
-from programs import anakin_impala, play
-from programs.sebulba import Run, Sebulba
-from programs.sebulba_impala_atari import sebulba_impala_atari
-from programs.sebulba_impala_catch import sebulba_impala_catch
-from programs.sebulba_muzero_atari import sebulba_muzero_atari
-from programs.solo import main
+from boonta.agents import impala, muzero
+from boonta.envs.catch import Catch
+from boonta.nodes import metrics
+from boonta.nodes.actor import Actor
+from boonta.nodes.hosts.placement import Placement
+from boonta.nodes.learner import Learner
+from boonta.programs import anakin_impala
+from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
+from boonta.programs.sebulba_impala_catch import sebulba_impala_catch
+from boonta.programs.sebulba_muzero_atari import sebulba_muzero_atari
+from boonta.programs.tools import play
+from boonta.programs.wiring.sebulba import Run, Sebulba
+from boonta.programs.wiring.solo import main
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -31,9 +32,9 @@ def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     code = (
         "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
-        "from programs.sebulba_impala_catch import sebulba_impala_catch\n"
+        "from boonta.programs.sebulba_impala_catch import sebulba_impala_catch\n"
         "from programs import play, sebulba_impala_atari, sebulba_muzero_atari\n"
-        "from programs.solo import main\n"
+        "from boonta.programs.wiring.solo import main\n"
         f"main(sebulba_impala_catch, arguments=['--workdir', {str(folder)!r}, '--stop.eval-return', '0.95'])"
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

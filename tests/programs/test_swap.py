@@ -6,13 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from nodes import metrics
-from tests.programs.test_programs import finish, start
+from boonta.nodes import metrics
+from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
-pytest.importorskip("programs.launch", exc_type=ImportError)
-from nodes.checkpoint import Checkpointer  # noqa: E402
-from tests.programs.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
+pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
+from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
 
 UPDATES = 12
 # IMPALA has no targets to renew, and no notion of an opponent: it refuses board games.
@@ -73,7 +73,7 @@ PROCESSES = [("minatar", "muzero", "central", 1, "local_mp"), ("tic_tac_toe", "m
 )
 def test_learns(tmp_path, env, agent, acting, reanalyzers, schedule):
     process = start(
-        *flags(tmp_path, env, agent, acting, reanalyzers, schedule), program="tests/programs/swap_program.py"
+        *flags(tmp_path, env, agent, acting, reanalyzers, schedule), program="tests/helpers/swap_program.py"
     )
     output = finish(process, timeout_s=300)
     assert process.returncode == 0, output

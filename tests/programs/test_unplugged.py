@@ -8,16 +8,19 @@ import shutil
 import numpy as np
 import pytest
 
-from agents.base import Steps
-from envs.base import FIRST, LAST, MID
-from envs.catch import Catch
-from nodes import archive, metrics
-from tests import nim
-from tests.programs import test_programs as programs
+from boonta.agents.base import Steps
+from boonta.envs.base import FIRST, LAST, MID
+from boonta.envs.catch import Catch
+from boonta.nodes import metrics
+from boonta.nodes.archive import files as archive
+from boonta.tests.helpers import nim
+from boonta.tests.programs import test_programs as programs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
-launch = pytest.importorskip("programs.launch", exc_type=ImportError)
-from programs import play, run, unplugged, worlds  # noqa: E402
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.programs import unplugged  # noqa: E402
+from boonta.programs.tools import play  # noqa: E402
+from boonta.programs.wiring import run, worlds  # noqa: E402
 
 SMALL = ["--config.num-simulations", "2", "--config.width", "8", "--config.head-width", "8", "--config.batch-size", "8"]
 
@@ -96,7 +99,7 @@ def test_archives_that_can_not_be_learned_from_are_refused_before_anything_start
 
 
 def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
-    from envs.open_spiel import OpenSpiel
+    from boonta.envs.open_spiel import OpenSpiel
 
     game = OpenSpiel("tic_tac_toe")
     folder = tmp_path / "games"

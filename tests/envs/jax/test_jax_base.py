@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base
-from envs.jax.base import Game, as_env, draw_bits
-from envs.jax.catch import Catch
+from boonta.envs import base
+from boonta.envs.jax.base import Game, as_env, draw_bits
+from boonta.envs.jax.catch import Catch
 
 
 class Dice(NamedTuple):

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs import base, conformance
-from envs.jax import brax as jax_brax
-from envs.jax.base import as_env, check_pure
+from boonta.envs import base, conformance
+from boonta.envs.jax import brax as jax_brax
+from boonta.envs.jax.base import as_env, check_pure
 
 
 @jax.tree_util.register_dataclass
@@ -74,7 +74,7 @@ def test_the_backend_is_passed_on(fake):
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "brax", None)
     jax_brax._world.cache_clear()
-    with pytest.raises(ImportError, match="envs.jax.brax needs brax, which can't be imported .*; pip install brax"):
+    with pytest.raises(ImportError, match="needs brax, which can't be imported .*; pip install brax"):
         jax_brax.Brax("ant")
 
 

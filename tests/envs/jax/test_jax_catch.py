@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs import base, catch, conformance
-from envs.jax import base as jax_base
-from envs.jax.catch import Catch
+from boonta.envs import base, catch, conformance
+from boonta.envs.jax import base as jax_base
+from boonta.envs.jax.catch import Catch
 
 
 def test_keeps_the_contract():

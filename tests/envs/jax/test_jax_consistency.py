@@ -3,14 +3,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs import base, catch, minatar
-from envs.gymnasium import Gymnasium
-from envs.jax import consistency
-from envs.jax.catch import Catch
-from envs.jax.grid_world import GridWorld, State
-from envs.jax.gymnax import Gymnax
-from envs.jax.minatar import MinAtar
-from envs.jax.pgx import Pgx
+from boonta.envs import base, catch, minatar
+from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.jax import consistency
+from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.grid_world import GridWorld, State
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.jax.minatar import MinAtar
+from boonta.envs.jax.pgx import Pgx
 
 
 def ball_of_catch(timestep, slot, state):
@@ -210,7 +210,7 @@ def mine_and_theirs(first: int, second: int, rows: slice):
     ],
 )
 def test_board_games(game, adapt):
-    open_spiel = pytest.importorskip("envs.open_spiel")
+    open_spiel = pytest.importorskip("boonta.envs.open_spiel")
     assert consistency.check(Pgx(game), open_spiel.OpenSpiel(game), adapt=adapt, steps=250) > 15
 
 

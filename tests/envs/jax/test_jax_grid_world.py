@@ -3,9 +3,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs import base, conformance
-from envs.jax.base import as_env, check_pure
-from envs.jax.grid_world import GridWorld
+from boonta.envs import base, conformance
+from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.grid_world import GridWorld
 
 
 def boards(env: GridWorld, count: int) -> np.ndarray:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base, conformance
-from envs.jax.base import as_env, check_pure
-from envs.jax.gymnax import Gymnax
+from boonta.envs import base, conformance
+from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.gymnax import Gymnax
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs import base, conformance, minatar
-from envs.jax.base import as_env, check_pure
-from envs.jax.minatar import MinAtar
+from boonta.envs import base, conformance, minatar
+from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.minatar import MinAtar
 
 GAMES = ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from envs import base, conformance
-from envs.jax.base import as_env, check_pure
-from envs.jax.pgx import Pgx
+from boonta.envs import base, conformance
+from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.pgx import Pgx
 
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from envs import base, catch
-from envs.jax.base import Game, check_pure
-from envs.jax.catch import Catch
+from boonta.envs import base, catch
+from boonta.envs.jax.base import Game, check_pure
+from boonta.envs.jax.catch import Catch
 
 SPEC = base.EnvSpec(specs.Array((2,), np.float32, "two"), specs.DiscreteArray(3, np.int32, "action"))
 
@@ -47,7 +47,7 @@ def test_passes_what_is_pure():
 
 
 def test_an_environment_that_is_not_of_jax():
-    refused(catch.Catch(), "env is of envs.catch.Catch; it must be a JaxEnv, see envs.jax.base")
+    refused(catch.Catch(), "env is of boonta.envs.catch.Catch; it must be a JaxEnv, see envs.jax.base")
 
 
 def test_a_numpy_array_kept_on_self():

@@ -1,0 +1,23 @@
+"""The console script `boonta`: names a program or a tool, and passes the rest of the command line on."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+TOOLS = ("explain", "export", "match", "members", "play", "plot")
+
+
+def main() -> int:
+    """Runs the tool that the first argument names."""
+    name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name not in TOOLS:
+        print(f"Usage: boonta TOOL [ARGUMENT...]\n\nTools: {', '.join(TOOLS)}; boonta TOOL --help says more.")
+        return 0 if name in ("-h", "--help") else 2
+    sys.argv = [f"boonta {name}", *sys.argv[2:]]
+    importlib.import_module(f"boonta.programs.tools.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How a node acts: with a policy in its own process, or through an inference node."""

@@ -1,0 +1,200 @@
+"""A policy in this process: as actors, evaluators, arenas and `programs.tools.play` have it act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from boonta.agents.base import Agent, Policy, Steps, Table
+from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
+from boonta.nodes.acting.base import Acted, OpenAct
+from boonta.nodes.base import Node
+from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.variables import Colocated, VariableClient
+
+Nest = Any
+Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]
+
+
+class Acting:
+    """A policy within a stream of time steps, of which it must see every one: its state, and its randomness.
+
+    Args:
+      policy: pure functions.
+      act: `jit_policy(policy)`; given, so that several streams share its compilation.
+      num_envs: B, of the time steps.
+      seed: of the policy's randomness.
+      stopwatch: times acting.
+      device: where to act, and to leave the extras; None acts where the params are, and brings the extras here.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        act: Act,
+        num_envs: int,
+        seed: int,
+        stopwatch: Stopwatch,
+        device: jax.Device | None = None,
+    ):
+        self._act = act
+        self._stopwatch = stopwatch
+        self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(num_envs)
+        self._device = device
+        if device is not None:
+            self._key, self._state = jax.device_put((self._key, self._state), device)
+        self._steps = 0
+
+    def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest]:
+        """The action in this time step [B], and its extras."""
+        with self._stopwatch("acting"):
+            out = self._act(params, self._key, self._steps, timestep, self._state)
+            self._state = out[2]
+            if self._device is None:
+                action, extras = jax.device_get(out[:2])
+            else:
+                action, extras = jax.device_get(out[0]), out[1]
+        self._steps += 1
+        return action, extras
+
+
+class LocalAct:
+    """A group of environments' policy, with the newest params; they change only where a new sequence may start.
+
+    Args:
+      acting: the policy in the group's stream.
+      params: the newest.
+      period: steps between two that may start a sequence.
+      wait_for: the node's.
+    """
+
+    def __init__(self, acting: Acting, params: VariableClient, period: int, wait_for: Callable[..., Any]):
+        self._acting = acting
+        self._params = params
+        self._period = period
+        self._wait_for = wait_for
+        self._age = 0
+
+    def __call__(self, timestep: TimeStep) -> Acted:
+        if self._age % self._period == 0:
+            self._wait_for("params", self._params.poll)
+            self._version, self._held = self._params.snapshot()  # other groups may fetch newer ones meanwhile
+        self._age += 1
+        return Acted(self._version, *self._acting(self._held, timestep))
+
+
+class ColocatedAct:
+    """A group of environments' policy on a device whose params the learner sends there; extras stay on it.
+
+    Params change only where a sequence has just ended, so that in lock-step an update may wait for it.
+
+    Args:
+      acting: the policy in the group's stream.
+      place: where the params are.
+      group: number of the group, over all actors.
+      table: whose sequences they are.
+      wait_for: the node's.
+    """
+
+    def __init__(self, acting: Acting, place: Colocated, group: int, table: Table, wait_for: Callable[..., Any]):
+        self._acting = acting
+        self._place = place
+        self._group = group
+        self._period = table.period
+        self._wait_for = wait_for
+        self._rows = 0  # until the running sequence ends
+        self._first_rows = table.sequence_length
+        self._block = 0
+
+    def __call__(self, timestep: TimeStep) -> Acted:
+        if self._rows == 0:
+            self._version, self._params = self._wait_for("params", self._poll)
+            self._rows = self._period if self._block else self._first_rows
+            self._block += 1
+        self._rows -= 1
+        return Acted(self._version, *self._acting(self._params, timestep))
+
+    def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
+        lock_step = self._place.lock_step
+        updates = lock_step and lock_step.updates(self._group, self._block)
+        return self._place.variables.get(self._place.device, updates, timeout_s)
+
+
+def open_local_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenAct:
+    """Acts in this process; the node's groups share params and compilation. See `nodes.acting.base.open_acting`."""
+    act = jit_policy(agent.policy)
+    if isinstance(variables, Colocated):
+
+        def open_colocated(group: int, num_envs: int, seed: int) -> ColocatedAct:
+            acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch, variables.device)
+            return ColocatedAct(acting, variables, group, table, node.wait_for)
+
+        return open_colocated
+    params = VariableClient(variables, acting_params(agent))
+
+    def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
+        del group
+        acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
+        return LocalAct(acting, params, table.period, node.wait_for)
+
+    return open_act
+
+
+class Play:
+    """A policy and the environments it plays.
+
+    Args:
+      env: the environments, B slots.
+      policy, act, seed, stopwatch: see `Acting`; stepping is timed as well.
+
+    Attributes:
+      timestep: the one to act on next.
+    """
+
+    def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
+        self.env = env
+        self.timestep = env.reset()
+        self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
+        self._stopwatch = stopwatch
+
+    def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
+        """Acts, and steps the environments; returns the time step acted on, the action taken and extras."""
+        timestep = self.timestep
+        action, extras = self._acting(params, timestep)
+        action = self.env.taken(action)
+        with self._stopwatch("stepping environments"):
+            self.timestep = self.env.step(action)
+        return timestep, action, extras
+
+
+def jit_policy(policy: Policy) -> Act:
+    """Compiles `policy.step`; the key of step t is folded in inside, which saves a dispatch."""
+
+    def act(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest]:
+        return policy.step(params, jax.random.fold_in(key, t), timestep, state)
+
+    return jax.jit(act)
+
+
+def acting_params(agent: Agent) -> Nest:
+    """Shapes of the params that the policy acts with; nothing is computed."""
+    return jax.eval_shape(lambda: agent.update.params(agent.update.init(jax.random.PRNGKey(0))))
+
+
+def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
+    """Shapes and dtypes of one raw step of one slot, as the writer stores it; nothing is computed."""
+
+    def step(params: Nest) -> Steps:
+        observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
+        zero = jnp.zeros(1, jnp.float32)
+        timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
+        state = agent.policy.initial_state(1)
+        action, extras, _ = agent.policy.step(params, jax.random.PRNGKey(0), timestep, state)
+        return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type)
+
+    shapes = jax.eval_shape(step, acting_params(agent))
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)

@@ -1,0 +1,75 @@
+"""Sequences of a table back into the episodes that they were cut from."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import jax
+import numpy as np
+
+from boonta.agents.base import Steps
+from boonta.envs.base import LAST
+
+
+def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
+    """Joins overlapping sequences to the streams that they were cut from, and cuts those into episodes.
+
+    A sequence goes on where another ends if it begins with the very rows, all leaves of them, with which that one ends.
+    Rows of several slots that agree to the last bit can't be told apart, and needn't be: what follows either may follow
+    both. Each sequence is used once, so a step comes as often as it happened. Only what is under way is held.
+
+    Args:
+      sequences: leaves [T, ...], those of a slot in order.
+      overlap: rows that neighbours share; if it isn't above 0 none are joined.
+
+    Yields:
+      Episodes, from FIRST to LAST, leaves [T', ...], as they end; and of those that weren't recorded from beginning to
+      end the pieces, but for pieces of a single row, in which nothing happens.
+    """
+    ends: dict[bytes, collections.deque[list[Steps]]] = {}  # streams by their last rows; of each the episode under way
+    unjoined = b""
+    for sequence in sequences:
+        start = _digest(sequence, slice(overlap)) if overlap > 0 else None
+        end = _digest(sequence, slice(-overlap, None)) if overlap > 0 else unjoined
+        under_way: list[Steps] = []
+        fresh = sequence
+        if start in ends:
+            under_way = ends[start].popleft()
+            fresh = _rows(sequence, slice(overlap, None))
+            if not ends[start]:
+                del ends[start]
+        yield from _cut(under_way, fresh)
+        ends.setdefault(end, collections.deque()).append(under_way)
+    for streams in ends.values():
+        for under_way in streams:
+            yield from _join(under_way)
+
+
+def _cut(under_way: list[Steps], fresh: Steps) -> Iterator[Steps]:
+    """Adds rows to the episode under way, and takes out those that they end."""
+    start = 0
+    for end in np.flatnonzero(fresh.step_type == LAST) + 1:
+        under_way.append(_rows(fresh, slice(start, end)))
+        yield from _join(under_way)
+        under_way.clear()
+        start = end
+    if start < len(fresh.step_type):
+        under_way.append(_rows(fresh, slice(start, None)))
+
+
+def _join(parts: list[Steps]) -> Iterator[Steps]:
+    if sum(len(part.step_type) for part in parts) > 1:
+        yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _rows(steps: Steps, rows: slice) -> Steps:
+    return jax.tree.map(lambda leaf: leaf[rows], steps)
+
+
+def _digest(steps: Steps, rows: slice) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(steps):
+        digest.update(leaf[rows].tobytes())
+    return digest.digest()

@@ -1,0 +1,175 @@
+"""The index of an archive: what is in the folder, of which environment, and whether it is still as it was written."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+from dm_env import specs
+
+from boonta.agents.base import Nest
+from boonta.envs.base import Env
+
+FORMAT = "boonta trajectories"
+VERSION = 1
+INDEX = "index.json"
+
+
+class Leaf(NamedTuple):
+    """One leaf of one step."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+class Chunk(NamedTuple):
+    """A file, its rows, trajectories and complete episodes, and its SHA-256 in hexadecimal digits."""
+
+    file: str
+    steps: int
+    trajectories: int
+    episodes: int
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """What is in an archive.
+
+    Attributes:
+      environment: what was played, see `describe`.
+      columns: leaves of one step, by path.
+      steps: rows in all chunks.
+      trajectories: of which `episodes` are complete.
+      episodes: from FIRST to LAST.
+      mean_return: raw, of complete episodes, player 0's in games of two; None if there is none.
+      chunks: the files.
+    """
+
+    environment: dict[str, Any]
+    columns: dict[str, Leaf]
+    steps: int
+    trajectories: int
+    episodes: int
+    mean_return: float | None
+    chunks: tuple[Chunk, ...]
+
+
+def describe(env: Env) -> dict[str, Any]:
+    """What tells an environment from others: its name, its settings if it is a dataclass, and its spec."""
+    spec = env.spec
+    any_env: Any = env
+    fields = dataclasses.fields(any_env) if dataclasses.is_dataclass(any_env) else ()
+    settings = {field.name: getattr(any_env, field.name) for field in fields}
+    return {
+        "name": type(env).__name__,
+        "settings": json.loads(json.dumps(settings, default=_text)),
+        "observations": {path: str(_leaf(leaf)) for path, leaf in leaves(spec.observations).items()},
+        "actions": str(_leaf(spec.actions)),
+        "num_actions": int(spec.actions.num_values) if isinstance(spec.actions, specs.DiscreteArray) else None,
+        "num_players": spec.num_players,
+    }
+
+
+def require_environment(folder: pathlib.Path, archived: dict[str, Any], env: Env) -> None:
+    """Raises ValueError, naming what differs, if an archive is of another environment.
+
+    A setting that only one of the two knows doesn't count: environments get new ones.
+    """
+    wanted = describe(env)
+    known = archived["settings"].keys() & wanted["settings"].keys()
+    pairs = {field: (archived[field], wanted[field]) for field in wanted if field != "settings"}
+    pairs |= {f"setting {name}": (archived["settings"][name], wanted["settings"][name]) for name in sorted(known)}
+    differing = [f"{field} is {was!r} there, {now!r} here" for field, (was, now) in pairs.items() if was != now]
+    if differing:
+        raise ValueError(f"{folder} is of another environment: {'; '.join(differing)}")
+
+
+def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -> None:
+    """Raises ValueError, naming the leaf, if one that is needed isn't held, or is of another type or shape."""
+    for path, leaf in needed.items():
+        if path not in held:
+            raise ValueError(f"{what} has no {path!r}, {leaf}; it has {', '.join(held)}")
+        if held[path] != leaf:
+            raise ValueError(f"{what}: {path!r} is {held[path]}; it must be {leaf}")
+
+
+def write_index(folder: pathlib.Path, index: Index) -> None:
+    """Writes the index, with a checksum of itself."""
+    content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(index)}
+    text = json.dumps({**content, "sha256": _digest(content)}, indent=2) + "\n"
+    write_whole(folder / INDEX, text.encode())
+
+
+def read_index(folder: pathlib.Path) -> Index:
+    """The index of an archive, whatever it is of.
+
+    Raises:
+      ValueError: the folder is none, is empty, has no index, a damaged one, or one of a newer version.
+    """
+    path = folder / INDEX
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder; an archive is a folder with an {INDEX}, see programs.tools.export")
+    if not any(folder.iterdir()):
+        raise ValueError(f"{folder} is empty; programs.tools.export makes an archive of a run")
+    if not path.exists():
+        raise ValueError(f"{folder} has no {INDEX}: it is no archive, or its export was cut short; export it again")
+    try:
+        content = json.loads(path.read_bytes())
+        format_, version = content["format"], int(content["version"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged, or not an archive's: {error!r}") from error
+    if format_ == FORMAT and version > VERSION:
+        raise ValueError(f"{path} is of version {version}; this program reads versions up to {VERSION}: update it")
+    if content.pop("sha256", None) != _digest(content):
+        raise ValueError(f"{path} is damaged, or not an archive's: it doesn't match the checksum of itself")
+    names = [field.name for field in dataclasses.fields(Index)]
+    fields = {name: content[name] for name in names}
+    fields["columns"] = {name: Leaf(dtype, tuple(shape)) for name, (dtype, shape) in content["columns"].items()}
+    fields["chunks"] = tuple(Chunk(*chunk) for chunk in content["chunks"])
+    return Index(**fields)
+
+
+def write_whole(path: pathlib.Path, content: bytes) -> None:
+    """Writes a file that is there whole or not at all, whenever we are killed."""
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def leaves(nest: Nest) -> dict[str, Any]:
+    """The leaves of a nest by path, such as "observation/view"; a nest that is one leaf has the path ""."""
+    flat, _ = jax.tree_util.tree_flatten_with_path(nest)
+    return {"/".join(_part(key) for key in path): leaf for path, leaf in flat}
+
+
+def _part(key: Any) -> str:
+    """One part of a path: a field's name, a dictionary's key, or a place in a sequence."""
+    for attribute in ("name", "key", "idx"):
+        if hasattr(key, attribute):
+            return str(getattr(key, attribute))
+    return str(key)
+
+
+def _leaf(spec: specs.Array) -> Leaf:
+    return Leaf(spec.dtype.name, tuple(spec.shape))
+
+
+def _text(setting: Any) -> str:
+    """A setting in words that are the same in every process: a function's name, not its address."""
+    return getattr(setting, "__qualname__", None) or repr(setting)
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

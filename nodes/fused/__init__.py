@@ -1,0 +1,1 @@
+"""Environment, policy and update in one compiled program."""

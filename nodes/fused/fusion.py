@@ -1,0 +1,293 @@
+"""Environment, policy and update as one program: rounds of acting and learning that never leave the device.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
+with Anakin". Pure functions over one state; `nodes.anakin` compiles them over a mesh, `nodes.population` for many
+learners at once.
+"""
+
+from __future__ import annotations
+
+import fractions
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents.base import Agent, Batch, Nest, Steps, Table
+from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.fused import stage
+from boonta.nodes.learner import policy_lag
+from boonta.nodes.tables.device import make_replay
+
+MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
+MOST_UNROLLED = 16  # updates in a round without a loop: each is compiled again
+
+
+class State(NamedTuple):
+    """All that a fused program remembers.
+
+    Attributes:
+      learner: the update's, as a cluster's learner has it and checkpoints hold it.
+      stage: environments and policy.
+      kept: raw steps [rows, B, ...] that the next sequences begin with; a queue's sequences overlap.
+      replay: of a replay table, () of a queue.
+      key: for what is drawn from the replay.
+      updates: int32 [], made so far; the version of the params.
+    """
+
+    learner: Nest
+    stage: stage.Stage
+    kept: Nest
+    replay: Nest
+    key: jax.Array
+    updates: jax.Array
+
+
+class Outcome(NamedTuple):
+    """What the host hears of some rounds.
+
+    Attributes:
+      metrics: of the last update, scalars by name.
+      episodes: that ended.
+    """
+
+    metrics: dict[str, jax.Array]
+    episodes: stage.Episodes
+
+
+class Fusion(NamedTuple):
+    """A fused program, not yet compiled.
+
+    Attributes:
+      init: `(learner state, updates made before, key) -> (state, episodes)`: starts the environments, and fills a
+        replay table up to its minimum.
+      round: `(state) -> (state, outcome)`: rollouts of one period, then updates.
+      rounds: `(state, number) -> (state, outcome)`: many of them; without a compile for each number.
+      updates: in a round.
+      env_steps: in a round, over all slots.
+      first_steps: env steps that `init` takes.
+    """
+
+    init: Callable[[Nest, jax.Array, jax.Array], tuple[State, stage.Episodes]]
+    round: Callable[[State], tuple[State, Outcome]]
+    rounds: Callable[[State, jax.Array], tuple[State, Outcome]]
+    updates: int
+    env_steps: int
+    first_steps: int
+
+
+def fuse(
+    agent: Agent,
+    env: Any,
+    num_envs: int,
+    *,
+    constrain: Callable[[Batch], Batch] = lambda batch: batch,
+    unrolled: bool = False,
+) -> Fusion:
+    """Fuses an agent with a JAX environment.
+
+    A round keeps the table's contract. A queue's: each slot acts for a period, which completes a sequence that begins
+    with the rows kept from before, and each sequence is learned from once, slots `i, i + m, i + 2m, …` of the
+    `m * batch_size` in the round's update i. A replay table's: each slot inserts a sequence per rollout, and so many
+    updates follow so many rollouts that sequences are drawn `samples_per_insert` times.
+
+    Args:
+      agent: with one table.
+      env: a `JaxEnv`.
+      num_envs: B, slots.
+      constrain: may say how a batch is laid over devices.
+      unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
+        one 10 to 30 times slower; no more than `MOST_UNROLLED`, for each of them is compiled.
+
+    Raises:
+      ValueError: the table is none that this can keep; says which field, what it is and what it must be.
+    """
+    (table,) = one_table(agent)
+    rollouts, updates = ratio(table, num_envs)
+    if unrolled and updates > MOST_UNROLLED:
+        raise ValueError(
+            f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}: "
+            f"that makes {updates} updates a round; on CPU, where each one of a convolutional agent is compiled, it "
+            f"must be at most {MOST_UNROLLED}"
+        )
+    learn = _make_learn(agent, constrain)
+    in_turn = _unrolled if unrolled else _scanned
+    if table.kind == "queue":
+        first, fill, round = _queue(agent, env, table, updates, learn, in_turn)
+    else:
+        first, fill, round = _replay(agent, env, table, num_envs, rollouts, updates, learn, in_turn)
+
+    def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[State, stage.Episodes]:
+        key, stage_key = jax.random.split(key)
+        begun = stage.begin(env, agent.policy, num_envs, stage_key)
+        return fill(State(learner, begun, (), (), key, jnp.asarray(version, jnp.int32)))
+
+    return Fusion(
+        init=init,
+        round=round,
+        rounds=_repeat(round),
+        updates=updates,
+        env_steps=rollouts * table.period * num_envs,
+        first_steps=first * num_envs,
+    )
+
+
+def one_table(agent: Agent) -> tuple[Table]:
+    """The agent's tables, which are one.
+
+    Raises:
+      ValueError: they are more, filled by nodes that a fused program has not.
+    """
+    if len(agent.tables) != 1:
+        names = [table.name for table in agent.tables]
+        raise ValueError(f"the agent has tables {names}; a fused program takes an agent with one: turn reanalysis off")
+    return agent.tables
+
+
+def ratio(table: Table, num_envs: int) -> tuple[int, int]:
+    """Rollouts of one period in a round, and updates after them.
+
+    Raises:
+      ValueError: the slots' sequences don't make whole batches, or no small round has the table's ratio.
+    """
+    size = table.batch_size
+    if table.kind == "queue":
+        if num_envs % size:
+            raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
+        return 1, num_envs // size
+    per_insert = 1.0 if table.samples_per_insert is None else table.samples_per_insert
+    wanted = per_insert * num_envs / size  # updates a rollout
+    exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
+    if not math.isclose(exact, wanted, rel_tol=1e-3):
+        raise ValueError(
+            f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} "
+            f"updates a rollout; it must be a fraction over at most {MOST_ROLLOUTS}, and not 0: take a larger "
+            "num_envs, or one that divides batch_size"
+        )
+    return exact.denominator, exact.numerator
+
+
+Learn = Callable[[Nest, jax.Array, Batch], tuple[Nest, Any, dict[str, jax.Array]]]
+InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]
+
+
+def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
+    """The agent's update with the metrics that a cluster's learner adds."""
+
+    def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
+        batch = constrain(batch)
+        learner, priorities, metrics = agent.update.step(learner, batch)
+        return learner, priorities, metrics | policy_lag(updates, batch.steps.version)
+
+    return learn
+
+
+def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_turn: InTurn) -> tuple[int, Any, Any]:
+    """The rows that fill the table first, that fill, and the round of a program whose rollouts are its batches."""
+    overlap = max(0, table.sequence_length - table.period)
+
+    def fill(state: State) -> tuple[State, stage.Episodes]:
+        return _act(agent, env, state, overlap)
+
+    def round(state: State) -> tuple[State, Outcome]:
+        state, episodes = _act(agent, env, state, table.period)
+        block = state.kept  # [overlap + period, B, ...]
+        batches = jax.tree.map(lambda x: _split(x[: table.sequence_length], updates), block)  # [m, T, N, ...]
+        state = state._replace(kept=jax.tree.map(lambda x: x[table.period :], block))
+
+        def one(state: State, steps: Steps) -> tuple[State, dict[str, jax.Array]]:
+            batch = Batch(steps=steps, probability=jnp.ones(table.batch_size))
+            learner, _, metrics = learn(state.learner, state.updates, batch)
+            return state._replace(learner=learner, updates=state.updates + 1), metrics
+
+        state, metrics = in_turn(one, state, batches, updates)
+        return state, Outcome(metrics, episodes)
+
+    return overlap, fill, round
+
+
+def _replay(
+    agent: Agent, env: Any, table: Table, num_envs: int, rollouts: int, updates: int, learn: Learn, in_turn: InTurn
+) -> tuple[int, Any, Any]:
+    """The same of a program with a replay table."""
+    replay = make_replay(table, num_envs)
+    overlap = max(0, table.sequence_length - table.period)
+    first = -(-overlap // table.period) + -(-table.min_size // num_envs)  # rollouts until the table serves any
+
+    def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
+        def one(state: State, _: None) -> tuple[State, stage.Episodes]:
+            state, episodes = _act(agent, env, state, table.period)
+            return state._replace(replay=replay.add(state.replay, state.kept), kept=()), episodes
+
+        state, episodes = jax.lax.scan(one, state, None, length=number)
+        return state, jax.tree.map(jnp.sum, episodes)
+
+    def fill(state: State) -> tuple[State, stage.Episodes]:
+        row = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), step_shapes(agent, env.spec))
+        return insert_many(state._replace(replay=replay.init(row)), first)
+
+    def round(state: State) -> tuple[State, Outcome]:
+        state, episodes = insert_many(state, rollouts)
+
+        def one(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
+            key, sample_key = jax.random.split(state.key)
+            drawn = replay.sample(state.replay, sample_key)
+            batch = Batch(steps=drawn.steps, probability=drawn.probability)
+            learner, priorities, metrics = learn(state.learner, state.updates, batch)
+            table_state = state.replay
+            if priorities is not None:
+                table_state = replay.prioritise(table_state, drawn.indices, priorities)
+            return state._replace(learner=learner, replay=table_state, key=key, updates=state.updates + 1), metrics
+
+        state, metrics = in_turn(one, state, None, updates)
+        return state, Outcome(metrics, episodes)
+
+    return first * table.period, fill, round
+
+
+def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.Episodes]:
+    """Plays `rows` steps with the newest params; they are kept after those that were."""
+    params = agent.update.params(state.learner)
+    begun, steps, episodes = stage.act(env, agent.policy, params, state.updates, state.stage, rows)
+    if state.kept != ():
+        steps = jax.tree.map(lambda old, new: jnp.concatenate([old, new]), state.kept, steps)
+    return state._replace(stage=begun, kept=steps), episodes
+
+
+def _split(x: jax.Array, parts: int) -> jax.Array:
+    """Deals slots out to updates, so that each has its share of every device: [T, N*m, ...] -> [m, T, N, ...]."""
+    return jnp.moveaxis(x.reshape(x.shape[0], x.shape[1] // parts, parts, *x.shape[2:]), 2, 0)
+
+
+def _scanned(one: Callable, state: State, inputs: Nest, number: int) -> tuple[State, dict[str, jax.Array]]:
+    """Makes `number` updates, one for each of the inputs, leaves [number, ...]; the last one's metrics."""
+    if number == 1:
+        return _unrolled(one, state, inputs, number)
+    state, metrics = jax.lax.scan(one, state, inputs, length=number)
+    return state, jax.tree.map(lambda x: x[-1], metrics)
+
+
+def _unrolled(one: Callable, state: State, inputs: Nest, number: int) -> tuple[State, dict[str, jax.Array]]:
+    """Does the same without a loop."""
+    metrics: dict[str, jax.Array] = {}
+    for i in range(number):
+        state, metrics = one(state, jax.tree.map(lambda x, i=i: x[i], inputs))
+    return state, metrics
+
+
+def _repeat(round: Callable[[State], tuple[State, Outcome]]) -> Callable[[State, jax.Array], tuple[State, Outcome]]:
+    """Many rounds; their number is traced, so that it may change without a compile."""
+
+    def rounds(state: State, number: jax.Array) -> tuple[State, Outcome]:
+        def one(_: jax.Array, carry: tuple[State, Outcome]) -> tuple[State, Outcome]:
+            state, before = carry
+            state, outcome = round(state)
+            return state, Outcome(outcome.metrics, jax.tree.map(jnp.add, before.episodes, outcome.episodes))
+
+        shapes = jax.eval_shape(round, state)[1]
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        return jax.lax.fori_loop(0, number, one, (state, nothing))
+
+    return rounds

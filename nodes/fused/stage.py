@@ -1,0 +1,150 @@
+"""Acting on the device: a policy and a JAX environment stepped together inside a compiled program.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), Figure 2.
+
+Everything here is pure and batched; callers jit it. One key serves all slots: JAX's random bits depend on the shape
+that is drawn, not on how many devices hold it, so that a run is the same on one device and on many.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents.base import Nest, Policy, Steps
+from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
+
+
+class Stage(NamedTuple):
+    """B environment slots and the policy that plays in them, between two steps.
+
+    Attributes:
+      env: states [B, ...].
+      timestep: the one to act on next, leaves [B, ...].
+      policy: its state [B, ...].
+      key: of the policy's randomness; the environments keep their own.
+      episode_return: float32 [B], raw, of the running episodes.
+      episode_steps: int32 [B], of the running episodes.
+    """
+
+    env: Nest
+    timestep: TimeStep
+    policy: Nest
+    key: jax.Array
+    episode_return: jax.Array
+    episode_steps: jax.Array
+
+
+class Episodes(NamedTuple):
+    """Of the episodes that ended, over slots and steps: how many, and the sums of their raw returns and env steps."""
+
+    number: jax.Array  # float32 []
+    returns: jax.Array  # float32 []
+    steps: jax.Array  # float32 []
+
+
+def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
+    """Starts `num_envs` slots, each with a stream of its own, whatever the number of devices."""
+    key, env_key = jax.random.split(key)
+    state, timestep = jax.vmap(env.init)(jax.random.split(env_key, num_envs))
+    zero = jnp.zeros(num_envs)
+    return Stage(state, timestep, policy.initial_state(num_envs), key, zero, zero.astype(jnp.int32))
+
+
+def act(
+    env: Any, policy: Policy, params: Nest, version: jax.Array, stage: Stage, rows: int
+) -> tuple[Stage, Steps, Episodes]:
+    """Plays `rows` steps in every slot.
+
+    The steps are scanned, also those of a convolutional policy on CPU: it is only the gradient of convolutions that XLA
+    is slow at inside of loops there. Forward, a MinAtar network, 64 slots, 20 steps, took 21 ms in a scan and
+    65 ms without; five of its gradients took 1,430 ms in a loop and 153 ms without (jax 0.6.2, two busy cores).
+
+    Args:
+      env: a `JaxEnv`.
+      policy: acts with `params`.
+      params: of the policy.
+      version: int32 [], of the params.
+      stage: where to go on.
+      rows: T.
+
+    Returns:
+      The stage after the last step, raw steps [T, B, ...], and the episodes that ended.
+    """
+
+    def one(stage: Stage, _: None) -> tuple[Stage, tuple[Steps, Episodes]]:
+        shown = stage.timestep
+        stage, action, extras = _move(env, policy, params, stage)
+        versions = jnp.full(shown.step_type.shape, version, jnp.int32)
+        steps = Steps(shown.observation, shown.step_type, shown.reward, shown.discount, action, extras, versions)
+        stage, episodes = _account(env.spec, stage, shown)
+        return stage, (steps, episodes)
+
+    stage, (steps, episodes) = jax.lax.scan(one, stage, None, length=rows)
+    return stage, steps, jax.tree.map(jnp.sum, episodes)
+
+
+def play(
+    env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
+) -> dict[str, jax.Array]:
+    """Plays one episode in each of `episodes` slots.
+
+    Args:
+      env: a `JaxEnv`, for one player.
+      policy: plays with `params`.
+      params: of the policy.
+      episodes: slots; each plays its first episode, so that long ones count as much as short ones.
+      most_steps: env steps after which an episode that is not over counts with what it has earned so far.
+      key: of environments and policy.
+
+    Returns:
+      Metrics: the mean of the returns, the least of them, and how many episodes were cut.
+    """
+
+    class Playing(NamedTuple):
+        stage: Stage
+        over: jax.Array  # bool [E]
+        returns: jax.Array  # float32 [E]
+        steps: jax.Array  # int32 []
+
+    def unfinished(playing: Playing) -> jax.Array:
+        return ~jnp.all(playing.over) & (playing.steps < most_steps)
+
+    def one(playing: Playing) -> Playing:
+        stage, *_ = _move(env, policy, params, playing.stage)
+        timestep = stage.timestep
+        returns = jnp.where(playing.over, playing.returns, playing.returns + timestep.reward)
+        return Playing(stage, playing.over | (timestep.step_type == LAST), returns, playing.steps + 1)
+
+    nobody = jnp.zeros(episodes, bool)
+    start = Playing(begin(env, policy, episodes, key), nobody, jnp.zeros(episodes), jnp.int32(0))
+    end = jax.lax.while_loop(unfinished, one, start)
+    return {
+        "eval_return": jnp.mean(end.returns),
+        "eval_return_min": jnp.min(end.returns),
+        "eval_cut": jnp.sum(~end.over).astype(jnp.float32),
+    }
+
+
+def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
+    """One step in every slot, the actions [B] that were played, and the policy's extras."""
+    key, act_key = jax.random.split(stage.key)
+    action, extras, memory = policy.step(params, act_key, stage.timestep, stage.policy)
+    state, timestep = jax.vmap(env.step)(stage.env, action)
+    return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
+
+
+def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
+    """Adds a step to its slots' episodes; those that it ended, leaves [B]."""
+    first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
+    reward = stage.timestep.reward
+    if spec.num_players == 2:  # counted for player 0, who loses what the other earns
+        reward = jnp.where(shown.observation.player == 0, reward, -reward)
+    returns = jnp.where(first, 0.0, stage.episode_return + reward)
+    steps = jnp.where(first, 0, stage.episode_steps + 1)
+    ended = Episodes(
+        last.astype(jnp.float32), jnp.where(last, returns, 0.0), jnp.where(last, steps, 0).astype(jnp.float32)
+    )
+    return stage._replace(episode_return=returns, episode_steps=steps), ended

@@ -1,0 +1,119 @@
+"""Sebulba: actors and learner as threads of one process, its devices split between acting and learning.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Decomposed Actors
+and Learners with Sebulba" and Figure 3. Sebulba is placement: the nodes are those of a cluster. What is its own is who
+has which device, and that time steps go to the acting device at once, where trajectories gather.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """How a host's devices, threads and environments are shared out.
+
+    Attributes:
+      acting: A, devices that act; the last of the process's. On a host with one device it acts and learns.
+      learning: L, devices that learn; the first. None takes all others.
+      threads: per acting device; they alternate on it, so that it is busy while environments step.
+      num_envs: environments of each thread, stepped and acted in together: the acting batch.
+      lag: lock-step: data comes from exactly the params of so many updates before the one that learns from it, and the
+        same seed gives the same run. None runs freely, with the newest params: faster.
+    """
+
+    acting: int = 1
+    learning: int | None = None
+    threads: int = 2
+    num_envs: int = 32
+    lag: int | None = None
+
+    def __post_init__(self) -> None:
+        for field in ("acting", "learning", "threads", "num_envs"):
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"placement.{field} is {value}; it must be at least 1")
+        if self.lag is not None and self.lag < 0:
+            raise ValueError(f"placement.lag is {self.lag}; it must be at least 0, or none to run freely")
+
+    @property
+    def groups(self) -> int:
+        """Groups of environments, over all acting devices."""
+        return self.acting * self.threads
+
+
+def split(placement: Placement, present: Sequence[jax.Device]) -> tuple[Sequence[jax.Device], Sequence[jax.Device]]:
+    """The devices that act, and those that learn.
+
+    Args:
+      placement: how many of each.
+      present: this process's devices.
+
+    Raises:
+      ValueError: there are fewer.
+    """
+    acting, count = placement.acting, len(present)
+    learning = max(1, count - acting) if placement.learning is None else placement.learning
+    if count == acting == learning == 1:
+        return present, present
+    if acting + learning > count:
+        raise ValueError(
+            f"placement.acting is {acting} and placement.learning {learning}; this process has {count} "
+            f"{present[0].platform} devices"
+        )
+    return present[learning : learning + acting], present[:learning]
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """An environment whose time steps lie on a device: acted in there, and kept there, they are sent but once.
+
+    Attributes:
+      env: makes the environments, which step on the host.
+      device: that acts.
+    """
+
+    env: Env
+    device: jax.Device
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.env.spec
+
+    def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
+        return _PlacedBatch(self.env(num_envs, seed), self.device)
+
+
+class _PlacedBatch(BatchedEnv):
+    """See `Placed`."""
+
+    def __init__(self, env: BatchedEnv, device: jax.Device):
+        self.num_envs = env.num_envs
+        self.spec = env.spec
+        self._env = env
+        self._device = device
+
+    def reset(self) -> TimeStep:
+        return jax.device_put(self._env.reset(), self._device)
+
+    def step(self, action: np.ndarray) -> TimeStep:
+        return jax.device_put(self._env.step(action), self._device)
+
+    def taken(self, action: np.ndarray) -> np.ndarray:
+        return self._env.taken(action)
+
+    def episodes(self) -> list[Episode]:
+        return self._env.episodes()
+
+    def render(self) -> np.ndarray | None:
+        return self._env.render()
+
+    def close(self) -> None:
+        self._env.close()

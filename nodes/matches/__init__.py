@@ -1,0 +1,1 @@
+"""Matches between players, and the ratings that follow from them."""

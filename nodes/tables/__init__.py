@@ -1,0 +1,1 @@
+"""Tables: where writers put sequences and datasets draw them. One contract, several stores."""

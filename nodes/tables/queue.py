@@ -1,0 +1,289 @@
+"""The in-process queue: a queue table without a server, for nodes that are threads of one process.
+
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Decomposed Actors
+and Learners with Sebulba": trajectories gather on the device that acts, are split along the batch and go from device to
+device to those that learn. Only references go through the Python queue.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from boonta.agents.base import Batch, Steps, Table
+
+# JAX is imported where it is used: actors that leave acting to another node import this module, and load no JAX.
+
+
+class Drawn(NamedTuple):
+    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
+
+    Attributes:
+      keys: uint64 [B], of the sequences in their tables.
+      table: int32 [B], which of the learner's tables.
+      version: float32 [B], of the params that made the sequence's targets, a mean over its steps.
+    """
+
+    keys: np.ndarray
+    table: np.ndarray
+    version: np.ndarray
+
+
+class Bundle(NamedTuple):
+    """Sequences of one group of environments, at most a batch of them.
+
+    Attributes:
+      shards: on each learning device its share, leaves [T, n / devices, ...].
+      version: float32 [n], of the params that acted, a mean over a sequence's steps.
+    """
+
+    shards: tuple[Steps, ...]
+    version: np.ndarray
+
+
+class Pipe:
+    """Takes the replay server's place where actors and learner share a process. No Reverb, no TensorFlow.
+
+    Args:
+      table: of kind "queue"; its size bounds the sequences waiting, but a group's newest always fit.
+      devices: that learn, in the order of the learner's mesh; None is this process's first.
+      groups: groups of environments that the learner takes sequences from in turn, for a run that is repeatable; None
+        takes them as they come.
+
+    Raises:
+      ValueError: the table is no queue.
+    """
+
+    def __init__(self, table: Table, devices: Sequence[Any] | None = None, groups: int | None = None):
+        if table.kind != "queue":
+            raise ValueError(f"table {table.name!r}: an in-process pipe is a queue, not a {table.kind!r}")
+        import jax
+
+        self.table = table
+        self.devices = tuple(jax.devices()[:1] if devices is None else devices)
+        self.cut = jax.jit(_cut, static_argnames=("pieces", "shards"))  # here, so that writers share its compilation
+        self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
+        self._changed = threading.Condition()
+        self._turn = 0
+
+    def width(self, num_envs: int) -> int:
+        """Sequences in a piece: what a group of `num_envs` slots completes at once, or a batch if that is less.
+
+        Raises:
+          ValueError: pieces would not make batches, or don't divide over the learning devices.
+        """
+        batch_size, devices = self.table.batch_size, len(self.devices)
+        width = min(num_envs, batch_size)
+        if num_envs % width or batch_size % width:
+            raise ValueError(
+                f"{num_envs} environments step together, and batch_size is {batch_size}; one must divide by the other"
+            )
+        if width % devices:
+            raise ValueError(
+                f"{num_envs} environments step together, and batch_size is {batch_size}; the smaller must divide over "
+                f"{devices} learning devices"
+            )
+        return width
+
+    def open_writer(self, num_envs: int, wait_for: Callable[..., Any], group: int) -> PipeWriter:
+        """A group's writer."""
+        return PipeWriter(self, num_envs, wait_for, group)
+
+    def open_dataset(self, sharding: Batch) -> PipeDataset:
+        """The learner's batches."""
+        return PipeDataset(self, sharding)
+
+    def put(self, group: int, pieces: list[Bundle], timeout_s: float) -> bool | None:
+        """Hands over what a group has completed; None if there was no room within `timeout_s`."""
+        waiting = self._waiting[group % len(self._waiting)]
+
+        def room() -> bool:
+            return not waiting or _sequences([*waiting, pieces]) <= self.table.size // len(self._waiting)
+
+        with self._changed:
+            if not self._changed.wait_for(room, timeout_s):
+                return None
+            waiting.append(pieces)
+            self._changed.notify_all()
+        return True
+
+    def get(self, timeout_s: float) -> list[Bundle] | None:
+        """What the group whose turn it is has completed; None if nothing has come within `timeout_s`."""
+        waiting = self._waiting[self._turn]
+        with self._changed:
+            if not self._changed.wait_for(lambda: bool(waiting), timeout_s):
+                return None
+            self._turn = (self._turn + 1) % len(self._waiting)
+            self._changed.notify_all()
+            return waiting.popleft()
+
+
+class PipeWriter:
+    """Cuts a group's streams into sequences and sends them to the learning devices."""
+
+    def __init__(self, pipe: Pipe, num_envs: int, wait_for: Callable[..., Any], group: int):
+        width = pipe.width(num_envs)
+        self._pipe = pipe
+        self._group = group
+        self._wait_for = wait_for
+        self._bounds = range(0, num_envs, width)
+        self._width = width
+        self._rows: list[Steps] = []
+        self._skip = 0  # rows between sequences that don't overlap
+
+    def append(self, steps: Steps) -> int:
+        """Adds one raw step of every slot, leaves [B, ...], here or on a device; the sequences that it completed."""
+        table = self._pipe.table
+        if self._skip:
+            self._skip -= 1
+            return 0
+        self._rows.append(steps)
+        if len(self._rows) < table.sequence_length:
+            return 0
+        version = np.mean([row.version for row in self._rows], axis=0, dtype=np.float32)  # [B]
+        cut = self._pipe.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._pipe.devices))
+        pieces = [
+            Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
+        ]
+        del self._rows[: table.period]
+        self._skip = max(0, table.period - table.sequence_length)
+        self._wait_for(f"room in {table.name}", lambda timeout_s: self._pipe.put(self._group, pieces, timeout_s))
+        return len(version)
+
+    def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
+        import jax
+
+        return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._pipe.devices))
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class PipeDataset:
+    """Makes batches on the learner's mesh of pieces that are there already.
+
+    Attributes:
+      waits_for: the table.
+
+    Raises:
+      ValueError: the learner's mesh is not of the pipe's devices.
+    """
+
+    def __init__(self, pipe: Pipe, sharding: Batch):
+        import jax
+
+        from boonta.nodes.hosts.coordination import place
+
+        mesh = sharding.probability.mesh
+        if tuple(mesh.local_devices) != pipe.devices:
+            raise ValueError(
+                f"table {pipe.table.name!r}: its pipe leads to {pipe.devices}; the learner is on {mesh.local_devices}"
+            )
+        size = pipe.table.batch_size
+        self._whole_size = size * mesh.size // len(pipe.devices)  # B; other hosts' shards are there
+        self.waits_for = pipe.table.name
+        self._pipe = pipe
+        self._columns = sharding.steps.reward  # how [T, B, ...] is split
+        self._probability = place(np.ones(size, np.float32), sharding.probability)
+        self._join = jax.jit(_join)
+        self._held: list[Bundle] = []
+
+    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
+        """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
+        import jax
+
+        size = self._pipe.table.batch_size
+        while not self._held or len(self._held) * len(self._held[0].version) < size:
+            pieces = self._pipe.get(timeout_s)
+            if pieces is None:
+                return None
+            self._held += pieces
+        number = size // len(self._held[0].version)
+        pieces, self._held = self._held[:number], self._held[number:]
+        shards = [self._join(own) if number > 1 else own[0] for own in zip(*(piece.shards for piece in pieces))]
+        version = np.concatenate([piece.version for piece in pieces])
+        drawn = Drawn(np.zeros(size, np.uint64), np.zeros(size, np.int32), version)
+        return Batch(jax.tree.map(self._whole, *shards), self._probability), drawn
+
+    def _whole(self, *shards: Any) -> Any:
+        """One array of its shards [T, B / devices, ...], which stay where they are."""
+        import jax
+
+        shape = (shards[0].shape[0], self._whole_size, *shards[0].shape[2:])
+        return jax.make_array_from_single_device_arrays(shape, self._columns, list(shards))
+
+    def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
+        """Nothing: a queue hands every sequence out once."""
+
+    def close(self) -> None:
+        """Nothing: it reads nothing ahead."""
+
+    def ready(self) -> bool:
+        """Whether the next batch is complete."""
+        size = self._pipe.table.batch_size
+        while sum(len(piece.version) for piece in self._held) < size:
+            pieces = self._pipe.get(timeout_s=0.0)
+            if pieces is None:
+                return False
+            self._held += pieces
+        return True
+
+
+def _sequences(waiting: Iterable[list[Bundle]]) -> int:
+    return sum(len(piece.version) for pieces in waiting for piece in pieces)
+
+
+def gather(rows: Sequence[Steps]) -> Steps:
+    """Of every leaf its rows: those on the host as one array [T, B, ...], those on a device as a list of [B, ...]."""
+    import jax
+
+    def gather(*leaves: Any) -> Any:
+        return np.stack(leaves) if isinstance(leaves[0], np.ndarray) else list(leaves)
+
+    return jax.tree.map(gather, *rows)
+
+
+def _cut(rows: Steps, pieces: int, shards: int) -> list[list[Steps]]:
+    """Stacks what `gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
+    import jax
+    import jax.numpy as jnp
+
+    def cut(leaf: Any) -> list[Any]:
+        return jnp.split(jnp.stack(leaf) if isinstance(leaf, list) else leaf, pieces * shards, axis=1)
+
+    leaves, structure = jax.tree.flatten(rows, is_leaf=lambda node: isinstance(node, list))
+    columns = [jax.tree.unflatten(structure, parts) for parts in zip(*map(cut, leaves))]
+    return [columns[i : i + shards] for i in range(0, len(columns), shards)]
+
+
+def _join(shards: Sequence[Steps]) -> Steps:
+    """Puts the shards of several pieces, which are on one device, side by side."""
+    import jax
+    import jax.numpy as jnp
+
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *shards)
+
+
+def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any], group: int) -> Any:
+    """A group's writer into tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`.
+
+    Reverb, and TensorFlow with it, is imported only in the last case, where data crosses a process.
+    """
+    if hasattr(replay, "open_writer"):
+        return replay.open_writer(num_envs, wait_for, group)
+    from boonta.nodes.tables.reverb.writer import Writer
+
+    return Writer(replay, tables, num_envs, wait_for)
+
+
+def open_dataset(replay: Any, tables: Sequence[Table], sharding: Batch) -> Any:
+    """A dataset of tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`."""
+    if hasattr(replay, "open_dataset"):
+        return replay.open_dataset(sharding)
+    from boonta.nodes.tables.reverb.dataset import Dataset
+
+    return Dataset(replay, tables, sharding)

@@ -1,0 +1,97 @@
+"""What a replay server's checkpoint holds: every sequence of a table, once."""
+
+from __future__ import annotations
+
+from boonta.agents import rlax_first  # noqa: F401
+
+# isort: split
+
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import reverb
+import tensorflow as tf
+import tree
+from reverb.cc.checkpointing import checkpoint_pb2
+
+from boonta.agents.base import Steps, Table
+from boonta.nodes.replay import make_table
+
+
+def newest_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
+    """The newest checkpoint that was written to its end in a replay server's folder; None if there is none."""
+    finished = sorted(path.parent for path in folder.glob("*/DONE"))  # they are named by their time
+    return finished[-1] if finished else None
+
+
+def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterator[Steps]:
+    """Every sequence of a table in a checkpoint, once, in the order in which they were inserted.
+
+    A restored table keeps the sampler and the rate limiter that it was saved with, which would repeat some sequences
+    and withhold others. So a server is given a copy of the checkpoint in which the table is a queue: drawn in order,
+    and each sequence once. The checkpoint itself is only read.
+
+    Args:
+      checkpoint: as `newest_checkpoint` gives it.
+      table: as the run had it.
+      signature: shapes of one raw step.
+
+    Yields:
+      Steps, leaves [T, ...].
+
+    Raises:
+      ValueError: the checkpoint has no such table, or its steps are of other shapes.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        copy = pathlib.Path(folder) / checkpoint.name
+        copy.mkdir()
+        number = _write_as_queue(checkpoint / "tables.tfrecord", copy / "tables.tfrecord", table.name)
+        (copy / "chunks.tfrecord").symlink_to((checkpoint / "chunks.tfrecord").absolute())
+        (copy / "DONE").touch()
+        checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
+        server = reverb.Server([make_table(table, signature)], checkpointer=checkpointer)
+        try:
+            for sample in server.localhost_client().sample(table.name, number, emit_timesteps=False):
+                yield _steps(sample.data, table, signature)
+        finally:
+            server.stop()
+
+
+def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> int:
+    """Copies the one table out of a checkpoint's tables, as a queue; returns how many sequences it has."""
+    found = []
+    for record in tf.data.TFRecordDataset(str(source)).as_numpy_iterator():
+        saved = checkpoint_pb2.PriorityTableCheckpoint.FromString(record)
+        if saved.table_name == name:
+            break
+        found.append(saved.table_name)
+    else:
+        raise ValueError(f"{source} has no table {name!r}, but {found}")
+    saved.sampler.Clear()
+    saved.sampler.fifo = True
+    saved.sampler.is_deterministic = True
+    saved.max_times_sampled = 1
+    limiter = saved.rate_limiter
+    limiter.samples_per_insert, limiter.min_size_to_sample = 1.0, 1
+    limiter.min_diff, limiter.max_diff = -sys.float_info.max, sys.float_info.max
+    for item in saved.items:
+        item.times_sampled = 0  # one that was drawn before would never be removed
+    with tf.io.TFRecordWriter(str(target)) as writer:
+        writer.write(saved.SerializeToString())
+    return len(saved.items)
+
+
+def _steps(data: list[np.ndarray], table: Table, signature: Steps) -> Steps:
+    shapes, structure = jax.tree.flatten(signature)
+    leaves = [np.asarray(leaf) for leaf in tree.flatten(data)]
+    wanted = [((table.sequence_length, *shape.shape), shape.dtype) for shape in shapes]
+    if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
+        raise ValueError(
+            f"table {table.name!r} holds {[f'{leaf.dtype}{list(leaf.shape)}' for leaf in leaves]}; the run's program "
+            f"now makes {[f'{dtype}{list(shape)}' for shape, dtype in wanted]}"
+        )
+    return jax.tree.unflatten(structure, leaves)

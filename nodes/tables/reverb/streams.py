@@ -1,0 +1,125 @@
+"""Reading a table in pieces: the one place where sequences come out of the replay server."""
+
+from __future__ import annotations
+
+from boonta.agents import rlax_first  # noqa: F401
+
+# isort: split
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import reverb
+import tensorflow as tf
+from tensorflow.python.eager import cancellation
+
+from boonta.agents.base import Steps, Table
+
+CONNECT_DEADLINE_S = 120
+WORKERS = 2  # of a replay table; more cost more than they bring
+
+
+class Piece(NamedTuple):
+    """Sequences drawn together, on the host.
+
+    Attributes:
+      steps: `Steps`, leaves [S, T, ...].
+      probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
+      keys: uint64 [S], the table's.
+    """
+
+    steps: Steps
+    probability: np.ndarray
+    keys: np.ndarray
+
+
+class Stream:
+    """Draws a table's sequences in a background thread: as many as were asked for, since what waits in hand grows old.
+
+    Args:
+      client: of the replay server.
+      table: to draw from.
+      size: S, sequences in a piece.
+      in_flight: sequences that Reverb fetches ahead, and so draws before their time.
+    """
+
+    def __init__(self, client: reverb.Client, table: Table, size: int, in_flight: int):
+        self._client = client
+        self._table = table
+        self._size = size
+        self._in_flight = in_flight
+        self._asked = threading.Semaphore(0)
+        self._pending = 0  # pieces asked for and not taken
+        self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
+        self._cancellation = cancellation.CancellationManager()
+        threading.Thread(target=self._draw, daemon=True).start()
+
+    def ask(self, pieces: int) -> None:
+        """Sees to it that so many pieces are under way, or here, counting those asked for before and not taken."""
+        while self._pending < pieces:
+            self._pending += 1
+            self._asked.release()
+
+    def take(self, timeout_s: float | None) -> Piece | None:
+        """The next piece of those asked for; None if it isn't there within `timeout_s`, which may be None: for ever.
+
+        Raises:
+          RuntimeError: reading failed; names the table.
+        """
+        try:
+            piece = self._pieces.get(timeout=timeout_s) if timeout_s != 0 else self._pieces.get_nowait()
+        except queue.Empty:
+            return None
+        if isinstance(piece, BaseException):
+            self._pieces.put(piece)  # for whoever asks again
+            raise RuntimeError(f"reading table {self._table.name!r} failed") from piece
+        self._pending -= 1
+        return piece
+
+    def ready(self) -> bool:
+        """Whether a piece can be taken at once."""
+        return not self._pieces.empty()
+
+    def close(self) -> None:
+        """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
+        self._cancellation.start_cancel()
+        self._asked.release()
+
+    def _draw(self) -> None:
+        try:
+            draw = self._samples()
+            while self._asked.acquire() and not self._cancellation.is_cancelled:
+                self._pieces.put(self._piece(draw()))
+            self._pieces.put(EOFError("it has been closed"))
+        except tf.errors.OutOfRangeError:
+            self._pieces.put(EOFError("the replay server ended the stream"))
+        except BaseException as error:  # handed to whoever takes the next piece
+            self._pieces.put(error)
+
+    def _samples(self) -> Callable[[], Any]:
+        """A function that draws S sequences, as tensors; raises OutOfRangeError at the end of the stream."""
+        # A queue needs one worker to stay in order.
+        workers = 1 if self._table.kind == "queue" else WORKERS
+        dataset = reverb.TrajectoryDataset.from_table_signature(
+            server_address=self._client.server_address,
+            table=self._table.name,
+            max_in_flight_samples_per_worker=self._in_flight,
+            num_workers_per_iterator=workers,
+            get_signature_timeout_secs=CONNECT_DEADLINE_S,
+        ).batch(self._size, drop_remainder=True)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 1
+        iterator = iter(dataset.with_options(options))
+        # A call of a function, unlike one of the iterator, can be cancelled while it waits.
+        draw = tf.function(iterator.get_next).get_concrete_function()
+        return self._cancellation.get_cancelable_function(draw)
+
+    def _piece(self, sample: Any) -> Piece:
+        sample = tf.nest.map_structure(lambda x: np.asarray(memoryview(x)), sample)  # copies nothing
+        info = sample.info
+        replayed = self._table.kind == "replay"
+        relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
+        return Piece(Steps(*sample.data), relative.astype(np.float32), info.key)

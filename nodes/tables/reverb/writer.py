@@ -1,0 +1,92 @@
+"""The writer: cuts each slot's endless stream of raw steps into its tables' sequences. Every step is stored once."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tree
+
+from boonta.agents.base import Steps, Table
+
+NEW = 1.0  # priority: a large error, and the first rank, so that every sequence is likely to be drawn once
+
+
+class Writer:
+    """Streams B slots into Reverb tables.
+
+    Sequences of a slot start every `period` steps and overlap by the rest of their length; overlapping sequences share
+    their chunks, and so do the tables, so a step is sent and stored once. Episodes are not aligned with sequences. All
+    slots go through one stream, as columns of their own, so that sequences enter a table in the same order every time.
+
+    Args:
+      client: of the replay server; a `reverb.Client`, or a `WriteOnlyClient`.
+      tables: the contracts, as `agents.base.written_by` gives them: every sequence goes into each.
+      num_envs: slots, B.
+      wait_for: the node's `wait_for`; a full table blocks in it.
+    """
+
+    def __init__(self, client: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any]):
+        self._tables = tables
+        self._num_envs = num_envs
+        self._wait_for = wait_for
+        self._writer = wait_for("the replay server", functools.partial(_open, client, tables[0].sequence_length))
+        self._length = 0
+
+    def append(self, steps: Steps) -> int:
+        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
+        leaves = [np.asarray(leaf) for leaf in tree.flatten(steps)]
+        if self._length == 0:
+            self._configure(len(leaves))
+        self._writer.append([[leaf[slot] for leaf in leaves] for slot in range(self._num_envs)])
+        self._length += 1
+        length, period = self._tables[0].sequence_length, self._tables[0].period
+        if self._length < length or (self._length - length) % period:
+            return 0
+        for table in self._tables:
+            for columns in self._writer.history:
+                self._writer.create_item(table.name, NEW, [column[-length:] for column in columns])
+        self._wait_for(f"room in {self._tables[0].name}", self._flushed)
+        return self._num_envs
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _configure(self, columns: int) -> None:
+        length, chunk = self._tables[0].sequence_length, chunk_length(self._tables[0])
+        for slot in range(self._num_envs):
+            for column in range(columns):
+                self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunk)
+
+    def _flushed(self, timeout_s: float) -> bool | None:
+        """Whether the server has taken all sequences; None if it has not within `timeout_s`."""
+        try:
+            self._writer.flush(timeout_ms=math.ceil(1000 * timeout_s))
+        except Exception as error:  # Reverb's own class, of which a process that only writes has a copy of its own
+            if type(error).__name__ != "DeadlineExceededError":
+                raise
+            return None
+        return True
+
+
+def _open(client: Any, length: int, timeout_s: float) -> Any:
+    """A stream to the server; None if it doesn't answer within `timeout_s`, because it is still starting."""
+    try:
+        return client.trajectory_writer(length, get_signature_timeout_ms=math.ceil(1000 * timeout_s))
+    except RuntimeError as error:
+        if "Deadline Exceeded" not in str(error):
+            raise
+        return None
+
+
+def chunk_length(table: Table) -> int:
+    """Steps in a chunk, the unit in which Reverb compresses and sends.
+
+    A divisor of the period, so that chunks line up with sequences, and small against the overlap, so that a sample
+    carries few steps of its neighbours.
+    """
+    overlap = max(table.sequence_length - table.period, 4)
+    return max(d for d in range(1, overlap + 1) if table.period % d == 0 and d <= table.sequence_length)

@@ -1,0 +1,1 @@
+"""Tools that look at a run: play, plot, match, explain, export, members."""

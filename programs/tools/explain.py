@@ -1,0 +1,292 @@
+"""Draws what a MuZero run's agent thinks: `./run python -m boonta.programs.tools.explain --workdir runs/muzero_catch`.
+
+It isn't called inspect: the folder of a program that is run comes first in Python's path, and would hide the standard
+library's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import matplotlib
+import numpy as np
+
+from boonta.agents import muzero
+from boonta.agents.base import Policy, Steps
+from boonta.agents.muzero.hindsight import Hindsight, look_back
+from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.policy import make_policy, view_of
+from boonta.agents.muzero.search import Planned, make_search
+from boonta.envs.base import LAST, Env
+from boonta.nodes.acting.local import Play, jit_policy
+from boonta.nodes.stopwatch import Stopwatch
+from boonta.programs.tools.play import agent_and_env, frame_of, newest_params, picture, program_of
+from boonta.programs.wiring.run import BadInput, command
+
+matplotlib.use("agg")
+from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+
+Places = dict[int, tuple[int, int]]  # by node of a tree: its column, which is its depth, and its row
+
+COLUMN, ROW = 2.7, 0.55  # inches, of a node of the tree with the branch that leads to it
+
+
+def explain(
+    workdir: pathlib.Path,
+    out: pathlib.Path | None = None,
+    step: int | None = None,
+    episodes: int = 10,
+    max_steps: int = 1_000,
+    max_nodes: int = 40,
+    max_depth: int = 8,
+    explore: bool = False,
+    seed: int = 0,
+) -> None:
+    """Plays with the newest checkpoint's params and draws what the model and its search say.
+
+    tree.svg is the search of one position, episode.png the values and rewards along the first episode, foreseen and
+    real, hidden.png a map of the hidden states of all episodes.
+
+    Args:
+      workdir: the run's folder.
+      out: folder for the pictures; default: explain/ in the run's folder.
+      step: of the first episode, whose search is drawn; default: the middle one.
+      episodes: to play for the map.
+      max_steps: env steps of all episodes together, after which the last one is cut.
+      max_nodes: of the tree that are drawn, the most visited.
+      max_depth: of the tree that is drawn.
+      explore: act with noise, as actors do: without it, some agents play the same game again and again.
+      seed: of the environment and the policy.
+    """
+    counts = {"episodes": episodes, "max-steps": max_steps, "max-nodes": max_nodes, "max-depth": max_depth}
+    for name, value in counts.items():
+        if value < 1:
+            raise BadInput(f"--{name} is {value}; it must be at least 1")
+    config = config_of(workdir)
+    agent, env = agent_and_env(workdir)
+    num_actions = env.spec.actions.num_values
+    model = make_model(config, view_of(env.spec.observations), num_actions)
+    policy = make_policy(make_search(config, model, num_actions, explore), env.spec, config.frame_stack, whole)
+    params = newest_params(agent, workdir)
+    steps, frames = record(policy, env, params, episodes, max_steps, seed)
+    length = first_episode(steps)
+    acted = length - int(steps.step_type[length - 1, 0] == LAST)
+    step = acted // 2 if step is None else step
+    if not 0 <= step < acted:
+        raise BadInput(f"--step is {step}; the first episode has steps 0 to {acted - 1}")
+    hindsight = jax.device_get(jax.jit(functools.partial(look_back, model=model, config=config))(params, steps))
+    planned = jax.tree.map(lambda x: x[step, 0], steps.extras)
+    folder = out or workdir / "explain"
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_tree(planned, layout(planned.tree, max_nodes, max_depth), f"step {step}", frames[step], folder / "tree.svg")
+    draw_episode(steps, hindsight, length, step, folder / "episode.png")
+    draw_hidden(steps, hindsight, folder / "hidden.png")
+
+
+def config_of(workdir: pathlib.Path) -> muzero.Config:
+    """The hyper-parameters that a MuZero run was started with."""
+    program_function, _, settings = program_of(workdir)
+    for setting in settings.values():
+        if isinstance(setting, muzero.Config):
+            return setting
+    raise BadInput(
+        f"--workdir {workdir} holds a run of {program_function.__name__}, which has no muzero.Config among its "
+        "settings; only MuZero's runs can be explained"
+    )
+
+
+def whole(planned: Planned) -> Planned:
+    """All that a search found, but for the hidden states, which take the most room."""
+    return planned._replace(tree=planned.tree.replace(embeddings=()))
+
+
+def record(
+    policy: Policy, env: Env, params: Any, episodes: int, max_steps: int, seed: int
+) -> tuple[Steps, list[np.ndarray]]:
+    """Plays episodes.
+
+    Returns:
+      Steps, leaves [M, 1, ...], M at most `max_steps` + 1, extras `Planned`; and a picture of each.
+    """
+    rows: list[Steps] = []
+    frames: list[np.ndarray] = []
+    with contextlib.closing(env(1, seed)) as batch:
+        play = Play(batch, policy, jit_policy(policy), seed, Stopwatch())
+        ended = 0
+        while ended < episodes and len(rows) <= max_steps:
+            frames.append(picture(frame_of(play)))
+            timestep, action, planned = play.step(params)
+            ended += int(timestep.step_type[0] == LAST)
+            rows.append(Steps(timestep.observation, *timestep[:3], action, planned, np.zeros(1, np.int32)))
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *rows), frames
+
+
+def first_episode(steps: Steps) -> int:
+    """The number of rows up to the first LAST, which is one of them; all if there is none."""
+    last = steps.step_type[:, 0] == LAST
+    return int(np.argmax(last)) + 1 if last.any() else len(last)
+
+
+def draw_tree(planned: Planned, places: Places, title: str, frame: np.ndarray, out: pathlib.Path) -> None:
+    """Draws the search of one position, from left to right, each node's most visited child on its own level.
+
+    Args:
+      planned: of one position, without a batch axis.
+      places: of the nodes to draw.
+      title: of the position.
+      frame: its picture.
+      out: an .svg file, in which text stays text.
+    """
+    tree = planned.tree
+    columns, rows = (max(place[axis] for place in places.values()) + 1 for axis in (0, 1))
+    width, height = COLUMN * (columns + 0.6), max(ROW * (rows + 2), 2.5)  # the picture is left of the root
+    most = max(1.6 * float(np.max(np.abs(tree.node_values[list(places)]))), 1e-6)  # never so dark that text isn't read
+    colour = matplotlib.cm.ScalarMappable(matplotlib.colors.Normalize(-most, most), "RdYlGn")
+    with pyplot.rc_context({"svg.fonttype": "none", "font.size": 8}):
+        figure = pyplot.figure(figsize=(width, height))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(-0.6, columns), ylim=(height / ROW - 1.5, -1.5))
+        axes.set_axis_off()
+        for node, (x, y) in places.items():
+            if node:
+                draw_branch(axes, planned, node, places[int(tree.parents[node])], (x, y))
+            text = f"visits {tree.node_visits[node]}\nvalue {signed(tree.node_values[node])}"
+            box = {"boxstyle": "round", "facecolor": colour.to_rgba(tree.node_values[node]), "lw": 0.5}
+            axes.text(
+                x + 0.5, y, f"{text} ({signed(tree.raw_values[node])})", va="center", bbox=box, gid=f"node-{node}"
+            )
+        shown = f"{len(places)} of {np.sum(tree.node_visits > 0)} nodes"
+        axes.text(-0.55, -1.1, f"{title}: action {planned.action} is taken (blue); {shown}", weight="bold")
+        legend = "boxes: visits, value by the search (by the network alone); branches: action, prior p, reward r"
+        axes.text(-0.55, -0.75, legend)
+        image = figure.add_axes((0.15 / width, 0.15 / height, (COLUMN - 0.3) / width, (height - 0.85) / height))
+        image.imshow(frame)
+        image.set_anchor("NW")
+        image.set_axis_off()
+        figure.savefig(out)
+        pyplot.close(figure)
+    print(out)
+
+
+def draw_branch(axes: Any, planned: Planned, node: int, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """Draws the line from a node's parent to it, as thick as it is often taken, with what the model says of it."""
+    tree = planned.tree
+    parent, action = int(tree.parents[node]), int(tree.action_from_parent[node])
+    taken = parent == 0 and action == planned.action
+    width = 0.5 + 5 * tree.node_visits[node] / tree.node_visits[0]
+    (x0, y0), (x1, y1) = start, end
+    line = {"color": "C0" if taken else "0.6", "lw": width, "solid_joinstyle": "round", "zorder": 0}
+    axes.plot([x0 + 0.52, x0 + 0.52, x1 + 0.5], [y0, y1, y1], **line)
+    num_actions, dummy = tree.children_rewards.shape[-1], planned.policy.shape[-1]
+    if action >= num_actions:  # in a game with chance, whose branches the search does not hand out
+        label = f"chance {action - num_actions}"
+    else:
+        prior = jax.nn.softmax(tree.children_prior_logits[parent])[action]
+        name = "over" if action == dummy else f"action {action}"
+        label = f"{name}  p {prior:.2f}  r {signed(tree.children_rewards[parent, action])}"
+    axes.text(x1 + 0.46, y1 - 0.08, label, ha="right", va="bottom", fontsize=6.5, gid=f"branch-{node}")
+
+
+def layout(tree: Any, max_nodes: int, max_depth: int) -> Places:
+    """Places the most visited nodes of a tree, a first child in the row of its parent.
+
+    A node is visited at least as often as its children and comes before them: each placed one has its parent placed.
+    """
+    order = np.argsort(-tree.node_visits, kind="stable")[:max_nodes]
+    children: dict[int, list[int]] = {int(node): [] for node in order if tree.node_visits[node] > 0}
+    for node in children:
+        if node:
+            children[int(tree.parents[node])].append(node)
+    places: Places = {}
+    waiting, row = [(0, 0)], -1
+    while waiting:  # depth first
+        node, depth = waiting.pop()
+        row += not (node and children[int(tree.parents[node])][0] == node)
+        places[node] = (depth, row)
+        if depth < max_depth:
+            waiting += [(child, depth + 1) for child in reversed(children[node])]
+    return places
+
+
+def signed(value: float) -> str:
+    """Two decimals with their sign; 0 is never negative."""
+    return f"{round(float(value), 2) + 0.0:+.2f}"
+
+
+def draw_episode(steps: Steps, hindsight: Hindsight, length: int, step: int, out: pathlib.Path) -> None:
+    """Draws values and rewards along the first `length` rows, as they were foreseen and as they came."""
+    figure, (values, rewards) = pyplot.subplots(2, 1, figsize=(10, 6), sharex=True, layout="constrained")
+    rows, ahead = np.arange(length), hindsight.reward.shape[1]
+    acted = rows[steps.step_type[:length, 0] != LAST]  # there was nothing to search for in the end
+    values.plot(rows, hindsight.returns[:length], "k", lw=2, label="return that came")
+    values.plot(acted, steps.extras.value[acted, 0], "C0.-", label="by the search")
+    values.plot(rows, hindsight.value[:length, 0], "C1.-", label="by the network")
+    rewards.plot(rows[1:], steps.reward[1:length, 0], "k", lw=2, drawstyle="steps-mid", label="reward that came")
+    for k, colour, marker in sorted({(1, "C2", "+"), (ahead, "C3", "x")}):
+        if k < length:
+            label = f"foreseen {k} step{'s' * (k > 1)} before"
+            values.plot(rows[k:], hindsight.value[: length - k, k], colour + marker, label=label)
+            rewards.plot(rows[k:], hindsight.reward[: length - k, k - 1], colour + marker, label=label)
+    for axes, ylabel in ((values, "value"), (rewards, "reward")):
+        axes.axvline(step, color="0.5", ls=":", label="tree.svg", zorder=0)
+        axes.set_ylabel(ylabel)
+        axes.grid(alpha=0.3)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    rewards.set_xlabel("step of the episode")
+    figure.savefig(out, dpi=110)
+    pyplot.close(figure)
+    print(out)
+
+
+def draw_hidden(steps: Steps, hindsight: Hindsight, out: pathlib.Path) -> None:
+    """Draws a map of all hidden states: of observations, and as foreseen by one model step from the one before."""
+    hidden, returns = np.asarray(hindsight.hidden), hindsight.returns
+    inside = np.flatnonzero(steps.step_type[:-1, 0] != LAST)  # rows whose next row is of the same episode
+    (here, foreseen), shares = project(hidden[:, 0], hidden[inside, 1])
+    figure, panels = pyplot.subplots(1, 2, figsize=(12, 5), sharex=True, sharey=True, layout="constrained")
+    network = hindsight.value[:, 0], hindsight.value[inside, 1]
+    kinds = {"return that came": (returns, returns[inside + 1]), "value by the network": network}
+    everything = np.concatenate([returns, *network])
+    colour = matplotlib.cm.ScalarMappable(matplotlib.colors.Normalize(everything.min(), everything.max()), "viridis")
+    for axes, (title, (of_here, of_foreseen)) in zip(panels, kinds.items()):
+        axes.plot(*np.stack([foreseen, here[inside + 1]]).transpose(2, 0, 1), color="0.8", lw=0.7, zorder=0)
+        common = {"cmap": colour.cmap, "norm": colour.norm}
+        axes.scatter(*here.T, c=of_here, edgecolor="0.3", linewidth=0.4, s=30, label="of an observation", **common)
+        axes.scatter(*foreseen.T, c=of_foreseen, marker="x", s=18, label="foreseen a step before", **common)
+        axes.set(
+            title=title, xlabel=f"component 1, {shares[0]:.0%} of variance", ylabel=f"component 2, {shares[1]:.0%}"
+        )
+    panels[0].legend(fontsize=8)
+    figure.colorbar(colour, ax=panels)
+    figure.savefig(out, dpi=110)
+    pyplot.close(figure)
+    print(out)
+
+
+def project(points: np.ndarray, *others: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Principal components: where points vary the most.
+
+    Args:
+      points: [M, D], which decide what is seen.
+      others: [..., D], seen in the same way.
+
+    Returns:
+      All of them in two dimensions, and the share of the points' variance that each of the two has.
+    """
+    centre = points.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(points - centre, full_matrices=False)
+    shares = sizes[:2] ** 2 / max(np.sum(sizes**2), 1e-12)
+    return [(x - centre) @ directions[:2].T for x in (points, *others)], shares
+
+
+def main() -> None:
+    """The command line of `explain`."""
+    command(explain, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

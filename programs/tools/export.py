@@ -1,0 +1,66 @@
+"""Makes an archive of what a run's actors recorded.
+
+./run python -m boonta.programs.tools.export --workdir runs/x --out folder
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+from boonta.agents.base import written_by
+from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.actor import Actor
+from boonta.nodes.archive.episodes import stitch
+from boonta.nodes.archive.files import ArchiveWriter
+from boonta.nodes.archive.index import Index
+from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded
+from boonta.programs.tools.play import agent_and_env
+from boonta.programs.wiring.run import BadInput, command, lock
+
+
+def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
+    """Writes the newest checkpoint of a run's replay table as an archive of trajectories.
+
+    The table's sequences overlap. They are put back together, so every step is archived once, and whole episodes
+    wherever the table still had all of one; of others, the part that it had.
+
+    Args:
+      workdir: the run's folder; the run must have ended.
+      out: the archive's folder: not there yet, or empty.
+    """
+    if not (workdir / "config.json").exists():
+        raise BadInput(f"--workdir {workdir} holds no run")
+    with lock(workdir):
+        index = archive(workdir, out)
+    mean = "unknown" if index.mean_return is None else f"{index.mean_return:.4g}"
+    pieces = index.trajectories - index.episodes
+    print(
+        f"{index.episodes:,} complete episodes, of mean return {mean}, and {pieces:,} pieces of others; in all "
+        f"{index.steps:,} steps, in {len(index.chunks)} chunks: {out}"
+    )
+
+
+def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
+    """Does the work of `export`; returns the archive's index."""
+    agent, env = agent_and_env(workdir, kinds=(Actor,))
+    tables = [table for table in written_by("actor", agent.tables) if table.kind == "replay"]
+    if not tables:
+        raise BadInput(f"--workdir {workdir} is a run with a queue, which keeps nothing; only replay can be exported")
+    table = max(tables, key=lambda table: table.size)
+    checkpoint = newest_checkpoint(workdir / "replay")
+    if checkpoint is None:
+        raise BadInput(f"--workdir {workdir} has no replay checkpoint; a run writes one when it ends")
+    writer = ArchiveWriter(out, env)
+    sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
+    for trajectory in stitch(sequences, table.sequence_length - table.period):
+        writer.add(trajectory)
+    return writer.close()
+
+
+def main() -> None:
+    """The command line of `export`."""
+    command(export, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""Plays a run's agent against another.
+
+./run python -m boonta.programs.tools.match --workdir runs/x --opponent uct:1000
+"""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+
+from boonta.agents.base import Agent
+from boonta.envs.base import Env, Player
+from boonta.envs.followed import Followed
+from boonta.envs.jax.base import Batched
+from boonta.envs.jax.pgx import Pgx
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
+from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.matches import elo
+from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result
+from boonta.nodes.stopwatch import Stopwatch
+from boonta.programs.tools.play import agent_and_env, newest_params
+from boonta.programs.wiring.run import BadInput, command
+
+
+def match(
+    workdir: pathlib.Path,
+    opponent: str,
+    games: int = 50,
+    simulations: int | None = None,
+    opening: int | None = None,
+    max_steps: int = 1_000,
+    seed: int = 0,
+) -> np.ndarray:
+    """Plays games of two with the newest checkpoint's params, half of them as either player, and counts.
+
+    Args:
+      workdir: the run's folder.
+      opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
+      games: how many; even.
+      simulations: of each search of the run in `workdir`; default: as many as its own evaluations have.
+      opening: random moves that start each game, each such start being played from both sides; default: 2 against
+        another run, which may otherwise repeat one game, and 0 against a player.
+      max_steps: moves of both players, after which a game that isn't over is a draw.
+      seed: of the environments, the players and the openings.
+
+    Returns:
+      float64 [games], the outcomes for the run, which are printed as `table` has them.
+    """
+    if games < 2 or games % 2:
+        raise BadInput(f"--games is {games}; it must be even, for half are played as either player")
+    agent, env = agent_and_env(workdir, simulations=simulations)
+    if env.spec.num_players != 2:
+        raise BadInput(f"--workdir {workdir} holds a run of an environment for one player; a match needs two")
+    player = parse_player(opponent)
+    if isinstance(player, (UctPlayer, PerfectPlayer)):
+        env = looked_into(env)
+    other = rival(pathlib.Path(opponent), env) if player is None else player_side(player, _never, Stopwatch())
+    if opening is None:
+        opening = OPENING if player is None else 0
+    sides = (run_side(agent, workdir), other)
+    outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
+    print(table(outcome))
+    return outcome
+
+
+def parse_player(opponent: str) -> Player | None:
+    """The player of this name; None if it can only be a run's folder."""
+    name, colon, rollouts = opponent.partition(":")
+    if name == "uct" and colon:
+        if not rollouts.isdecimal():
+            raise BadInput(f"--opponent {opponent!r}: rollouts must be a number, as in uct:1000")
+        return UctPlayer(int(rollouts))
+    players: dict[str, Player] = {"random": RandomPlayer(), "perfect": PerfectPlayer()}
+    if opponent not in players and not pathlib.Path(opponent).is_dir():
+        raise BadInput(f"--opponent {opponent!r} is no run's folder; also allowed: random, uct:ROLLOUTS, perfect")
+    return players.get(opponent)
+
+
+def looked_into(env: Env) -> Env:
+    """The environment of a match with a player who looks into OpenSpiel's states, which follow pgx's games."""
+    if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
+        return env
+    return Followed(env, OpenSpiel(env.env.game))
+
+
+def run_side(agent: Agent, workdir: pathlib.Path) -> MakeSide:
+    """The side of a run's agent with its newest params."""
+    policy = agent.eval_policy
+    return policy_side(policy, jit_policy(policy), newest_params(agent, workdir), Stopwatch())
+
+
+def rival(workdir: pathlib.Path, env: Env) -> MakeSide:
+    """The side of another run of the same game, which may be another agent's."""
+    agent, other_env = agent_and_env(workdir)
+    if other_env.spec != env.spec:
+        raise BadInput(f"--opponent {workdir} holds a run of another game, or of another view of it")
+    return run_side(agent, workdir)
+
+
+def table(outcome: np.ndarray) -> str:
+    """Games won, drawn and lost as either player, and the rating difference, from the outcomes of `play_match`."""
+    lines = []
+    for name, part in (("first", outcome[0::2]), ("second", outcome[1::2]), ("either", outcome)):
+        won, drawn, lost = (int(np.sum(np.sign(part) == sign)) for sign in (1, 0, -1))
+        lines.append(f"as {name:<6}  {won:>4} won  {drawn:>4} drawn  {lost:>4} lost  of {len(part):>4}")
+    points = result(outcome)
+    low, high = elo.interval(points)
+    difference = elo.difference(points.score / points.games)
+    return "\n".join([*lines, f"Elo {difference:+.0f} over the opponent, 95% interval {low:+.0f} to {high:+.0f}"])
+
+
+def _never() -> bool:
+    return False
+
+
+def main() -> None:
+    """The command line of `match`."""
+    command(match, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""A population's table and picture.
+
+./run python -m boonta.programs.tools.members --workdir runs/anakin_population_catch
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from rich import console, table
+
+from boonta.nodes import metrics
+from boonta.programs.wiring.run import BadInput, command
+
+matplotlib.use("agg")
+from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+
+MEASURED = ("member", "updates", "return", "loss", "eval_return", "eval_return_min", "eval_cut", "seed")
+Key = tuple[tuple[str, float], ...]  # what a combination of hyper-parameters is known by: fields and their values
+
+
+def members(workdir: pathlib.Path, out: pathlib.Path | None = None) -> None:
+    """Prints how each combination of hyper-parameters did in its last evaluation, the best first, and draws the curves.
+
+    Members that diverged are counted, and left out of the rest.
+
+    Args:
+      workdir: the run's folder.
+      out: picture file; default: members.png in the run's folder.
+    """
+    curves = curves_of(workdir)
+    last = {key: curve[max(curve)] for key, curve in curves.items()}
+    fields = [name for name, _ in next(iter(curves))]
+    shown = table.Table(*fields, "seeds", "diverged", "eval return", "worst", "best")
+    for key in sorted(last, key=lambda key: np.nan_to_num(-_spread(last[key])[1], nan=np.inf)):
+        worst, mean, best = (f"{value:.3f}" for value in _spread(last[key]))
+        diverged = str(int(np.sum(np.isnan(last[key]))))
+        shown.add_row(*[f"{value:g}" for _, value in key], str(len(last[key])), diverged, mean, worst, best)
+    console.Console().print(shown)
+    target = out or workdir / "members.png"
+    try:
+        draw(curves, target)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"--out {target} can't be written: {error}") from error
+    print(target)
+
+
+def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
+    """Each combination's evaluation returns, one a seed, by updates; nan of a member that diverged.
+
+    Raises:
+      BadInput: the folder holds no population's evaluations.
+    """
+    try:
+        rows = metrics.read(workdir, metrics.MEMBERS)
+    except OSError as error:
+        raise BadInput(f"--workdir {workdir} has no {metrics.MEMBERS}: {error.strerror}") from error
+    if not rows:
+        raise BadInput(f"--workdir {workdir} has no evaluation in {metrics.MEMBERS} yet")
+    # A resumed run makes the evaluations after its checkpoint again: the last one counts.
+    newest = {(row["updates"], row["member"]): row for row in rows}
+    curves: dict[Key, dict[int, list[float]]] = {}
+    for row in newest.values():
+        key = tuple((name, value) for name, value in row.items() if name not in MEASURED)
+        sound = row.get("loss", 0.0) is not None and row.get("eval_return") is not None
+        curve = curves.setdefault(key, {})
+        curve.setdefault(int(row["updates"]), []).append(row["eval_return"] if sound else np.nan)
+    return curves
+
+
+def draw(curves: dict[Key, dict[int, list[float]]], target: pathlib.Path) -> None:
+    """Draws a curve for each combination: the mean over seeds that go on, and a band from the worst to the best."""
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    for key, curve in curves.items():
+        updates = sorted(curve)
+        low, mean, high = zip(*(_spread(curve[number]) for number in updates))
+        name = ", ".join(f"{name} {value:g}" for name, value in key)
+        (line,) = axes.plot(updates, mean, label=name or "all")
+        axes.fill_between(updates, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(xlabel="updates", ylabel="evaluation return")
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    figure.savefig(target, dpi=110)
+    pyplot.close(figure)
+
+
+def _spread(returns: Sequence[float]) -> tuple[float, float, float]:
+    """The worst, the mean and the best of those that have not diverged; nan if all have."""
+    sound = [value for value in returns if not np.isnan(value)] or [np.nan]
+    return float(np.min(sound)), float(np.mean(sound)), float(np.max(sound))
+
+
+def main() -> None:
+    """The command line of `members`."""
+    command(members)
+
+
+if __name__ == "__main__":
+    main()

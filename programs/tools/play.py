@@ -1,0 +1,173 @@
+"""Plays a run's agent and draws a GIF or MP4.
+
+./run python -m boonta.programs.tools.play --workdir runs/impala_atari-Pong
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import inspect
+import json
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import imageio.v3 as imageio
+import jax
+import numpy as np
+
+from boonta.agents.base import Agent
+from boonta.envs.base import Env
+from boonta.envs.jax.base import as_env
+from boonta.nodes.acting.local import Play, jit_policy
+from boonta.nodes.actor import Actor
+from boonta.nodes.arena import Arena
+from boonta.nodes.base import Node
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.stopwatch import Stopwatch
+from boonta.programs.wiring.run import BadInput, ProgramFunction, Run, command, parse
+from boonta.programs.wiring.sebulba import Sebulba
+from boonta.programs.wiring.solo import Solo
+
+STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
+ENDINGS = (".gif", ".mp4")
+SMALLEST_SIDE = 168  # pixels; smaller pictures are enlarged to it by whole factors
+
+
+def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int = 5_000, seed: int = 0) -> None:
+    """Plays one episode with the newest checkpoint's params, both sides of a game of two, and draws it.
+
+    Args:
+      workdir: the run's folder.
+      out: picture file, .gif or .mp4 by its ending; default: play.gif in the run's folder.
+      max_steps: env steps after which the picture ends even if the episode does not.
+      seed: of the environment and the policy.
+    """
+    target = out or workdir / "play.gif"
+    if target.suffix not in ENDINGS:
+        raise BadInput(f"--out {target} must end in .gif or .mp4")
+    agent, env = agent_and_env(workdir)
+    frames, total = episode(agent, env, newest_params(agent, workdir), max_steps, seed)
+    rate = STEPS_PER_S[env.spec.num_players]
+    options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
+    imageio.imwrite(target, [picture(frame) for frame in frames], **options)
+    outcome = "not over" if total is None else f"return {total:g}"
+    print(f"{outcome} in {len(frames) - 1} env steps: {target}")
+
+
+def agent_and_env(
+    workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluator, Arena, Actor), simulations: int | None = None
+) -> tuple[Agent, Env]:
+    """The agent and environment of a run, from the program and arguments that it was started with.
+
+    Args:
+      workdir: the run's folder.
+      kinds: of nodes to take them from, the first that the program has. An actor's may be a variant for learning.
+      simulations: of each of the evaluation policy's searches; None is as many as the run's own evaluations have.
+    """
+    program_function, run, settings = program_of(workdir)
+    if simulations is not None:
+        searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
+        if not searches:
+            raise BadInput(f"--simulations is {simulations}, but the agent of --workdir {workdir} does not search")
+        settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
+    program = program_function(run, **settings)
+    if isinstance(program, Solo):
+        return program.agent, as_env(program.env)
+    if isinstance(program, Sebulba):
+        return program.agent, program.env
+    for kind in kinds:
+        for node in program.get_all_nodes():
+            if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
+                given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
+                return given["agent"], given["env"]
+    raise BadInput(
+        f"{program_function.__name__} in {inspect.getfile(program_function)} has no "
+        f"{' or '.join(kind.__name__ for kind in kinds)} to show how it is played"
+    )
+
+
+def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, Any]]:
+    """A run's program function, and the run and settings that it was called with."""
+    try:
+        config = json.loads((workdir / "config.json").read_text())
+    except OSError as error:
+        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+    found = importlib.util.spec_from_file_location("program_of_run", config["file"])
+    if found is None or found.loader is None or not pathlib.Path(config["file"]).exists():
+        raise BadInput(f"the run's program file {config['file']} is gone")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module  # as an import would: dataclasses look their module up
+    found.loader.exec_module(module)
+    program_function = getattr(module, config["function"])
+    run, settings = parse(program_function, config["arguments"])
+    try:
+        return program_function, run, as_recorded(settings, config["settings"])
+    except (KeyError, TypeError) as error:
+        raise BadInput(f"--workdir {workdir} was made with settings that the program no longer has: {error}") from error
+
+
+def as_recorded(settings: Any, recorded: Any) -> Any:
+    """Settings as a run had them: what its config.json says, whatever the program's defaults have become since."""
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        fields = {name: as_recorded(getattr(settings, name, None), value) for name, value in recorded.items()}
+        return dataclasses.replace(settings, **fields)
+    if isinstance(settings, dict):
+        return settings | {name: as_recorded(settings[name], value) for name, value in recorded.items()}
+    return tuple(recorded) if isinstance(recorded, list) else recorded
+
+
+def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
+    """The acting params of the run's newest checkpoint."""
+    folder = workdir / "checkpoints"
+    checkpointer = Checkpointer(folder) if folder.exists() else None  # which would make it
+    if checkpointer is None or checkpointer.latest() is None:
+        raise BadInput(f"--workdir {workdir} has no checkpoint yet")
+    restored, _ = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    return agent.update.params(restored)
+
+
+def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
+    """Plays one episode; a picture of every time step, and the raw return (player 0's), None if it isn't over."""
+    with contextlib.closing(env(1, seed)) as batch:
+        play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+        frames = [frame_of(play)]
+        while len(frames) <= max_steps:
+            play.step(params)
+            frames.append(frame_of(play))
+            for finished in batch.episodes():
+                return frames, finished.episode_return
+    return frames, None
+
+
+def frame_of(play: Play) -> np.ndarray:
+    """The environment's own picture of this time step, or else the observation, the first leaf of a nest."""
+    drawn = play.env.render()
+    return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
+
+
+def picture(frame: np.ndarray) -> np.ndarray:
+    """A frame as uint8 RGB [H, W, 3] large enough to see; a flat one becomes a row of pixels, planes one picture."""
+    frame = np.atleast_2d(frame)
+    if frame.ndim == 3 and frame.shape[2] != 3:
+        frame = frame.max(axis=2)
+    if frame.dtype != np.uint8:
+        low, high = float(frame.min()), float(frame.max())
+        frame = (255 * (frame - low) / max(high - low, 1e-9)).astype(np.uint8)
+    if frame.ndim == 2:
+        frame = np.repeat(frame[:, :, None], 3, axis=2)
+    factor = max(1, -(-SMALLEST_SIDE // min(frame.shape[:2])))
+    return np.repeat(np.repeat(frame, factor, axis=0), factor, axis=1)
+
+
+def main() -> None:
+    """The command line of `play`."""
+    command(play, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""Numbers for a config's fields on the command line: FIELD=NUMBER,NUMBER,…"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+from boonta.programs.wiring.run import BadInput
+
+
+def numbers_by_field(config: Any, given: Sequence[str], flag: str) -> dict[str, list[float]]:
+    """The numbers that a flag gives for fields of a config, which are numbers there, too, or None.
+
+    Args:
+      config: a dataclass.
+      given: texts of the form FIELD=NUMBER,NUMBER,…, a field each.
+      flag: by which they are given.
+
+    Raises:
+      BadInput: the config has no such field, it isn't a number's, or what is given are no numbers.
+    """
+    types = typing.get_type_hints(type(config))
+    fields = [field.name for field in dataclasses.fields(config)]
+    numbers = [name for name in fields if float in (types[name], *typing.get_args(types[name]))]
+    values: dict[str, list[float]] = {}
+    for text in given:
+        name, _, listed = text.partition("=")
+        if name not in fields or name in values:
+            raise BadInput(f"--{flag} {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
+        if name not in numbers:
+            raise BadInput(
+                f"--{flag} {text!r}: {name} is {getattr(config, name)!r}, which the program needs before it is "
+                f"compiled; allowed: {numbers}"
+            )
+        try:
+            values[name] = [float(number) for number in listed.split(",")]
+        except ValueError:
+            raise BadInput(f"--{flag} {text!r} is not FIELD=NUMBER,NUMBER,…: {listed!r} are no numbers") from None
+    return values

@@ -1,0 +1,45 @@
+"""What a program was built from, for hosts that each build it anew: they must have built the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import importlib.metadata
+import inspect
+import json
+import pathlib
+import platform
+from typing import Any
+
+from boonta.programs.wiring.run import ProgramFunction, Run
+
+SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) -> str:
+    """Words that are equal on two hosts if and only if what counts is.
+
+    Args:
+      function: the program function.
+      run: of which the seed and the stop rule count: folders may be called differently on different hosts.
+      settings: the function's other arguments.
+    """
+    given = json.dumps([run.seed, run.stop, settings], default=dataclasses.asdict)
+    program = pathlib.Path(inspect.getfile(function)).read_bytes()
+    return (
+        f"program {function.__name__} {_digest(program)}, settings {_digest(given.encode())}, "
+        f"source {_digest(*(path.read_bytes() for path in _sources()))}, jax {importlib.metadata.version('jax')}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def _sources() -> list[pathlib.Path]:
+    return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+
+
+def _digest(*contents: bytes) -> str:
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
+    return digest.hexdigest()[:8]

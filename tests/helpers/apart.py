@@ -1,0 +1,77 @@
+"""Starts a program's nodes apart, each by its own command as a host would, on the loopback interface."""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import time
+
+from boonta.nodes import metrics
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIGHT = "tests/helpers/light_program.py"
+
+
+def free_ports(number: int = 8) -> int:
+    """The first of some neighbouring ports that nobody listens on."""
+    while True:
+        base = random.randrange(20_000, 30_000, number)
+        try:
+            for port in range(base, base + number):
+                with socket.socket() as probe:
+                    probe.bind(("", port))
+            return base
+        except OSError:
+            continue
+
+
+class Apart:
+    """Nodes that run; ends those that are left when its `with` does."""
+
+    def __init__(self, program: str, *flags: str):
+        self.program, self.flags, self.port = program, flags, free_ports()
+        self.processes: dict[str, subprocess.Popen] = {}
+
+    def __enter__(self) -> Apart:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def start(self, label: str, index: int = 0, flags: tuple[str, ...] = (), reach_s: float = 240) -> subprocess.Popen:
+        where = ["--hosts", "127.0.0.1", "--base-port", str(self.port), "--reach-s", str(reach_s)]
+        node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where]
+        self.processes[f"{label}/{index}"] = process = subprocess.Popen(
+            [sys.executable, *node, "--", *self.flags, *flags],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        return process
+
+    def finish(self, timeout_s: float = 240) -> tuple[dict[str, int], dict[str, str]]:
+        """Exit codes and outputs by node; who has not ended in time is killed, and its code so is -9."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
+            time.sleep(0.1)
+        for process in self.processes.values():
+            process.kill()
+        outputs = {name: process.communicate()[0] for name, process in self.processes.items()}
+        return {name: process.returncode for name, process in self.processes.items()}, outputs
+
+    def wait_for(self, workdir: pathlib.Path, counter: str, above: float, timeout_s: float = 240) -> float:
+        """Waits until the monitor's counter is above a number; its value."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            rows = metrics.read(workdir) if (workdir / "metrics.jsonl").exists() else []
+            if rows and rows[-1].get(counter, 0.0) > above:
+                return rows[-1][counter]
+            time.sleep(0.2)
+        raise AssertionError(f"{counter} never rose above {above}")

@@ -1,0 +1,54 @@
+"""The tests' tiny agent on Catch, with an inference node that acts for two actors."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.inference import Inference
+from boonta.nodes.learner import Learner
+from boonta.nodes.services import Program
+from boonta.programs.wiring.cluster import Cluster
+from boonta.programs.wiring.launch import RunFlags, main
+from boonta.tests.helpers import tiny
+
+
+@dataclasses.dataclass(frozen=True)
+class Light:
+    """Catch; on demand it refuses to be in a process that holds more than stepping and writing need."""
+
+    demanding: bool
+
+    @property
+    def spec(self):
+        return Catch().spec
+
+    def __call__(self, num_envs: int, seed: int):
+        heavy = {"jax", "haiku", "rlax", "tensorflow", "reverb"} & set(sys.modules)
+        if self.demanding and heavy:
+            raise RuntimeError(f"this actor's process has loaded {sorted(heavy)}")
+        return Catch()(num_envs, seed)
+
+
+def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, max_batch: int = 256) -> Program:
+    """The smallest cluster with central inference.
+
+    Args:
+      run: where and how long.
+      actors: actor nodes, of 4 environments each.
+      processes: each actor has a process, and so nothing in it that it doesn't need.
+      max_batch: of the inference node.
+    """
+    env = Light(processes)
+    agent = tiny.make(env.spec)
+    cluster = Cluster("inference_program", run, agent, env)
+    cluster.add_learner(Learner)
+    cluster.add_inference(Inference, max_batch=max_batch)
+    cluster.add_actors(Actor, actors, num_envs=4)
+    return cluster.program
+
+
+if __name__ == "__main__":
+    main(inference_program)

@@ -1,0 +1,132 @@
+"""Runs a rendered JobSet without Kubernetes: a network and UTS namespace per pod, with its names, restarts and end."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from boonta.tests.helpers.namespaces import Hosts
+
+ROOT = pathlib.Path(__file__).parents[2]
+LIMIT_S = 400.0
+
+
+class JobFailed(Exception):
+    """A job whose pods start again alone has used its backoffLimit; names it."""
+
+
+class Pod:
+    """One index of a replicated job."""
+
+    def __init__(self, jobset: dict, replicated: dict, index: int):
+        self.label, self.index = replicated["name"], index
+        self.job = replicated["template"]["spec"]
+        self.spec = self.job["template"]["spec"]
+        self.host = f"{jobset['metadata']['name']}-{self.label}-0-{index}"
+        self.starts, self.retries, self.process = 0, 0, None
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        (only,) = self.spec["containers"]
+        variables = {v["name"]: v["value"] if "value" in v else str(self.index) for v in only["env"]}
+        words = []
+        for word in only["command"]:
+            for name, value in variables.items():
+                word = word.replace(f"$({name})", value)
+            words.append(word.replace("$$(", "$("))
+        return [sys.executable, *words[1:]], variables
+
+
+class Pods:
+    """The pods of a JobSet, in a `with`; `run` plays the controller."""
+
+    def __init__(self, jobset: dict, logs: pathlib.Path):
+        self._jobset, self._logs = jobset, logs
+        self.restarts = 0  # of the whole set
+        self.pods = []
+        for replicated in jobset["spec"]["replicatedJobs"]:
+            for index in range(replicated["template"]["spec"]["completions"]):
+                self.pods.append(Pod(jobset, replicated, index))
+        subdomain = jobset["spec"]["network"]["subdomain"]
+        self._hosts = Hosts(*((pod.host, f"{pod.host}.{subdomain}") for pod in self.pods))
+
+    def __enter__(self) -> Pods:
+        self._hosts.__enter__()
+        for pod in self.pods:
+            self._start(pod)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end_all(signal.SIGKILL)
+        self._hosts.__exit__()
+
+    def pod(self, label: str, index: int = 0) -> Pod:
+        (found,) = (pod for pod in self.pods if (pod.label, pod.index) == (label, index))
+        return found
+
+    def run(self, until) -> bool:
+        """Restarts what is to be restarted until the set has succeeded (True) or `until()` holds (False)."""
+        end = time.monotonic() + LIMIT_S
+        while time.monotonic() < end:
+            if self._succeeded():
+                return True
+            if until():
+                return False
+            self._control()
+            time.sleep(0.2)
+        raise AssertionError(f"after {LIMIT_S} s: {self.output()}")
+
+    def output(self) -> str:
+        return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self._logs.glob("*.log")))
+
+    def end(self) -> None:
+        """As the controller does when the set has succeeded."""
+        self._end_all(signal.SIGTERM)
+
+    def _succeeded(self) -> bool:
+        targets = self._jobset["spec"]["successPolicy"]["targetReplicatedJobs"]
+        return all(pod.process.poll() == 0 for pod in self.pods if pod.label in targets)
+
+    def _control(self) -> None:
+        failed = [pod for pod in self.pods if pod.process.poll() not in (None, 0)]
+        if any(pod.spec["restartPolicy"] == "Never" and pod.job["backoffLimit"] == 0 for pod in failed):
+            self.restarts += 1
+            assert self.restarts <= self._jobset["spec"]["failurePolicy"]["maxRestarts"], self.output()
+            self._end_all(signal.SIGTERM)
+            for pod in self.pods:
+                pod.retries = 0
+                self._start(pod)
+            return
+        for pod in failed:
+            pod.retries += 1
+            if pod.retries > pod.job["backoffLimit"]:
+                raise JobFailed(pod.label)
+            self._start(pod)
+
+    def _start(self, pod: Pod) -> None:
+        command, variables = pod.command()
+        path = {name: os.environ[name] for name in ("PATH",)}
+        pod.starts += 1
+        with open(self._logs / f"{pod.host}.log", "a") as log:
+            pod.process = subprocess.Popen(
+                self._hosts.on(pod.host, *command),
+                env={**path, **variables},
+                cwd=ROOT,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def _end_all(self, number: int) -> None:
+        for pod in self.pods:
+            if pod.process is not None and pod.process.poll() is None:
+                pod.process.send_signal(number)
+        for pod in self.pods:
+            if pod.process is not None:
+                try:
+                    pod.process.wait(pod.spec["terminationGracePeriodSeconds"])
+                except subprocess.TimeoutExpired:
+                    pod.process.kill()
+                    pod.process.wait()

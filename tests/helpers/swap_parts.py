@@ -1,0 +1,38 @@
+"""What the swap matrix chooses from: environments, and agents small enough to compile in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boonta.agents import impala, muzero
+from boonta.agents.base import Agent
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.envs.minatar import MinAtar
+from boonta.envs.open_spiel import OpenSpiel
+
+ENVS: dict[str, Env] = {"catch": Catch(), "minatar": MinAtar("breakout"), "tic_tac_toe": OpenSpiel("tic_tac_toe")}
+IMPALA = impala.Config(network="mlp", mlp_width=8, mlp_layers=1, frame_stack=1, unroll_length=4, batch_size=8)
+MUZERO = muzero.Config(
+    width=8,
+    layers=1,
+    head_width=8,
+    num_simulations=2,
+    unroll_length=1,
+    bootstrap_length=2,
+    roots=4,
+    batch_size=8,
+    min_replay_size=8,
+    consistency_cost=0.0,
+    support_limit=20.0,
+    search="puct",  # compiles fastest
+)
+
+
+def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
+    """Half of MuZero's sequences are reanalyzed if there is somebody to do it."""
+    if agent == "impala":
+        return impala.make(IMPALA, env.spec)
+    discount = -1.0 if env.spec.num_players == 2 else 0.9
+    ratio = 0.5 if reanalyzers else 0.0
+    return muzero.make(dataclasses.replace(MUZERO, discount=discount, reanalyze_ratio=ratio), env.spec)

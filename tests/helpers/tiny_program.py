@@ -1,0 +1,77 @@
+"""A whole program in small: the tests' tiny agent on Catch, with an environment that can be told to fail."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.replay import ReplayNode
+from boonta.nodes.services import Program, ServiceNode, lp
+from boonta.nodes.variables import VariableServer
+from boonta.programs.wiring.launch import RunFlags, main
+from boonta.tests.helpers import tiny
+
+
+@dataclasses.dataclass(frozen=True)
+class Fragile:
+    """Catch whose simulator breaks after some steps; 0 never."""
+
+    breaks_after: int = 0
+
+    @property
+    def spec(self):
+        return Catch().spec
+
+    def __call__(self, num_envs: int, seed: int):
+        env = Catch()(num_envs, seed)
+        env.breaks_after, env.steps, step = self.breaks_after, 0, env.step
+
+        def fragile_step(action):
+            env.steps += 1
+            if env.steps == env.breaks_after:
+                raise RuntimeError("the simulator is broken")
+            return step(action)
+
+        env.step = fragile_step
+        return env
+
+
+def tiny_program(
+    run: RunFlags, game: str = "catch", breaks_after: int = 0, width: int = 8, num_envs: int = 8
+) -> Program:
+    """The smallest cluster.
+
+    Args:
+      run: where and how long.
+      game: names the run's folder.
+      breaks_after: actor steps until the environment raises.
+      width: batch size.
+      num_envs: environments.
+    """
+    env = Fragile(breaks_after)
+    agent = tiny.make(env.spec, batch_size=width)
+    program = Program("tiny_program")
+    with program.group("monitor"):
+        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop, log_every_s=1.0))
+    with program.group("variables"):
+        variables = program.add_node(ServiceNode(VariableServer, "variables", monitor))
+    with program.group("replay"):
+        replay = program.add_node(ReplayNode("replay", agent, env.spec, run.path("replay"), monitor))
+    with program.group("learner"):
+        learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
+        program.add_node(lp.PyClassNode(Learner, "learner", agent, replay, variables, monitor, **learner))
+    with program.group("actor"):
+        settings = {"num_envs": num_envs, "seed": run.seed}
+        program.add_node(lp.PyClassNode(Actor, "actor/0", agent, env, variables, replay, monitor, **settings))
+    with program.group("evaluator"):
+        evaluator = {"episodes": 4, "every_s": 2.0, "seed": run.seed}
+        program.add_node(lp.PyClassNode(Evaluator, "evaluator", agent, Catch(), variables, monitor, **evaluator))
+    return program
+
+
+if __name__ == "__main__":
+    main(tiny_program)

@@ -1,0 +1,186 @@
+"""Actor, evaluator and learner as threads over the in-process pipe: the same nodes without Reverb."""
+
+from __future__ import annotations
+
+import dataclasses
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+
+from boonta.agents.base import Table
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers import tiny
+
+
+@pytest.fixture
+def agent():
+    return tiny.make(Catch().spec, batch_size=4, length=6)
+
+
+@pytest.fixture
+def variables(agent):
+    server = VariableServer("variables")
+    server.put(5, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+    return server
+
+
+def actor(agent, variables, pipe, **settings) -> Actor:
+    node = Actor("actor/0", agent, Catch(), variables, pipe, **{"num_envs": 4, "threads": 2, **settings})
+    node.start()
+    return node
+
+
+def first_sequence(pipe):
+    """The first of those that some group has completed next, leaves [T, ...]."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], pipe.get(1.0)[0].shards[0])
+
+
+def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent, variables):
+    pipe = Pipe(agent.tables[0])
+    node = actor(agent, variables, pipe)
+    for _ in range(2 * 6):
+        node.step()
+    counts = node.report()["counts"]
+    assert counts["env_steps"] == counts["frames"] == 24 and counts["sequences"] == 4
+    steps, _ = first_sequence(pipe), first_sequence(pipe)
+    assert pipe.get(0.0) is None  # two groups have completed their sequences once
+    assert steps.observation.shape == (6, 10, 5) and steps.step_type[0] == 0
+    assert list(steps.version) == [5] * 6
+    ball = [int(np.flatnonzero(row.any(axis=1))[0]) for row in steps.observation]
+    assert ball == [0, 1, 2, 3, 4, 5]  # the ball falls one row a step: nothing is lost or doubled
+
+
+def test_params_change_only_where_a_sequence_may_start(agent, variables):
+    node = actor(agent, variables, Pipe(agent.tables[0]), threads=1)
+    for t in range(11):
+        if t == 3:
+            variables.put(6, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+        node.step()
+    pipe = node._replay
+    assert list(first_sequence(pipe).version) == [5] * 5 + [6]
+
+
+def test_what_another_group_fetches_does_not_change_params_within_a_sequence(agent, variables):
+    node = actor(agent, variables, Pipe(agent.tables[0]))
+    one, other = node._groups
+    for t in range(11):
+        one.step()
+        if t == 2:
+            variables.put(6, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+            other.step()  # begins a sequence, and so fetches
+    assert list(first_sequence(node._replay).version) == [5] * 5 + [6]
+
+
+def test_sequences_may_lie_apart(agent, variables):
+    table = dataclasses.replace(agent.tables[0], sequence_length=4, period=6, batch_size=4, size=100)
+    node = actor(agent._replace(tables=(table,)), variables, Pipe(table), threads=1)
+    for _ in range(2 * 6):
+        node.step()
+    assert node.report()["counts"]["sequences"] == 2 * 4
+    starts = [int(np.flatnonzero(first_sequence(node._replay).observation[0].any(axis=1))[0]) for _ in range(2)]
+    assert starts == [0, 6]  # rows of the ball when they begin
+
+
+def test_episodes_are_reported_raw(agent, variables):
+    table = dataclasses.replace(agent.tables[0], size=100)
+    agent = agent._replace(tables=(table,))
+    node = actor(agent, variables, Pipe(table), threads=1)
+    for _ in range(30):
+        node.step()
+    report = node.report()
+    assert report["counts"]["episodes"] == 4 * 3
+    assert set(report["samples"]["return"]) <= {-1.0, 1.0}
+    assert set(report["samples"]["episode_steps"]) == {9.0}
+
+
+def test_what_is_written_is_what_the_world_took(agent, variables):
+    """Where the world is the past, that isn't what the policy chose."""
+
+    class Recorded(Catch):
+        def __call__(self, num_envs: int, seed: int):
+            env = super().__call__(num_envs, seed)
+            env.taken = lambda action: np.full_like(action, 2)
+            return env
+
+    pipe = Pipe(agent.tables[0])
+    node = Actor("actor/0", agent, Recorded(), variables, pipe, num_envs=4, threads=1)
+    node.start()
+    for _ in range(6):
+        node.step()
+    steps = first_sequence(pipe)
+    assert list(steps.action) == [2] * 6
+    paddle = [int(np.flatnonzero(row[-1])[-1]) for row in steps.observation]
+    assert paddle == [2, 3, 4, 4, 4, 4]  # it went to the right, and stayed there
+
+
+def test_an_actor_that_ends_closes_its_writers(agent, variables):
+    pipe = Pipe(agent.tables[0])
+    with mock.patch("boonta.nodes.tables.queue.PipeWriter.close") as close:
+        actor(agent, variables, pipe).close()
+    assert close.call_count == 2
+
+
+def test_environments_must_divide_over_threads(agent, variables):
+    with pytest.raises(ValueError, match=r"actor/0: num_envs is 5; it must divide over the threads, 2"):
+        Actor("actor/0", agent, Catch(), variables, None, num_envs=5, threads=2)
+
+
+def test_an_evaluation_is_one_episode_of_each_slot_and_writes_nothing(agent, variables):
+    node = Evaluator("evaluator", agent, Catch(), variables, episodes=6, every_s=0.0)
+    node.start()
+    node.step()
+    report = node.report()
+    assert report["counts"] == {"eval_episodes": 6}
+    assert -1 <= report["metrics"]["eval_return"] <= 1 and report["metrics"]["eval_version"] == 5
+
+
+class Endless:
+    """Slot i earns i with every step, and no episode ever ends."""
+
+    spec = Catch().spec
+
+    def __call__(self, num_envs, seed):
+        env = Catch()(num_envs, seed)
+        first, step = env.reset(), env.step
+        shown = first._replace(reward=np.arange(num_envs, dtype=np.float32))
+        env.step = lambda action: (step(action), shown)[1]
+        env.episodes = lambda: []
+        return env
+
+
+def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
+    node = Evaluator("evaluator", agent, Endless(), variables, episodes=3, every_s=0.0, max_steps=7)
+    node.start()
+    node.step()
+    assert node.report()["metrics"]["eval_return"] == 7.0 and node.report()["metrics"]["eval_return_min"] == 0.0
+
+
+def test_actor_and_learner_learn_over_the_pipe(tmp_path):
+    """Also on Pythons where Reverb can't be installed: only the pipe is between them."""
+    agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
+    table = dataclasses.replace(agent.tables[0], size=64)
+    agent, variables = agent._replace(tables=(table,)), VariableServer("variables")
+    pipe = Pipe(table)
+    learner = Learner("learner", agent, pipe, variables, folder=str(tmp_path), devices=1)
+    learner.start()
+    node = Actor("actor/0", agent, Catch(rows=3, columns=3), variables, pipe, num_envs=32, threads=1)
+    node.start()
+    for _ in range(800):
+        node.step()
+        if learner.ready():
+            learner.step()
+            learner.settle()
+    returns = node.report()["samples"]["return"]
+    assert np.mean(returns[-500:]) > np.mean(returns[:500]) + 0.3  # it credits only the last move: not all of it
+
+
+def test_a_pipe_is_a_queue():
+    with pytest.raises(ValueError, match="an in-process pipe is a queue, not a 'replay'"):
+        Pipe(Table("t", "replay", 5, 4, 1, 10, sampler="uniform"))

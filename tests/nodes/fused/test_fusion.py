@@ -1,0 +1,207 @@
+"""What a fused program learns from: the table's contract, kept on the device."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
+from boonta.envs.jax.catch import Catch
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.tables.device import make_replay
+
+ENV = Catch(rows=4, columns=3)
+
+
+def recorder(table: Table, batches: int = 8) -> Agent:
+    """An agent that plays action `step % 3` and whose learner state is the last batches that it was given."""
+
+    def act(params, key, timestep, count):
+        return count % 3, {"count": count}, count + 1
+
+    def update(state, batch: Batch):
+        held, made = state
+        held = jax.tree.map(lambda all, new: all.at[made % batches].set(new), held, batch)
+        return (held, made + 1), None, {"made": made.astype(jnp.float32)}
+
+    def init(key):
+        def block(*shape, dtype=jnp.int32):
+            return jnp.zeros((batches, table.sequence_length, table.batch_size, *shape), dtype)
+
+        real = block(dtype=jnp.float32)
+        steps = Steps(block(4, 3, dtype=jnp.float32), block(), real, real, block(), {"count": block()}, block())
+        return Batch(steps=steps, probability=jnp.zeros((batches, table.batch_size))), jnp.int32(0)
+
+    policy = Policy(lambda size: jnp.zeros(size, jnp.int32), act)
+    return Agent(policy, policy, Update(init, update, lambda state: ()), (table,))
+
+
+def queue(length: int = 5, period: int = 4, batch_size: int = 2) -> Table:
+    return Table("trajectories", "queue", length, period, batch_size, size=99)
+
+
+def replay(**changes) -> Table:
+    table = Table("trajectories", "replay", 5, 2, 4, size=40, sampler="uniform", samples_per_insert=2.0, min_size=8)
+    return dataclasses.replace(table, **changes)
+
+
+def run(agent: Agent, num_envs: int, rounds: int):
+    """The batches that `rounds` rounds gave the update, in order, and the state after them."""
+    fused = fusion.fuse(agent, ENV, num_envs)
+    state, before = fused.init(agent.update.init(jax.random.PRNGKey(0)), 0, jax.random.PRNGKey(1))
+    state, outcome = jax.jit(fused.rounds)(state, rounds)
+    held, made = state.learner
+    batches = [jax.tree.map(lambda x, i=i: np.asarray(x[i]), held) for i in range(int(made))]
+    episodes = jax.tree.map(lambda *x: float(sum(x)), before, outcome.episodes)
+    return batches, state, episodes, fused
+
+
+@pytest.mark.parametrize(("length", "period"), [(5, 4), (5, 2), (3, 3), (2, 4)])
+def test_a_queues_sequences_go_on_where_the_table_says(length, period):
+    batches, _, _, fused = run(recorder(queue(length, period)), 2, 4)
+    assert len(batches) == 4
+    for i, batch in enumerate(batches):
+        expected = i * period + np.arange(length)
+        np.testing.assert_array_equal(batch.steps.extras["count"], np.stack([expected] * 2, axis=1))
+        np.testing.assert_array_equal(batch.probability, 1)
+        rows_before = max(0, length - period)  # of those, the first batch's were played before any update
+        version = np.where(np.arange(length) < rows_before, max(0, i - 1), i)
+        if length >= period and length - period <= period:
+            np.testing.assert_array_equal(batch.steps.version[:, 0], version)
+    assert fused.env_steps == 2 * period and fused.first_steps == 2 * max(0, length - period)
+
+
+def test_rows_hold_what_the_environment_showed_and_what_was_done_in_it():
+    batches, _, episodes, _ = run(recorder(queue()), 2, 4)
+    rows = jax.tree.map(lambda *x: np.concatenate([y[:4] for y in x]), *(batch.steps for batch in batches))
+    for slot in range(2):
+        # Episodes of Catch with 4 rows: FIRST, MID, MID, LAST.
+        np.testing.assert_array_equal(rows.step_type[:, slot], [0, 1, 1, 2] * 4)
+        np.testing.assert_array_equal(rows.action[:, slot], np.arange(16) % 3)
+        np.testing.assert_array_equal(rows.discount[:, slot], [1, 1, 1, 0] * 4)
+        caught = rows.observation[3::4, slot, -1].sum(axis=1) == 1  # ball and paddle in one place
+        np.testing.assert_array_equal(rows.reward[3::4, slot], np.where(caught, 1, -1))
+    assert episodes.number == 8 and episodes.steps == 8 * 3
+    assert episodes.returns == rows.reward[:16].sum()
+
+
+def test_more_slots_are_dealt_out_to_several_updates():
+    agent = recorder(queue(batch_size=2))
+    one, _, _, _ = run(recorder(queue(batch_size=6)), 6, 2)
+    dealt, _, _, fused = run(agent, 6, 2)
+    assert fused.updates == 3 and len(dealt) == 6
+    for i, batch in enumerate(dealt):
+        whole = one[i // 3].steps.observation
+        np.testing.assert_array_equal(batch.steps.observation, whole[:, i % 3 :: 3])
+
+
+def test_unrolled_is_the_same():
+    agent = recorder(queue(batch_size=2))
+    looped, _, _, _ = run(agent, 6, 1)
+    fused = fusion.fuse(agent, ENV, 6, unrolled=True)
+    state, _ = fused.init(agent.update.init(jax.random.PRNGKey(0)), 0, jax.random.PRNGKey(1))
+    state, _ = jax.jit(fused.round)(state)
+    for i, batch in enumerate(looped):
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_array_equal(a[i], b), state.learner[0], batch)
+
+
+def test_a_replays_sequences_are_whole_and_from_the_table():
+    table = replay()
+    batches, state, _, fused = run(recorder(table), 4, 4)
+    assert (fused.updates, fused.env_steps) == (2, 8)  # 2 samples an insert, 4 inserts a round, 4 samples an update
+    rounds_before = 2 + 2  # (5 - 2) / 2 rollouts for the overlap, 8 / 4 for min_size
+    assert fused.first_steps == rounds_before * 2 * 4
+    for i, batch in enumerate(batches):
+        counts = batch.steps.extras["count"]
+        np.testing.assert_array_equal(counts - counts[0], np.stack([np.arange(5)] * 4, axis=1))
+        played = (rounds_before + 1 + i // 2) * 2
+        assert np.all(counts[0] % 2 == 0) and np.all(counts[-1] < played)
+    assert int(state.updates) == 8
+
+
+def test_samples_per_insert_may_be_a_fraction():
+    assert fusion.ratio(replay(samples_per_insert=0.5, batch_size=8), 4) == (4, 1)
+    assert fusion.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
+    assert fusion.ratio(replay(samples_per_insert=0.0006), 4_000) == (5, 3)
+    assert fusion.ratio(replay(samples_per_insert=None), 4) == (1, 1)
+
+
+def test_a_full_replay_holds_the_newest_of_its_size_and_all_of_them():
+    table = replay(batch_size=64, size=12)
+    table_replay = make_replay(table, 4)
+    state = table_replay.init({"row": jnp.int32(0)})
+    for start in range(0, 40, 2):
+        rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
+        state = table_replay.add(state, {"row": rows})
+    first = np.concatenate([table_replay.sample(state, jax.random.PRNGKey(i)).steps["row"][0] for i in range(8)])
+    assert set(first.tolist()) == {31, 33, 35}  # 3 sequences a slot, 5 rows each, up to the newest row
+
+
+def test_prioritised_draws_follow_the_errors():
+    table = replay(sampler="proportional", priority_exponent=1.0, batch_size=512, size=16)
+    table_replay = make_replay(table, 4)
+    state = table_replay.init({"row": jnp.int32(0), "slot": jnp.int32(0)})
+    for start in range(0, 12, 2):
+        rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
+        state = table_replay.add(state, {"row": rows, "slot": jnp.broadcast_to(jnp.arange(4), (2, 4))})
+    drawn = table_replay.sample(state, jax.random.PRNGKey(0))
+    np.testing.assert_allclose(drawn.probability, 1, rtol=1e-5)  # N p, all being new
+    wanted = jnp.where(drawn.steps["slot"][0] == 2, 0.9, 0.1)
+    state = table_replay.prioritise(state, drawn.indices, wanted)
+    again = table_replay.sample(state, jax.random.PRNGKey(1))
+    assert 0.65 < float(jnp.mean(again.steps["slot"][0] == 2)) < 0.85  # 0.9 / (0.9 + 3 * 0.1)
+    ratio = (
+        again.probability[again.steps["slot"][0] == 2].mean() / again.probability[again.steps["slot"][0] == 1].mean()
+    )
+    np.testing.assert_allclose(ratio, 9, rtol=1e-3)
+    assert np.all(again.steps["row"][1:] - again.steps["row"][:-1] == 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "num_envs", "said"),
+    [
+        (queue(batch_size=4), 6, "num_envs is 6; it must be a multiple of batch_size, 4"),
+        (replay(sampler="rank"), 4, "sampler is 'rank'; on the device it must be 'uniform' or 'proportional'"),
+        (replay(samples_per_insert=0.001), 4, "samples_per_insert is 0.001, num_envs 4, batch_size 4"),
+        (replay(samples_per_insert=0.0004), 64, "that makes 0.0064 updates a rollout; it must be a fraction over at"),
+        (replay(size=8, min_size=8), 6, "size is 8; with 6 environments it must be at least 12"),
+        (replay(sampler="proportional", priority_exponent=2.0), 4, "priority_exponent is 2.0; on the device"),
+    ],
+)
+def test_tables_that_cannot_be_kept_are_refused(table, num_envs, said):
+    with pytest.raises(ValueError, match=said):
+        fusion.fuse(recorder(table), ENV, num_envs)
+
+
+def test_many_updates_are_not_compiled_one_by_one():
+    table = replay(samples_per_insert=17.0)
+    assert fusion.fuse(recorder(table), ENV, 4).updates == 17
+    with pytest.raises(ValueError, match="17.0: that makes 17 updates a round; on CPU, .* it must be at most 16"):
+        fusion.fuse(recorder(table), ENV, 4, unrolled=True)
+
+
+def test_an_agent_of_several_tables_is_refused():
+    agent = recorder(queue())
+    with pytest.raises(ValueError, match=r"tables \['trajectories', 'trajectories'\]; a fused program takes"):
+        fusion.fuse(agent._replace(tables=agent.tables * 2), ENV, 2)
+
+
+def test_evaluation_plays_one_episode_in_each_slot():
+    follow = Policy(lambda size: (), lambda params, key, timestep, state: (params(timestep), {}, state))
+
+    def chase(timestep):
+        column = jnp.arange(3)
+        ball = jnp.argmax(timestep.observation[:, :-1].sum(axis=1), axis=-1)
+        paddle = jnp.sum(timestep.observation[:, -1] * column, axis=-1).astype(jnp.int32)
+        return 1 + jnp.sign(ball - paddle)
+
+    results = stage.play(ENV, follow, chase, 20, 100, jax.random.PRNGKey(0))
+    assert results["eval_return"] == 1 and results["eval_cut"] == 0
+    still = stage.play(ENV, follow, lambda timestep: jnp.ones(20, jnp.int32), 20, 100, jax.random.PRNGKey(0))
+    assert -1 < still["eval_return"] < 1 and still["eval_return_min"] == -1
+    cut = stage.play(ENV, follow, chase, 20, 2, jax.random.PRNGKey(0))
+    assert cut["eval_cut"] == 20 and cut["eval_return"] == 0

@@ -1,0 +1,84 @@
+"""Matches on Nim, where every outcome can be told in advance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.matches.match import play_match, player_side, policy_side, result, shares
+from boonta.nodes.stopwatch import Stopped, Stopwatch
+from boonta.tests.helpers.nim import Nim, Take, agent, params
+
+POLICY = agent().eval_policy
+ACT = jit_policy(POLICY)
+
+
+def never():
+    return False
+
+
+def match(env, number, player, stopping=never, games=4, **settings):
+    ours = policy_side(POLICY, ACT, params(number), Stopwatch())
+    return play_match(
+        env, games, (ours, player_side(player, stopping, Stopwatch())), seed=0, stopping=stopping, **settings
+    )
+
+
+def test_outcomes_are_the_first_sides_from_either_side():
+    assert list(match(Nim(5), 1, Take(1))) == [1, -1, 1, -1]  # who begins takes the fifth
+    assert list(match(Nim(6), 1, Take(1))) == [-1, 1, -1, 1]
+    assert list(match(Nim(5), 2, Take(1))) == [1, 1, 1, 1]  # 5-3-2-0 and 5-4-2-1-0
+    assert list(match(Nim(5), 1, Take(2))) == [-1, -1, -1, -1]
+
+
+def test_draws():
+    assert list(match(Nim(5, draw_at=3), 1, Take(1))) == [0, 0, 0, 0]
+    assert list(match(Nim(5, draw_at=3), 1, Take(2))) == [-1, 0, -1, 0]  # 5-4-2-1-0, and 5-3
+
+
+def test_only_the_first_game_of_a_slot_counts_and_a_player_is_asked_for_its_moves_alone():
+    player = Take(1)
+    match(Nim(5), 2, player)
+    assert player.asked == 2 * 1 + 2 * 2  # 5-3-[2]-0 and 5-[4]-2-[1]-0, while even slots are over already
+
+
+def test_a_policys_state_sees_every_time_step():
+    """Told 0 it takes as many as it has seen steps. 6-[5]-3-[2]-0 wins as second only if it saw the opponent's too."""
+    assert list(match(Nim(6), 0, Take(1)))[1::2] == [1, 1]
+
+
+def test_a_game_that_is_not_over_in_time_is_a_draw():
+    assert list(match(Nim(5), 2, Take(1), max_steps=3)) == [1, 0, 1, 0]
+
+
+def test_openings_differ_between_pairs_but_not_within_one():
+    env, heaps = Nim(40), []
+
+    class Watch(Take):
+        def __call__(self, env, timestep, rng):
+            heaps.append(env.heap.copy())
+            return super().__call__(env, timestep, rng)
+
+    match(env, 1, Watch(1), games=16, opening=2, max_steps=3)
+    after = heaps[0]  # the first it is asked for
+    assert list(after[0::2]) == list(after[1::2]) and len(set(after)) > 1 and after.min() >= 34
+
+
+def test_two_policies_play_each_other():
+    sides = (policy_side(POLICY, ACT, params(2), Stopwatch()), policy_side(POLICY, ACT, params(1), Stopwatch()))
+    assert list(play_match(Nim(5), 4, sides, seed=0, stopping=never)) == [1, 1, 1, 1]
+    assert list(play_match(Nim(5), 4, sides[::-1], seed=0, stopping=never)) == [-1, -1, -1, -1]
+
+
+def test_a_match_stops_while_a_slow_player_thinks():
+    player = Take(1)
+    with pytest.raises(Stopped):
+        match(Nim(5), 1, player, games=100, stopping=lambda: player.asked == 3)
+    assert player.asked == 3
+
+
+def test_shares_and_points():
+    outcome = np.array([1, 1, 0, -1, -1, -1, 1, -1.0])
+    assert shares(outcome) == {"win": 3 / 8, "draw": 1 / 8, "loss": 4 / 8, "loss_first": 1 / 4, "loss_second": 3 / 4}
+    assert result(outcome) == (3.5, 8)

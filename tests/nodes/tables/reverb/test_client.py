@@ -1,0 +1,69 @@
+"""Writing to a replay server without TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from boonta.envs.catch import Catch
+from boonta.tests.helpers import tiny
+from boonta.tests.nodes.test_replay import Address
+
+pytestmark = pytest.mark.cluster
+portpicker = pytest.importorskip("portpicker")
+replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
+
+# In a process of its own, as an actor is.
+WRITES = """
+import functools, sys
+import numpy as np
+from boonta.agents.base import Steps, Table
+from boonta.nodes.base import Node
+from boonta.nodes.tables.reverb.client import ReplayHandle, WriteOnlyClient
+from boonta.nodes.tables.reverb.writer import Writer
+
+class Address:
+    def resolve(self):
+        return "localhost:{port}"
+
+client = ReplayHandle(Address(), reads=False).dereference()
+assert isinstance(client, WriteOnlyClient)
+table = Table("trajectories", "queue", 6, 5, 4, size=16)
+node = Node("actor/0")
+writer = Writer(client, [table], 2, functools.partial(node.wait_for, deadline_s=1.0))
+zero, number = np.zeros(2, np.float32), np.zeros(2, np.int32)
+row = Steps(np.zeros((2, 10, 5), np.float32), number, zero, zero, number, {{}}, number)
+try:
+    for t in range(100):
+        writer.append(row)
+except TimeoutError as error:
+    print(t, error)
+loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow", "jax", "reverb")]
+print(loaded)
+import reverb
+print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
+print(type(ReplayHandle(Address(), reads=False).dereference()) is reverb.Client)
+import os
+os._exit(0)
+"""
+
+
+def test_a_process_writes_without_tensorflow_and_may_load_it_later(tmp_path):
+    """The queue holds 16 sequences; it is full when the writer completes its 17th and 18th."""
+    port = portpicker.pick_unused_port()
+    agent = tiny.make(Catch().spec, batch_size=4, length=6)
+    server = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
+    server.start()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", WRITES.format(port=port)], capture_output=True, text=True, timeout=240
+        )
+    finally:
+        server._server.stop()
+    assert done.returncode == 0, done.stderr
+    full, loaded, held, whole = done.stdout.splitlines()
+    assert full == "45 actor/0 waited 1 s for room in trajectories"
+    assert loaded == "['reverb.libpybind']"
+    assert held == "16" and whole == "True"

@@ -1,0 +1,131 @@
+"""A run's replay becomes an archive."""
+
+from __future__ import annotations
+
+import contextlib
+
+import jax
+import numpy as np
+import pytest
+
+from boonta.envs.base import FIRST, LAST
+from boonta.nodes.archive import files as archive
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.nodes.acting.local import step_shapes  # noqa: E402
+from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded  # noqa: E402
+from boonta.programs import muzero_catch  # noqa: E402
+from boonta.programs.tools import export, play  # noqa: E402
+from boonta.programs.wiring import run  # noqa: E402
+from boonta.tests.helpers import tiny_program  # noqa: E402
+
+TINY = {
+    "num-simulations": 2,
+    "width": 8,
+    "layers": 1,
+    "head-width": 8,
+    "min-replay-size": 8,
+    "batch-size": 4,
+    "samples-per-insert": 1,
+}
+
+
+def make_run(folder, *arguments: str, program=muzero_catch.muzero_catch):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(program, ["--workdir", str(folder), "--launch", "serial", "--stop.updates", "6", *arguments])
+    assert ended.value.code == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A short run of MuZero on Catch."""
+    settings = [part for name, value in TINY.items() for part in (f"--config.{name}", str(value))]
+    return make_run(tmp_path_factory.mktemp("run"), "--num-envs", "4", *settings)
+
+
+def test_every_episode_is_exported_whole_and_once(run_folder, tmp_path, capsys):
+    export.export(run_folder, tmp_path / "data")
+    agent, env = play.agent_and_env(run_folder)
+    opened = archive.open_archive(tmp_path / "data", env, step_shapes(agent, env.spec))
+    trajectories = list(archive.read(opened))
+    episodes = [trajectory for trajectory in trajectories if archive.complete(trajectory)]
+    assert len(episodes) == opened.index.episodes >= 4
+    for episode in episodes:
+        assert_played_by_the_rules(episode)
+    # All slots have been stepped as often, so the last episodes are cut where the last sequences end.
+    table = agent.tables[0]
+    number = len(list(recorded(newest_checkpoint(run_folder / "replay"), table, step_shapes(agent, env.spec))))
+    per_slot = table.sequence_length + (number // 4 - 1) * table.period
+    left = per_slot % 10
+    assert opened.index.episodes == 4 * (per_slot // 10)
+    assert opened.index.trajectories - opened.index.episodes == (4 if left > 1 else 0)
+    mean = np.mean([episode.reward.sum() for episode in episodes])
+    assert opened.index.mean_return == pytest.approx(mean)
+    assert f"{len(episodes)} complete episodes, of mean return {mean:.4g}" in capsys.readouterr().out
+
+
+def assert_played_by_the_rules(episode) -> None:
+    """The recorded actions, played again from the recorded beginning, lead to the recorded observations."""
+    assert episode.step_type.tolist() == [FIRST] + [1] * 8 + [LAST]
+    ball = episode.observation[0, 0].argmax()
+    paddle = episode.observation[0, -1].argmax()
+    for t in range(1, 10):
+        paddle = np.clip(paddle + episode.action[t - 1] - 1, 0, 4)
+        expected = np.zeros((10, 5))
+        expected[t, ball] = expected[9, paddle] = 1
+        np.testing.assert_array_equal(episode.observation[t], expected)
+    assert episode.reward.tolist() == [0.0] * 9 + [1.0 if ball == paddle else -1.0]
+
+
+def test_a_table_is_read_once_through_in_order_and_its_checkpoint_left_alone(run_folder):
+    checkpoint = newest_checkpoint(run_folder / "replay")
+    files = {path: path.read_bytes() for path in checkpoint.iterdir()}
+    agent, env = play.agent_and_env(run_folder)
+    signature = step_shapes(agent, env.spec)
+    first, again = (list(recorded(checkpoint, agent.tables[0], signature)) for _ in range(2))
+    keys = [sequence.extras.policy.tobytes() for sequence in first]
+    assert len(set(keys)) == len(keys) >= 8 + 4
+    assert [sequence.extras.policy.tobytes() for sequence in again] == keys
+    assert {path: path.read_bytes() for path in checkpoint.iterdir()} == files
+
+
+def test_runs_that_can_not_be_exported(run_folder, tmp_path):
+    out = tmp_path / "data"
+    with pytest.raises(run.BadInput, match="holds no run"):
+        export.export(tmp_path / "nowhere", out)
+    with run.lock(run_folder), pytest.raises(run.BadInput, match="is in use by another process"):
+        export.export(run_folder, out)
+    out.mkdir()
+    (out / "other").touch()
+    with pytest.raises(ValueError, match="data is not empty; an archive needs a folder of its own"):
+        export.export(run_folder, out)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_run_with_a_queue_and_one_without_a_checkpoint(run_folder, tmp_path):
+    queue = make_run(tmp_path / "queue", program=tiny_program.tiny_program)
+    with pytest.raises(run.BadInput, match="is a run with a queue, which keeps nothing"):
+        export.export(queue, tmp_path / "data")
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_bytes((run_folder / "config.json").read_bytes())
+    with pytest.raises(run.BadInput, match="has no replay checkpoint"):
+        export.export(bare, tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+def test_steps_of_other_shapes_than_the_program_makes_now(run_folder):
+    agent, env = play.agent_and_env(run_folder)
+    now = jax.ShapeDtypeStruct((9, 5), np.float32)
+    signature = step_shapes(agent, env.spec)._replace(observation=now)
+    with pytest.raises(ValueError, match=r"float32\[23, 10, 5\].*now makes.*float32\[23, 9, 5\]"):
+        next(recorded(newest_checkpoint(run_folder / "replay"), agent.tables[0], signature))
+
+
+def test_the_command_line(run_folder, tmp_path, monkeypatch, capsys):
+    with contextlib.suppress(SystemExit):
+        monkeypatch.setattr("sys.argv", ["export", "--workdir", str(tmp_path), "--out", str(tmp_path / "data")])
+        export.main()
+    assert "error: --workdir" in capsys.readouterr().err

@@ -1,0 +1,87 @@
+"""Matches from the command line, on runs of Nim."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.cluster
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+players = pytest.importorskip("boonta.envs.players")
+from boonta.agents import muzero  # noqa: E402
+from boonta.programs.tools import match, play  # noqa: E402
+from boonta.tests.helpers import nim_program  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs whose agents take one, and two; of a heap of five."""
+    folder = tmp_path_factory.mktemp("runs")
+    return [nim_program.make_run(folder / str(number), number) for number in (1, 2)]
+
+
+def test_two_runs_play_each_other(runs, capsys):
+    match.match(runs[1], str(runs[0]), games=10, opening=0)
+    assert capsys.readouterr().out.splitlines() == [
+        "as first      5 won     0 drawn     0 lost  of    5",
+        "as second     5 won     0 drawn     0 lost  of    5",
+        "as either    10 won     0 drawn     0 lost  of   10",
+        "Elo +inf over the opponent, 95% interval +166 to +inf",
+    ]
+
+
+def test_a_player_is_an_opponent_as_well(runs, capsys):
+    match.match(runs[1], "random", games=20)
+    *_, total, _ = capsys.readouterr().out.splitlines()
+    assert total.endswith("of   20") and int(total.split()[2]) >= 10
+
+
+def test_the_table_counts_by_side():
+    assert match.table(np.array([1, -1, 1, -1, 0, -1, 1, 0.0])).splitlines() == [
+        "as first      3 won     1 drawn     0 lost  of    4",
+        "as second     0 won     1 drawn     3 lost  of    4",
+        "as either     3 won     2 drawn     3 lost  of    8",
+        "Elo +0 over the opponent, 95% interval -225 to +225",
+    ]
+
+
+def test_opponents_are_named():
+    assert match.parse_player("uct:1000") == players.UctPlayer(1000)
+    assert match.parse_player("perfect") == players.PerfectPlayer()
+    assert match.parse_player("random") == players.RandomPlayer()
+
+
+@pytest.mark.parametrize(
+    "opponent, says",
+    [
+        ("uct:many", "'uct:many': rollouts must be a number, as in uct:1000"),
+        ("stockfish", "'stockfish' is no run's folder; also allowed: random, uct:ROLLOUTS, perfect"),
+    ],
+)
+def test_an_unknown_opponent_is_refused(runs, opponent, says):
+    with pytest.raises(launch.BadInput, match=says):
+        match.match(runs[0], opponent)
+
+
+def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
+    asked = []
+
+    def program(run, config: muzero.Config):
+        asked.append(config)
+        raise launch.BadInput("that is all")
+
+    recorded = program, None, {"config": muzero.Config(num_simulations=3)}
+    monkeypatch.setattr(play, "program_of", lambda workdir: recorded)
+    with pytest.raises(launch.BadInput, match="that is all"):
+        match.match(tmp_path, "random", simulations=200)
+    assert asked == [muzero.Config(num_simulations=3, eval_simulations=200)]
+
+
+def test_what_cannot_be_a_match_is_refused(runs, tmp_path):
+    with pytest.raises(launch.BadInput, match="--games is 7; it must be even"):
+        match.match(runs[0], "random", games=7)
+    with pytest.raises(launch.BadInput, match="--simulations is 200, but the agent of --workdir .* does not search"):
+        match.match(runs[0], "random", simulations=200)
+    other = nim_program.make_run(tmp_path / "run", 1, "--heap", "6")
+    with pytest.raises(launch.BadInput, match="holds a run of another game"):
+        match.match(runs[0], str(other))

@@ -1,0 +1,94 @@
+"""Playing a run's agent into a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.cluster
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.programs.tools import play  # noqa: E402
+from boonta.tests.helpers import nim_program, tiny_program  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """A short serial run of the tiny program."""
+    workdir = tmp_path_factory.mktemp("run")
+    arguments = ["--workdir", str(workdir), "--stop.updates", "5", "--launch", "serial"]
+    with pytest.raises(SystemExit) as ended:
+        launch.main(tiny_program.tiny_program, arguments)
+    assert ended.value.code == 0
+    return workdir
+
+
+@pytest.mark.parametrize("ending", ["gif", "mp4"])
+def test_an_episode_becomes_a_picture_and_its_return_is_told(run_folder, ending, capsys):
+    out = run_folder / f"episode.{ending}"
+    play.play(run_folder, out=out)
+    assert capsys.readouterr().out in (f"return {total} in 9 env steps: {out}\n" for total in (-1, 1))
+    frames = imageio.imread(out)
+    assert len(frames) >= 9 and frames.shape[1] >= 168 and frames.shape[2] >= 80
+
+
+def test_an_episode_that_takes_too_long_is_cut(run_folder, capsys):
+    play.play(run_folder, out=run_folder / "cut.gif", max_steps=3)
+    assert capsys.readouterr().out == f"not over in 3 env steps: {run_folder / 'cut.gif'}\n"
+
+
+def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
+    run = nim_program.make_run(tmp_path / "run", 1)
+    play.play(run)
+    assert capsys.readouterr().out == f"return 1 in 5 env steps: {run / 'play.gif'}\n"  # 5-4-3-2-1-0: player 0 wins
+    frames, _ = play.episode(*play.agent_and_env(run), {"number": np.ones(1, np.int32)}, max_steps=10, seed=0)
+    assert [frame.tolist() for frame in frames] == [[5], [4], [3], [2], [1], [0]]
+
+
+def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
+    drawn = np.full((1, 200, 300, 3), 9, np.uint8)
+    monkeypatch.setattr("boonta.tests.helpers.nim._NimBatch.render", lambda self: drawn)
+    agent, env = play.agent_and_env(nim_program.make_run(tmp_path / "run", 1))
+    frames, _ = play.episode(agent, env, {"number": np.ones(1, np.int32)}, 10, seed=0)
+    assert all((frame == drawn[0]).all() for frame in frames)
+
+
+def test_a_program_that_plays_nothing_is_refused(tmp_path):
+    run = nim_program.make_run(tmp_path / "run", 1, "--no-arena")
+    with pytest.raises(launch.BadInput, match="nim_program in .* has no Evaluator or Arena or Actor"):
+        play.play(run)
+
+
+def test_another_ending_is_refused_before_playing(run_folder):
+    with pytest.raises(launch.BadInput, match=r"must end in \.gif or \.mp4"):
+        play.play(run_folder, out=run_folder / "episode.txt")
+
+
+def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
+    with pytest.raises(launch.BadInput, match="holds no run"):
+        play.play(tmp_path)
+
+
+def test_observations_become_visible_pictures():
+    assert play.picture(np.zeros((84, 84), np.uint8)).shape == (168, 168, 3)
+    assert play.picture(np.zeros((10, 5), np.float32)).shape == (340, 170, 3)
+    assert play.picture(np.arange(4, dtype=np.float32)).shape == (168, 672, 3)
+    assert play.picture(np.zeros((3, 3, 2), np.float32)).shape == (168, 168, 3)
+    assert play.picture(np.eye(10, dtype=np.float32)).max() == 255
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float = 0.2
+    sizes: tuple[int, ...] = (1,)
+    limit: int | None = None
+
+
+def test_settings_are_those_of_the_run_whatever_the_defaults_have_become():
+    recorded = {"game": "nim", "config": {"rate": 0.1, "sizes": [2, 3], "limit": 5}}
+    settings = play.as_recorded({"game": "chess", "config": Config()}, recorded)
+    assert settings == {"game": "nim", "config": Config(0.1, (2, 3), 5)}
+    with pytest.raises(TypeError, match="gone"):
+        play.as_recorded({"config": Config()}, {"config": {"gone": 1}})

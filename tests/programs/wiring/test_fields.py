@@ -1,0 +1,30 @@
+"""Numbers for a config's fields, as command lines give them."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.agents import impala
+from boonta.programs.wiring.fields import numbers_by_field
+from boonta.programs.wiring.run import BadInput
+
+
+def test_numbers_and_fields_that_may_be_none():
+    given = ["learning_rate=1e-3,2", "epsilon=1e-5"]
+    assert numbers_by_field(impala.CATCH, given, "vary") == {"learning_rate": [0.001, 2.0], "epsilon": [1e-5]}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["speed=1"], "--vary 'speed=1' is not FIELD=NUMBER,NUMBER,… with another field of .*'learning_rate'"),
+        (["discount=1", "discount=0"], "--vary 'discount=0' is not .* with another field of"),
+        (["discount"], "--vary 'discount' is not FIELD=NUMBER,NUMBER,…: '' are no numbers"),
+        (["discount=far"], "'far' are no numbers"),
+        (["mlp_layers=1,2"], "mlp_layers is 2, which the program needs before it is compiled; allowed: .'discount'"),
+        (["anneal_updates=9"], "anneal_updates is None, which the program needs before it is compiled"),
+    ],
+)
+def test_what_is_no_number_of_the_config_is_refused(given, said):
+    with pytest.raises(BadInput, match=said):
+        numbers_by_field(impala.CATCH, given, "vary")

@@ -1,0 +1,163 @@
+"""The command line: what it is made from, and what it refuses before any work starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import os
+import pathlib
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
+
+
+def refused(capsys, *arguments: str) -> str:
+    """What `main` says when it refuses."""
+    with pytest.raises(SystemExit) as ended:
+        launch.main(tiny_program, list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--width", "4", "--seed", "7", "--stop.updates", "3", "--launch", "serial", "--game", "x"]
+    run, settings = launch.parse(tiny_program, arguments)
+    assert settings == {"game": "x", "breaks_after": 0, "width": 4, "num_envs": 8}
+    assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
+    assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
+    run, _ = launch.parse(tiny_program, ["--game", "/data/of/x/"])
+    assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
+
+
+def test_an_unknown_flag_is_refused(capsys):
+    with pytest.raises(SystemExit) as ended:
+        launch.parse(tiny_program, ["--widht", "4"])
+    assert ended.value.code == 2
+    assert "--width" in capsys.readouterr().err
+
+
+def claim(folder, width=8, seed=0, name="tiny_program", **run):
+    origin = {"file": __file__, "function": "tiny_program", "arguments": []}
+    settings = {"game": "catch", "width": width}
+    return launch.claim_workdir(name, launch.Run(workdir=str(folder), seed=seed, **run), settings, origin)
+
+
+def test_a_folder_that_cannot_be_written(capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    said = refused(capsys, "--workdir", str(tmp_path / "file" / "run"))
+    assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in said
+
+
+def test_a_folder_in_use(capsys, tmp_path):
+    with claim(tmp_path):
+        assert "is in use by another process" in refused(capsys, "--workdir", str(tmp_path))
+
+
+def test_a_folder_of_another_program(capsys, tmp_path):
+    claim(tmp_path, name="muzero_atari").close()
+    said = refused(capsys, "--workdir", str(tmp_path))
+    assert f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program" in said
+
+
+def test_a_folder_of_a_run_with_other_settings(tmp_path):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(launch.BadInput, match="width was 8, is 4; seed was 0, is 1"):
+        claim(tmp_path, width=4, seed=1)
+    assert (tmp_path / "config.json").read_text() == before
+    claim(tmp_path, width=4, seed=1, allow_changes=True).close()
+    assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
+    assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
+    said = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
+    assert f"--start-from {tmp_path}/other has no checkpoint, in {tmp_path}/other/checkpoints" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stop_rule_that_is_none(capsys, tmp_path):
+    assert "stop.updates is -1" in refused(capsys, "--workdir", str(tmp_path), "--stop.updates", "-1")
+
+
+@pytest.mark.parametrize("override", ["learner", "learner:X", "nobody:X=1", "learner:=1"])
+def test_environment_overrides_must_name_a_group(capsys, tmp_path, override):
+    said = refused(capsys, "--workdir", str(tmp_path), "--environment", override)
+    assert f"--environment {override!r} is not GROUP:NAME=VALUE with a group of" in said
+    assert not os.path.exists(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize("launch_type", ["local_mt", "serial"])
+def test_environment_overrides_need_processes(capsys, tmp_path, launch_type):
+    said = refused(capsys, "--workdir", str(tmp_path), "--launch", launch_type, "--environment", "learner:X=1")
+    assert f"--environment 'learner:X=1' is for processes of its own; with --launch {launch_type} all nodes" in said
+    assert not os.path.exists(tmp_path / "config.json")
+
+
+@pytest.mark.parametrize(
+    "found",
+    ["", '{"program": "tiny_pro', '{"name": "x"}', "[]", '{"program": "tiny_program", "seed": 0, "settings": 1}'],
+)
+def test_a_damaged_or_foreign_config_is_told_and_kept(capsys, tmp_path, found):
+    (tmp_path / "config.json").write_text(found)
+    said = refused(capsys, "--workdir", str(tmp_path))
+    assert f"{tmp_path}/config.json is damaged, or not a run's" in said
+    assert (tmp_path / "config.json").read_text() == found
+
+
+def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+
+    def disk_full(path, text):
+        with open(path, "w") as file:
+            file.write(text[:10])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
+    with pytest.raises(OSError, match="disk full"):
+        claim(tmp_path, width=4, allow_changes=True)
+    assert (tmp_path / "config.json").read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "said"),
+    [
+        ("--num-envs", "7", "actor/0: num_envs is 7; it must divide over the threads, 2"),
+        ("--width", "0", "table 'trajectories': batch_size is 0; it must be at least 1"),
+    ],
+)
+def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(capsys, tmp_path, flag, value, said):
+    assert said in refused(capsys, "--workdir", str(tmp_path / "run"), flag, value)
+    assert not (tmp_path / "run").exists()
+
+
+def impala_refuses(capsys, name: str, *arguments: str) -> str:
+    module = importlib.import_module(f"programs.{name}")
+    with pytest.raises(SystemExit) as ended:
+        launch.main(getattr(module, name), list(arguments))
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
+    folder = ["--workdir", str(tmp_path / "run")]
+    said = impala_refuses(capsys, "impala_atari", *folder, "--game", "Pnog")
+    assert "game is 'Pnog'" in said and "did you mean 'pong'" in said
+    said = impala_refuses(capsys, "impala_atari", *folder, "--config.unroll-length", "0")
+    assert "unroll_length is 0; it must be at least 1" in said.replace("\n", " ")
+    said = impala_refuses(capsys, "impala_catch", *folder, "--config.network", "nature")
+    assert "network is 'nature'" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_two_impala_programs_differ_only_in_the_environment_and_a_few_numbers():
+    root = pathlib.Path(launch.__file__).parent
+    atari, catch = ((root / f"impala_{name}.py").read_text().splitlines() for name in ("atari", "catch"))
+    ours = [line for line in difflib.ndiff(catch, atari) if line.startswith("+ ")]
+    assert len(ours) <= 11, ours

@@ -1,0 +1,131 @@
+"""Whole programs of one process: how they start, end, resume and are played, without the cluster's packages."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from boonta.nodes import metrics
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.programs.tools import play
+from boonta.programs.wiring.run import BadInput
+
+ROOT = pathlib.Path(__file__).parents[3]
+PROGRAM = [sys.executable, str(ROOT / "tests" / "programs" / "solo_program.py")]
+
+
+def run(folder, *flags: str, **options) -> subprocess.CompletedProcess:
+    command = [*PROGRAM, "--workdir", str(folder), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that ended by its stop rule, and what it printed."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder, run(folder, "--stop.updates", "40", "--stop.seconds", "200")
+
+
+def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
+    folder, done = finished
+    assert done.returncode == 0, done.stderr
+    assert "done: updates reached 40 (limit 40)" in done.stdout
+    assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints"} <= {path.name for path in folder.iterdir()}
+    last = metrics.read(folder)[-1]
+    assert last["updates"] == 40 and last["env_steps"] == 8 * (1 + 40 * 4) and last["eval_version"] == 40
+    assert last["compile_s"] > 0 and "return" in last and "share/anakin/compiling" in last
+    assert json.loads((folder / "config.json").read_text())["function"] == "solo_program"
+
+
+def test_it_is_resumed_and_other_settings_are_refused(finished):
+    folder, _ = finished
+    refused = run(folder, "--width", "4")
+    assert refused.returncode == 2 and "width was 8, is 4" in refused.stderr
+    done = run(folder, "--stop.updates", "60")
+    assert done.returncode == 0, done.stderr
+    assert metrics.read(folder)[-1]["updates"] == 60
+    assert (folder / "checkpoints" / "60").exists()
+
+
+def test_its_checkpoint_is_played_in_the_environments_batch(finished, capsys):
+    folder, _ = finished
+    play.play(folder)
+    assert capsys.readouterr().out in (f"return {total} in 9 env steps: {folder}/play.gif\n" for total in (-1, 1))
+
+
+def test_ctrl_c_saves_and_exits_130(tmp_path):
+    child = subprocess.Popen([*PROGRAM, "--workdir", str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "metrics.jsonl").exists() or not any(row.get("updates") for row in metrics.read(tmp_path)):
+        assert time.monotonic() < deadline and child.poll() is None
+        time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130 and "ended by SIGINT" in out
+    assert list((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
+    Checkpointer(tmp_path / "checkpoints").save(1, {"other": np.zeros(3)}, {})
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "error: anakin failed while restoring the checkpoint: ValueError: checkpoint" in done.stderr
+    assert "is another network's" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--num-envs", "12"], "num_envs is 12; it must be a multiple of batch_size, 8"),
+        (["--devices", "99"], "devices is 99; this process has"),
+        (["--stop.updates", "-1"], "stop.updates is -1; it must be above 0"),
+        (["--seed", "-1"], "seed is -1; it must be at least 0"),
+        (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, said):
+    done = run(tmp_path / "run", *flags)
+    assert done.returncode == 2 and said in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
+    code = (
+        "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
+        "from programs import anakin_impala, anakin_muzero, play, plot, solo\n"
+        "from boonta.tests.helpers.solo_program import solo_program\n"
+        f"solo.main(solo_program, arguments=['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_of_several_programs_wants_one_named(capsys):
+    from boonta.programs import anakin_impala
+    from boonta.programs.wiring import solo
+
+    with pytest.raises(SystemExit) as ended:
+        solo.main(anakin_impala.catch, anakin_impala.cartpole, arguments=["pong"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "the first argument is 'pong'; name a program first" in said and "cartpole" in said
+
+
+def test_programs_of_one_file_have_folders_by_its_name():
+    from boonta.programs import anakin_impala, anakin_muzero
+    from boonta.programs.wiring import run
+
+    folders = [run.parse(program, [])[0].workdir for program in (anakin_impala.catch, anakin_muzero.catch)]
+    assert [folder.rpartition("/runs/")[2] for folder in folders] == ["anakin_impala_catch", "anakin_muzero_catch"]
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(BadInput, match="holds no run"):
+        play.play(tmp_path)

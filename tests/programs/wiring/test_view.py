@@ -1,0 +1,83 @@
+"""What a person sees: the line, and the live table."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from boonta.programs.wiring import view
+
+STATUS = {
+    "totals": {"env_steps": 12345.0, "updates": 67.0, "seconds": 3725.0},
+    "row": {
+        "return": -20.5,
+        "env_steps": 12000.0,
+        "env_steps_per_s": 1500.4,
+        "updates_per_s": 9.4,
+        "policy_lag": 6.25,
+        "share/actor/waiting_for_room_in_trajectories": 0.4,
+        "share/learner/waiting_for_trajectories": 0.02,
+        "share/learner/updating": 0.9,
+    },
+    "nodes": {
+        "actor/0": {
+            "activity": "acting",
+            "activity_s": 0.1,
+            "heard_s": 0.5,
+            "rss_mb": 500.0,
+            "process": "host/1",
+            "gone": False,
+            "warning": "",
+        },
+        "learner": {
+            "activity": "updating",
+            "activity_s": 9.0,
+            "heard_s": 9.0,
+            "rss_mb": 700.0,
+            "process": "host/2",
+            "gone": False,
+            "warning": "",
+        },
+    },
+    "reason": "",
+    "failure": "",
+}
+
+
+def test_a_line_says_how_it_goes_and_who_waits_for_whom():
+    line = view.line(STATUS)
+    assert "return -20.50  eval -  env steps 12,345 (1,500/s)  updates 67 (9.40/s)  lag 6.2" in line
+    assert "memory 1.20 GB  time 01:02:05  waits actor for room in trajectories 40%" in line
+    assert "learner for trajectories" not in line  # 2% is nothing to look at
+
+
+def test_a_line_says_which_table_gives_less_than_its_share():
+    assert "reanalyzed" not in view.line(STATUS)
+    shares = {"trajectories": (0.57, 0.2), "reanalyzed": (0.43, 0.8)}
+    row = {f"batch_share/{name}": given for name, (given, _) in shares.items()}
+    row |= {f"batch_share_wanted/{name}": wanted for name, (_, wanted) in shares.items()}
+    line = view.line({**STATUS, "row": {**STATUS["row"], **row}})
+    assert "lag 6.2  reanalyzed 43% of 80%  memory" in line and "trajectories 57%" not in line
+    assert "reanalyzed" not in view.line({**STATUS, "row": row | {"batch_share/reanalyzed": 0.8}})
+
+
+def test_the_table_shows_every_node_and_names_a_silent_one():
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view.table_of({**STATUS, "reason": "updates reached 67 (limit 60)"}))
+    text = console.export_text()
+    assert "actor/0" in text and "acting" in text
+    (learner,) = (line for line in text.splitlines() if line.strip().startswith("learner"))
+    assert "updating" in learner and "silent" in learner and "700 MB" in learner
+    assert "ending: updates reached 67" in text
+
+
+def test_a_nodes_warning_is_said_once(capsys):
+    learner = {**STATUS["nodes"]["learner"], "warning": "raise support_limit"}
+    with view.View() as shown:
+        shown.show(STATUS)
+        for _ in range(2):
+            shown.show({**STATUS, "nodes": {**STATUS["nodes"], "learner": learner}})
+    assert capsys.readouterr().out.count("warning: learner: raise support_limit\n") == 1
+
+
+def test_before_the_first_row_there_is_nothing_to_count():
+    assert "return -" in view.line({**STATUS, "row": {}, "totals": {}})
