@@ -5,10 +5,10 @@
     XLA_FLAGS=--xla_force_host_platform_device_count=2 ./run python benchmarks/anakin.py --devices 1 2
     ./run python benchmarks/anakin.py --agent muzero --num-envs 64
 
-IMPALA with an MLP of two layers, T = 16, one update a rollout; or MuZero as `programs/anakin_muzero.py` has it, which
-searches once for each env step. What the time goes to is measured by leaving parts out: rollouts with random actions,
-which leave environments; rollouts with the policy; the whole. Told is also how long each of its programs took to
-compile: the start, the rounds, a copy to save, an evaluation.
+IMPALA with an MLP of two layers, T = 16, one update a rollout; or MuZero as `programs/muzero.py` has it with
+`--launch anakin`, which searches once for each env step. What the time goes to is measured by leaving parts out:
+rollouts with random actions, which leave environments; rollouts with the policy; the whole. Told is also how long each
+of its programs took to compile: the start, the rounds, a copy to save, an evaluation.
 `benchmarks/peers/purejaxrl.py` and `stoix.sh` measure peers. On CPU several devices are simulated, and share its cores.
 """
 

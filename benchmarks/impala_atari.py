@@ -19,9 +19,9 @@ from typing import Literal
 
 import tyro
 
-from benchmarks import parts, sebulba, timing
 from boonta.agents import impala
 from boonta.agents.base import Agent
+from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
 
@@ -86,7 +86,7 @@ def rate(part: str, options: Options) -> float:
         whole = sebulba.Options(
             game=options.game, network=options.network, batch_size=options.batch_size, seconds=2 * options.seconds
         )
-        return sebulba.measure(whole, Placement(num_envs=options.num_envs // 2))[0]
+        return sebulba.measure(whole, Placement(), options.num_envs // 2)[0]
     return parts.rate(part, options.agent, options.env, options.num_envs, options.seconds)
 
 

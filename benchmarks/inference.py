@@ -18,9 +18,9 @@ import dataclasses
 
 import tyro
 
-from benchmarks import timing
+from boonta.benchmarks import timing
 
-PROGRAMS = {"local": "impala_atari.py", "central": "impala_seed_atari.py"}
+PROGRAMS = {"local": "impala.py", "central": "central_inference.py"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Options:
 
 def main(options: Options) -> None:
     """Measures both, one after the other, and prints them side by side."""
-    flags = [f"--game={options.game}", f"--actors={options.actors}", f"--num-envs={options.num_envs}"]
+    flags = [f"atari/{options.game}", f"--actors={options.actors}", f"--num-envs={options.num_envs}"]
     rows = {way: figures(timing.whole(program, flags, options.seconds)) for way, program in PROGRAMS.items()}
     print(f"{'':40s} {'local':>9s} {'central':>9s} {'ratio':>7s}")
     for name in sorted(set(rows["local"]) | set(rows["central"]), key=list(rows["central"]).index):

@@ -2,8 +2,8 @@
 
     ./run python benchmarks/reanalyze.py --out curves.png
     ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --seeds 2 --eval-return None \\
-        --plain "muzero_minatar.py --stop.env-steps 300000" \\
-        --reanalyze "muzero_minatar.py --reanalyzers 1 --config.reanalyze-ratio 0.8 --stop.env-steps 150000"
+        --plain "muzero.py minatar/breakout --env.minimal-actions --stop.env-steps 300000" \\
+        --reanalyze "reanalyze.py minatar/breakout --env.minimal-actions --stop.env-steps 150000"
 
 Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
 interrupted comparison goes on where it was.
@@ -21,7 +21,7 @@ import sys
 import matplotlib
 import tyro
 
-from benchmarks.timing import ROOT
+from boonta.benchmarks.timing import ROOT
 from boonta.nodes import metrics
 
 matplotlib.use("agg")
@@ -35,7 +35,7 @@ class Options:
     Attributes:
       out: the picture of all curves.
       workdir: holds a folder for each run.
-      plain: the program without reanalyze, and its flags.
+      plain: the program without reanalyze, and its arguments.
       reanalyze: the same with.
       flags: of both.
       seeds: runs of each.
@@ -45,8 +45,8 @@ class Options:
 
     out: pathlib.Path
     workdir: pathlib.Path = pathlib.Path("runs/reanalyze")
-    plain: str = "muzero_catch.py"
-    reanalyze: str = "muzero_reanalyze_catch.py"
+    plain: str = "muzero.py catch"
+    reanalyze: str = "reanalyze.py catch"
     flags: str = ""
     seeds: int = 5
     eval_return: float | None = 0.95

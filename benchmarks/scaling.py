@@ -18,7 +18,6 @@ import dataclasses
 import json
 import math
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -31,13 +30,14 @@ import numpy as np
 import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
-from benchmarks.sebulba import START_S, running, warm_up
 from boonta.agents import impala
+from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import make_mesh
-from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
-from boonta.programs.wiring.sebulba import Run
+from boonta.programs.impala_atari import impala_atari
+from boonta.programs.wiring.launch import Run
+from boonta.programs.wiring.sebulba import build
 
 FRAMES = 4  # of an agent step
 # Podracer, its use cases of Sebulba: 8 cores, trajectories of 60 steps, acting batches of 128, 200,000 frames/s; with
@@ -48,6 +48,7 @@ PAPER_POD = {2048: 43e6}
 # Optically Reconfigurable Supercomputer", https://arxiv.org/abs/2304.01433, Table 4).
 LINK_BYTES_S = 70e9
 HOP_S = 1e-6  # assumed, of one step from chip to chip
+THREADS = 2  # that act, in each process
 LINGER_S = 5.0  # that a process stays for the others to have measured, too
 
 
@@ -112,12 +113,12 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
 
 def work(options: Options, hosts: Hosts) -> None:
     """Learns with the others, and prints the own agent steps a second, and what a reduction takes."""
-    hosts.join("a benchmark", pathlib.Path(tempfile.gettempdir()) / f"boonta-scaling-{os.getuid()}")
+    hosts.join("a benchmark", os.path.join(tempfile.gettempdir(), f"boonta-scaling-{os.getuid()}"))
     batch = options.batch_size * hosts.number
     config = impala.Config(network=options.network, batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
-    run = Run(workdir=tempfile.mkdtemp(), hosts=hosts)
-    program = sebulba_impala_atari(run, "Pong", Placement(num_envs=options.num_envs), config)
-    agent, (_, nodes) = program.agent, program.build()
+    run = Run("sebulba", tempfile.mkdtemp(), placement=Placement(threads=THREADS), hosts=hosts)
+    program = impala_atari(run, "Pong", num_envs=THREADS * options.num_envs, config=config)
+    agent, (_, nodes) = program.agent, build(program)
     learner, actor = nodes[:2]
     weights = jax.eval_shape(lambda seed: agent.update.params(agent.update.init(jax.random.PRNGKey(seed))), 0)
     number = sum(leaf.size for leaf in jax.tree.leaves(weights))

@@ -25,11 +25,14 @@ import jax
 import tyro
 
 from boonta.agents import impala, muzero
+from boonta.envs.atari import Atari
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
-from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
-from boonta.programs.sebulba_muzero_atari import sebulba_muzero_atari
-from boonta.programs.wiring.sebulba import Run, Sebulba
+from boonta.programs.impala_atari import impala_atari
+from boonta.programs.muzero import muzero as muzero_program
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.launch import Program, Run
+from boonta.programs.wiring.sebulba import build
 
 START_S = 240.0
 
@@ -43,7 +46,7 @@ class Options:
       game: of Atari.
       network: torso of IMPALA; MuZero has a tower of its own.
       simulations: of MuZero's searches.
-      num_envs: acting batch sizes.
+      num_envs: acting batch sizes: environments of each thread, which step and act together.
       batch_size: sequences in an update.
       acting: devices that act.
       learning: numbers of devices that learn; none takes all others.
@@ -66,16 +69,16 @@ class Options:
     seconds: float = 15.0
     reverb: bool = True
 
-    def program(self, placement: Placement, folder: str) -> Sebulba:
+    def program(self, placement: Placement, num_envs: int, folder: str) -> Program:
         """What is measured. IMPALA's queue holds a block of each thread; MuZero learns as soon as it has a batch."""
-        run = Run(workdir=folder)
+        run, dealt = Run("sebulba", folder, placement=placement), placement.threads * num_envs
         if self.agent == "muzero":
             settings = {"num_simulations": self.simulations, "batch_size": self.batch_size}
             config = dataclasses.replace(muzero.ATARI, min_replay_size=self.batch_size, **settings)
-            return sebulba_muzero_atari(run, self.game, placement, config)
-        size = max(self.batch_size, placement.num_envs)
+            return muzero_program(run, config, Evaluation.preset("atari"), Atari(self.game), num_envs=dealt)
+        size = max(self.batch_size, num_envs)
         own = impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
-        return sebulba_impala_atari(run, self.game, placement, own)
+        return impala_atari(run, self.game, num_envs=dealt, config=own)
 
 
 def main(options: Options) -> None:
@@ -84,11 +87,11 @@ def main(options: Options) -> None:
     print(f"{len(present)} {present[0].device_kind} devices, JAX {jax.__version__}")
     print(f"{'':40s} {'steps/s':>9s} {'lag':>6s}  waits")
     for learning, num_envs in itertools.product(options.learning, options.num_envs):
-        placement = Placement(options.acting, learning, options.threads, num_envs, options.lag)
+        placement = Placement(options.acting, learning, options.threads, options.lag)
         devices = f", {options.acting} + {learning} devices" if learning is not None else ""
-        print_row(f"in-process, acting batch {num_envs}{devices}", *measure(options, placement))
+        print_row(f"in-process, acting batch {num_envs}{devices}", *measure(options, placement, num_envs))
     if options.reverb and options.agent == "impala":
-        from benchmarks import timing
+        from boonta.benchmarks import timing
 
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
         settings = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
@@ -99,13 +102,13 @@ def main(options: Options) -> None:
         print_row(label, row["env_steps_per_s"], row["policy_lag"], waits)
 
 
-def measure(options: Options, placement: Placement) -> tuple[float, float, dict[str, float]]:
+def measure(options: Options, placement: Placement, num_envs: int) -> tuple[float, float, dict[str, float]]:
     """Agent steps a second of the whole, the mean policy lag, and the shares of time that nodes wait."""
     with tempfile.TemporaryDirectory() as folder:
-        _, nodes = options.program(placement, folder).build()
+        _, nodes = build(options.program(placement, num_envs, folder))
         learner, *actors = [node for node in nodes if node.name != "evaluator"]
         with running([learner, *actors]):
-            warm_up(learner, str(placement))
+            warm_up(learner, f"{placement} with acting batches of {num_envs}")
             before, start = [node.report() for node in (learner, *actors)], time.perf_counter()
             time.sleep(options.seconds)
             after, seconds = [node.report() for node in (learner, *actors)], time.perf_counter() - start

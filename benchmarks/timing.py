@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes import metrics
-from boonta.programs.wiring.launch import ON_CPU
+from boonta.programs.wiring.local import ON_CPU
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def per_second(work: Callable[[], float], seconds: float) -> float:
@@ -66,10 +66,16 @@ def answer(rate: float) -> None:
 
 
 def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float]:
-    """Runs a program as a user starts it, for `seconds` after a minute of starting; medians of its steady rows."""
+    """Runs a program as a user starts it, for `seconds` after a minute of starting; medians of its steady rows.
+
+    Args:
+      program: its file.
+      flags: its arguments, the environment's name first where it takes one.
+      seconds: see above.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(ROOT / "programs" / program), "--workdir", folder]
-        subprocess.run([*command, f"--stop.seconds={60 + seconds}", *flags], check=True, stdout=sys.stderr)
+        command = [sys.executable, str(ROOT / "programs" / program), *flags, "--workdir", folder]
+        subprocess.run([*command, f"--stop.seconds={60 + seconds}"], check=True, stdout=sys.stderr)
         rows = metrics.read(pathlib.Path(folder))
     steady = [row for row in rows[:-1] if row.get("updates_per_s", 0) > 0][2:]
     if not steady:

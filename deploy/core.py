@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import json
-import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
-
-import courier
-from absl import flags
-from launchpad import address as lp_address
-from launchpad import context
-from launchpad.launch import worker_manager
+from typing import TYPE_CHECKING, Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.services import CALL_DEADLINE_S, Program
-from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.program import Group, Program
+from boonta.programs.wiring.run import BadInput, end_now
 from boonta.programs.wiring.view import View
+
+if TYPE_CHECKING:
+    from boonta.programs.wiring.launchpad import Launchable
 
 BASE_PORT = 20_000  # below the ports that Linux gives to clients
 REACH_S = 900.0  # for all hosts to be there: images are pulled, machines started
@@ -65,14 +60,29 @@ HostOf = Callable[[Task], str]
 
 
 def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
-    """The program's tasks, in the same order and with the same ports on every host."""
+    """The program's tasks, in the same order and with the same ports on every host.
+
+    Raises:
+      BadInput: it hasn't one monitor, called so.
+    """
+    monitors = [name for group in program.all_groups if group.node.role == "monitor" for name in group.names]
+    if monitors != ["monitor"]:
+        raise BadInput(f"program {program.name} has monitors {monitors}; it needs one, called 'monitor', to end it")
     tasks, port = [], base_port
-    for label, nodes in program.groups.items():
-        for index, node in enumerate(nodes):
-            ports = tuple(range(port, port + len(node.addresses)))
-            tasks.append(Task(label, index, node._args[0], ports))
+    for group in program.all_groups:
+        for index, name in enumerate(group.names):
+            ports = (port,) if group.is_called else ()
+            tasks.append(Task(group.label, index, name, ports))
             port += len(ports)
     return tuple(tasks)
+
+
+def patient(program: Program) -> Program:
+    """The program with a monitor that waits for hosts as long as they may take."""
+    (monitor,) = (group for group in program.all_groups if group.node.role == "monitor")
+    settings = {**monitor.settings, **PATIENCE}
+    others = [group for group in program.groups if group.node.role != "monitor"]
+    return dataclasses.replace(program, groups=(Group(monitor.label, monitor.node, 1, settings), *others))
 
 
 def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
@@ -118,48 +128,22 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     return dealt.__getitem__
 
 
-class _Fixed(lp_address.AbstractAddressBuilder):
-    def __init__(self, address: str):
-        self._address = address
+def bind(program: Program, host_of: HostOf, base_port: int = BASE_PORT) -> Launchable:
+    """Does for the whole program, in this process, what Launchpad does before it launches one."""
+    from boonta.programs.wiring import launchpad
 
-    def build(self) -> str:
-        return self._address
-
-
-def bind(program: Program, host_of: HostOf, base_port: int = BASE_PORT) -> tuple[Task, ...]:
-    """Does for the whole program, in this process, what Launchpad does before it launches one; returns the tasks.
-
-    Contexts come first, then handles learn whom they connect, then addresses are bound: a handle may look at the one,
-    and change the other.
-    """
-    tasks, nodes = plan(program, base_port), program.get_all_nodes()
-    monitors = [f"{host_of(task)}:{task.ports[0]}" for task in tasks if task.label == "monitor"]
-    if len(monitors) != 1:
-        raise BadInput(f"program {program.name} has {len(monitors)} monitors; one must end it and say how it went")
-    # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
-    stopper = functools.partial(_stop_program, monitors[0])
-    for node in nodes:
-        node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, stopper)
-    for task, node in zip(tasks, nodes):
-        for handle in node.input_handles:
-            handle.connect(node, task.label)
-    for task, node in zip(tasks, nodes):
-        for address, port in zip(node.addresses, task.ports):
-            address.bind(_Fixed(f"{host_of(task)}:{port}"))
-    program.groups["monitor"][0]._kwargs.update(PATIENCE)
-    return tasks
+    tasks = plan(program, base_port)
+    launchable = launchpad.to_launchpad(patient(program))
+    addresses = {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
+    launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks})
+    return launchable
 
 
-def _stop_program(monitor: str, mark_as_completed: bool = False) -> None:
-    del mark_as_completed
-    courier.Client(monitor, call_timeout=CALL_DEADLINE_S).stop_program("a node called launchpad.stop()")
-
-
-def run(program: Program, task: Task, tasks: tuple[Task, ...], origin: str, reach_s: float = REACH_S) -> int:
+def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str, reach_s: float = REACH_S) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
     Args:
-      program: bound.
+      launchable: bound.
       task: whose node.
       tasks: all, whom the monitor expects.
       origin: what the program was built from; nodes with another are refused.
@@ -171,22 +155,21 @@ def run(program: Program, task: Task, tasks: tuple[Task, ...], origin: str, reac
     Raises:
       OSError: a port is taken, or a server can't be reached.
     """
-    node = program.groups[task.label][task.index]
+    from boonta.programs.wiring import launchpad
+
     _require_free(task)
-    _await_servers(node, task, reach_s)
-    flags.FLAGS([sys.argv[0]])  # the manager reads flags, which nobody has parsed
-    # In this thread, the node's: it looks there for whether to stop.
-    manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
-    instance = node._construct_instance()  # kept by the Launchpad node, which runs it
+    _await_servers(launchpad.servers_of(launchable, task.name), task, reach_s)
+    lone = launchpad.lone(launchable, task.name)
+    instance = lone.node
     instance.build = origin
-    ending = _Ending(task, instance, manager.stop_event())
-    signal.signal(signal.SIGTERM, ending.caught)  # after the manager, whose own would kill the process after 10 s
+    ending = _Ending(task, instance, lone.stop)
+    signal.signal(signal.SIGTERM, ending.caught)  # Launchpad's own handler would kill the process after 10 s.
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             instance.expect([other.name for other in tasks if other is not task])
             stack.enter_context(_shown(instance))
         try:
-            node.function()
+            lone.run()
         except Exception as error:
             ending.raised = f"{task.name}: {type(error).__name__}: {error}"
     return ending.code()
@@ -202,14 +185,14 @@ def _require_free(task: Task) -> None:
                 raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
 
 
-def _await_servers(node: Any, task: Task, reach_s: float) -> None:
+def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
     """Waits until all that the node calls are listening: hosts start in any order, minutes apart.
 
     Raises:
       OSError: one could not be reached.
     """
     end, told = time.monotonic() + reach_s, time.monotonic()
-    for address in sorted({handle._address.resolve() for handle in node.input_handles}):
+    for address in servers:
         host, _, port = address.rpartition(":")
         while True:
             try:
@@ -244,7 +227,7 @@ class _Ending:
         if self._is_over():
             return  # it ends already, and may still be saving
         if self._task.label in COMES_BACK:
-            os._exit(128 + number)  # without a goodbye, which would end the program
+            end_now(128 + number)  # A goodbye would end the program.
         self._signal = number
         if isinstance(self._instance, Monitor):
             self._instance.goodbye(self._task.name, f"{self._task.name} was told to end by signal {number}")

@@ -18,9 +18,10 @@ import tyro
 
 from boonta.deploy import core
 from boonta.deploy.program import split_flags, spread
-from boonta.programs.wiring.launch import GROUP_ENVIRONMENT
+from boonta.programs.wiring.arguments import origin_of
+from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
-from boonta.programs.wiring.run import BadInput, claim_workdir, origin_of
+from boonta.programs.wiring.run import BadInput, claim_workdir, end_now
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,8 @@ def main(arguments: list[str]) -> int:
     own, flags = split_flags(arguments)
     place = tyro.cli(Place, args=own)
     if core.ENTERED not in os.environ:
-        _enter(GROUP_ENVIRONMENT.get(place.label, {}), arguments)  # before all that comes with the program's file
+        # Before all that comes with the program's file; a label of the program's own is set right below.
+        _enter(ROLE_ENVIRONMENT.get(place.label, ON_CPU), arguments)
     try:
         built = spread(place.program, flags)
         made_of = built_from(built.function, built.run, built.settings)
@@ -58,7 +60,7 @@ def main(arguments: list[str]) -> int:
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
             _enter(built.environment[task.label], arguments)  # its flags have a say, too
-        core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
+        launchable = core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
         if task.label == "monitor":  # held until this process ends
             claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
@@ -66,7 +68,7 @@ def main(arguments: list[str]) -> int:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
     try:
-        return core.run(built.program, task, tasks, made_of, place.reach_s)
+        return core.run(launchable, task, tasks, made_of, place.reach_s)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
@@ -79,7 +81,4 @@ def _enter(environment: dict[str, str], arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # what Reverb's threads do while the interpreter ends must not change the code
+    end_now(main(sys.argv[1:]))  # What Reverb's threads do while the interpreter ends must not change the code.

@@ -1,17 +1,19 @@
-"""Builds a Launchpad program from its file and flags, alike on every host."""
+"""Builds a program from its file and flags, alike on every host."""
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from boonta.nodes.services import Program
-from boonta.programs.wiring.launch import group_environment
+from boonta.programs.wiring import anakin, sebulba
+from boonta.programs.wiring.arguments import load, parse
+from boonta.programs.wiring.local import group_environment
+from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.provenance import ROOT
-from boonta.programs.wiring.run import BadInput, ProgramFunction, parse
+from boonta.programs.wiring.run import BadInput, Run
+
+UNITS = ("sebulba", "anakin")  # Ways to run a program as one process per host.
 
 
 class Built(NamedTuple):
@@ -21,19 +23,29 @@ class Built(NamedTuple):
       function: the program function.
       run: where and how long.
       settings: the function's other arguments.
-      program: what it returned, a Launchpad program or one of threads; nothing of it runs yet.
+      program: what it returned.
       environment: variables of each group's processes.
     """
 
     function: ProgramFunction
-    run: Any
+    run: Run
     settings: dict[str, Any]
-    program: Any
+    program: Program
     environment: dict[str, dict[str, str]]
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether all nodes are in one process per host."""
+        return self.run.launch in UNITS
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether that one process can be one of several hosts'."""
+        return self.run.launch == "sebulba"
 
 
 def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command's own arguments, and those after `--`, which are the program's flags."""
+    """A command's own arguments, and those after `--`, which are the program's."""
     own = list(arguments)
     cut = own.index("--") if "--" in own else len(own)
     return own[:cut], own[cut + 1 :]
@@ -44,7 +56,7 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
     Args:
       file: the program's; its function has the file's name.
-      flags: as the program itself takes them. Wrong ones end the process with words and code 2.
+      flags: as the program itself takes them. Wrong ones end the process with an error and code 2.
 
     Raises:
       BadInput: the file or the function in it doesn't exist, or what it makes can't be spread over hosts.
@@ -52,14 +64,42 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """
     function = _function(file)
     run, settings = parse(function, list(flags))
-    program = function(run, **settings)
-    if is_unit(program):
-        return Built(function, run, settings, program, {})
+    program = function(run=run, **settings)
     if not isinstance(program, Program):
-        raise BadInput(f"{file} makes a {type(program).__name__}, not a Launchpad program for hosts to share")
-    if run.launch != "local_mp":
-        raise BadInput(f"--launch {run.launch} is for one machine; here each host runs its own node: leave it out")
-    return Built(function, run, settings, program, group_environment(program, run))
+        raise BadInput(f"{file} makes a {type(program).__name__}, not a Program for hosts to share")
+    if run.launch not in (*UNITS, "local_mp"):
+        raise BadInput(
+            f"--launch {run.launch} is for one machine; leave it out, so that each host runs its own node, or "
+            f"choose one of {', '.join(UNITS)}"
+        )
+    if run.launch in UNITS:
+        _require_unit(program)
+        return Built(function, run, settings, program, {})
+    return Built(function, run, settings, program, group_environment(program))
+
+
+def _require_unit(program: Program) -> None:
+    """Raises ValueError if a program can't be one process, whatever devices that has: they are elsewhere."""
+    if program.run.launch == "sebulba":
+        sebulba.require_roles(program)
+    elif program.of_role("anakin") is None:
+        anakin.fused(program)
+    if program.run.launch == "anakin":
+        anakin.jax_env_of(program.env)
+
+
+def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
+    """As `build`, for programs whose nodes are to run on hosts of their own.
+
+    Raises:
+      BadInput: this one's are in one process per host.
+    """
+    built = build(file, flags)
+    if built.is_unit:
+        raise BadInput(
+            f"--launch {built.run.launch} makes one process per host: start it there with ./run python {file}"
+        )
+    return built
 
 
 def from_root(file: pathlib.Path) -> pathlib.Path:
@@ -68,13 +108,8 @@ def from_root(file: pathlib.Path) -> pathlib.Path:
     return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
 
 
-def is_unit(program: Any) -> bool:
-    """Whether a program's nodes are threads of one process, as those of `programs.wiring.sebulba.Sebulba` are."""
-    return callable(getattr(program, "build", None))
-
-
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
-    """The flags that a program of threads takes on each of several hosts; none on one.
+    """The flags that a program takes on each of several hosts; none on one.
 
     Args:
       first: name of the first host, or what stands for it in the command, as in all of these.
@@ -86,45 +121,27 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
     return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
 
 
-def require_span(worker: Any, name: str, number: int, asked: str) -> None:
-    """Refuses several hosts for what doesn't say, by `spans_hosts`, that it can use them.
+def require_span(spans: bool, name: str, number: int, asked: str) -> None:
+    """Refuses several hosts for what works on one.
 
     Args:
-      worker: a node's class, or a program of threads.
-      name: of it.
+      spans: whether it can use several.
+      name: of a node's class, or of a program.
       number: of hosts.
       asked: the setting that asks for them, as it is.
 
     Raises:
       BadInput: says so.
     """
-    if number > 1 and not getattr(worker, "spans_hosts", False):
+    if number > 1 and not spans:
         raise BadInput(
-            f"{asked}, and {name} works on one; ask for one (a slice of one host is 2x4, say), or take a program whose "
-            "hosts are units (programs/sebulba_*.py)"
+            f"{asked}, and {name} works on one; ask for one (a slice of one host is 2x4, say), or run a program whose "
+            "hosts are units (--launch sebulba)"
         )
 
 
-def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
-    """As `build`, for programs whose nodes are to run on hosts of their own.
-
-    Raises:
-      BadInput: this one's are threads of one process.
-    """
-    built = build(file, flags)
-    if is_unit(built.program):
-        raise BadInput(f"{file} makes a program of one process per host: start it there with ./run python {file}")
-    return built
-
-
 def _function(file: pathlib.Path) -> ProgramFunction:
-    spec = importlib.util.spec_from_file_location(f"deployed_{file.stem}", file)
-    if not file.is_file() or spec is None or spec.loader is None:
-        raise BadInput(f"program file {file} doesn't exist, or is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # as an import would: dataclasses look their module up
-    spec.loader.exec_module(module)
-    function = getattr(module, file.stem, None)
+    function = getattr(load(file), file.stem, None)
     if not callable(function):
         raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
     return function

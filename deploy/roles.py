@@ -6,8 +6,8 @@ import dataclasses
 import pathlib
 
 from boonta.deploy import core, resources
-from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span
-from boonta.programs.wiring.launch import check_nodes
+from boonta.deploy.program import Built, build, from_root, host_flags, require_span
+from boonta.programs.wiring.program import Group, check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
@@ -87,7 +87,7 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     inside = from_root(file)
     if inside.is_absolute():
         raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
-    make = _unit if is_unit(built.program) else _services
+    make = _unit if built.is_unit else _services
     roles = make(name, str(inside), tuple(flags), built, table)
     for role in roles:
         _require_fit(name, role)
@@ -97,10 +97,12 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
 def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
     """A role for each group."""
     check_nodes(built.program)
-    table.require_known(built.program.groups)
+    groups = built.program.all_groups
+    table.require_known([group.label for group in groups])
     hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # deployment, role, job, pod; headless service
-    tasks = core.bind(built.program, core.host_function(hosts, core.plan(built.program)))
-    return tuple(_service(hosts, file, flags, built, table, tasks, label) for label in built.program.groups)
+    tasks = core.plan(built.program)
+    core.host_function(hosts, tasks)  # It refuses what names no hosts.
+    return tuple(_service(hosts, file, flags, built, table, tasks, group) for group in groups)
 
 
 def _service(
@@ -110,20 +112,21 @@ def _service(
     built: Built,
     table: resources.Table,
     tasks: tuple[core.Task, ...],
-    label: str,
+    members: Group,
 ) -> Role:
-    nodes, group = built.program.groups[label], table.group(label)
-    (kind,) = {node._constructor for node in nodes}
-    require_span(kind, kind.__name__, group.hosts, f"groups.{label}: {group.describe_hosts()}")
-    if group.hosts > 1 and len(nodes) > 1:
-        raise BadInput(f"groups.{label}: {len(nodes)} nodes of {group.hosts} hosts each; only one node may span hosts")
+    label, number, kind = members.label, members.number, members.node
+    group = table.group(label)
+    spans = getattr(kind, "spans_hosts", False)
+    require_span(spans, kind.__name__, group.hosts, f"groups.{label}: {group.describe_hosts()}")
+    if group.hosts > 1 and number > 1:
+        raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # hosts of one node are told apart by JAX
     own = ("--label", label, "--index", index, "--hosts", hosts)
     environment = built.environment[label]
     return Role(
         label,
         group,
-        len(nodes) * group.hosts,
+        number * group.hosts,
         ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
         {**environment, core.ENTERED: core.entered(environment)},
         tuple(port for task in tasks if task.label == label for port in task.ports),
@@ -136,7 +139,7 @@ def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: res
     """One role: all of the program's nodes are threads of one process per host."""
     table.require_known([UNIT])
     group = table.group(UNIT)
-    require_span(built.program, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
+    require_span(built.spans_hosts, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
     places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
     command = ("python", file, *map(_literal, flags), *places)
     ports = (core.BASE_PORT,) if places else ()

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
-from boonta.programs.wiring.launch import check_nodes
+from boonta.deploy.program import Built, build, from_root, host_flags, require_span, split_flags
+from boonta.programs.wiring.program import check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
@@ -75,7 +75,7 @@ def render(job: Job, flags: Sequence[str]) -> str:
     if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
     built = build(job.program, flags)
-    if is_unit(built.program):
+    if built.is_unit:
         cores = job.tasks_per_node * job.cpus_per_task
         job = dataclasses.replace(job, tasks_per_node=1, cpus_per_task=cores)
         labels, command = [("unit", index) for index in range(job.nodes)], _unit_command(job, built)
@@ -91,7 +91,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
       BadInput: the machines have too few places for them, or too many.
     """
     check_nodes(built.program)
-    tasks = core.bind(built.program, core.host_function("host", core.plan(built.program)))
+    tasks = core.plan(built.program)
     places = job.nodes * job.tasks_per_node
     if len(tasks) > places:
         raise BadInput(
@@ -105,7 +105,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 
 def _unit_command(job: Job, built: Built) -> str:
     """What each machine starts: the program itself, which meets the others."""
-    require_span(built.program, built.program.name, job.nodes, f"--nodes is {job.nodes}")
+    require_span(built.spans_hosts, built.program.name, job.nodes, f"--nodes is {job.nodes}")
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 

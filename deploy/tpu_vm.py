@@ -22,8 +22,8 @@ from typing import IO
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, from_root, host_flags, is_unit, require_span, split_flags
-from boonta.programs.wiring.launch import check_nodes
+from boonta.deploy.program import Built, build, from_root, host_flags, require_span, split_flags
+from boonta.programs.wiring.program import check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
@@ -64,7 +64,7 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
       BadInput, ValueError: the program could not run.
     """
     built = build(machines.program, flags)
-    starts = _units(machines, built, flags) if is_unit(built.program) else _nodes(machines, built, flags)
+    starts = _units(machines, built, flags) if built.is_unit else _nodes(machines, built, flags)
     found = {}
     for name, (host, words) in starts.items():
         remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join(['./run', 'python', *words])}"
@@ -84,7 +84,6 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     others = [host for host in hosts if host != learns] or hosts
     dealt = iter(others * len(tasks))
     where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
-    core.bind(built.program, core.host_function(where, tasks), machines.base_port)
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
@@ -97,7 +96,7 @@ def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     """The same for a program of threads: all of it on every host."""
     hosts = machines.names
     core.host_function(machines.hosts, ())  # refuses what names no host
-    require_span(built.program, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
+    require_span(built.spans_hosts, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}

@@ -8,11 +8,15 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dm_env import specs
 
 from boonta.envs import base
+
+if TYPE_CHECKING:
+    from boonta.envs.jax import catch as jax_catch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,12 @@ class Catch:
             observations=specs.BoundedArray((self.rows, self.columns), np.float32, 0.0, 1.0, "board"),
             actions=specs.DiscreteArray(3, np.int32, "action"),  # left, stay, right
         )
+
+    def jax_twin(self) -> jax_catch.Catch:
+        """The same game in JAX, for fused programs."""
+        from boonta.envs.jax import catch as jax_catch
+
+        return jax_catch.Catch(self.rows, self.columns)
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
         return _CatchBatch(self, num_envs, seed)

@@ -13,13 +13,16 @@ import functools
 import importlib.util
 import pathlib
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dm_env
 import numpy as np
 from dm_env import specs
 
 from boonta.envs import base, drawing
+
+if TYPE_CHECKING:
+    from boonta.envs.jax import minatar as jax_minatar
 
 _NUM_ACTIONS = 6  # no-op, left, up, right, down, fire, in every game
 
@@ -58,6 +61,18 @@ class MinAtar:
         slot = _Slot(self, seed=0)
         shape = slot.observation_spec().shape
         return base.EnvSpec(specs.BoundedArray(shape, np.float32, 0.0, 1.0, "board"), slot.action_spec())
+
+    def jax_twin(self) -> jax_minatar.MinAtar:
+        """The same game in JAX, for fused programs.
+
+        Raises:
+          ValueError: the game in JAX always ramps its difficulty up.
+        """
+        from boonta.envs.jax import minatar as jax_minatar
+
+        if not self.difficulty_ramping:
+            raise ValueError("difficulty_ramping is False; in JAX it must be True")
+        return jax_minatar.MinAtar(self.game, self.sticky_actions, self.minimal_actions, self.max_episode_steps)
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
         return _MinAtarBatch([_Slot(self, int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)], self.spec)

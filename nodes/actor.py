@@ -13,6 +13,8 @@ from boonta.nodes.acting.base import GroupAct, open_acting
 from boonta.nodes.base import Node
 from boonta.nodes.tables.queue import open_writer
 
+NUM_ENVS = 32
+
 
 class Actor(Node):
     """Acts with `agent.policy` in several alternating groups of environments, one thread each.
@@ -31,12 +33,9 @@ class Actor(Node):
       threads: groups that alternate.
       seed: of the environments and the policy's randomness; differs between actors, unless `first_group` does.
       first_group: number of this node's first group among those of all actors with its seed.
-
-    Attributes:
-      writer: it writes to the tables of this kind of node.
     """
 
-    writer: Author = "actor"
+    role: Author = "actor"
 
     def __init__(
         self,
@@ -47,7 +46,7 @@ class Actor(Node):
         replay: Any,
         monitor: Any = None,
         *,
-        num_envs: int = 32,
+        num_envs: int = NUM_ENVS,
         threads: int = 2,
         seed: int = 0,
         first_group: int = 0,
@@ -64,7 +63,7 @@ class Actor(Node):
         self._seed = seed
 
     def start(self) -> None:
-        tables = written_by(self.writer, self._agent.tables)
+        tables = written_by(self.role, self._agent.tables)
         open_act = open_acting(self, self._agent, self._variables, tables[0])
         size = self._num_envs // len(self._numbers)
         seeds = np.random.SeedSequence(self._seed).generate_state(self._numbers.stop)

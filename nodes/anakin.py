@@ -65,6 +65,8 @@ class Anakin(Node):
         not divide over them.
     """
 
+    role = "anakin"
+
     _learner_axes = PartitionSpec()  # replicated
 
     def __init__(

@@ -41,6 +41,8 @@ class Arena(Periodic):
       seed: of the environments and of all who play.
     """
 
+    role = "evaluator"
+
     def __init__(
         self,
         name: str,

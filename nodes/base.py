@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import psutil
 
-from boonta.nodes import launched
 from boonta.nodes.stopwatch import Stopped, Stopwatch
 
 T = TypeVar("T")
@@ -38,14 +37,18 @@ class Node:
       monitor: the monitor's handle; None runs the node alone.
 
     Attributes:
+      role: what the class is in a program, such as "actor"; its groups are called so unless they have another label.
       serves: others call this node, so it ends only after them.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: what the node was built from, in words; where nodes are started apart, the monitor refuses a mixture.
       warning: the node's first, if it has one; the launcher shows it.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
+      launcher: asked in the node's thread when it runs: the event by which whoever launched the node stops it, and
+        whether the node's process is its own, and so ends when the launcher's does.
     """
 
+    role = ""
     serves = False
 
     def __init__(self, name: str, monitor: Any = None):
@@ -56,6 +59,7 @@ class Node:
         self.failure = self.build = self.warning = ""
         self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
         self.meanwhile: Callable[[], None] = lambda: None
+        self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
         self._lock = threading.Lock()
         self._counts: dict[str, float] = collections.defaultdict(float)
         self._samples: dict[str, list[float]] = collections.defaultdict(list)
@@ -157,7 +161,7 @@ class Node:
     def run(self) -> None:
         """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
         background = [
-            threading.Thread(target=self._watch, args=(launched.stop_event(), launched.owns_process()), daemon=True),
+            threading.Thread(target=self._watch, args=self.launcher(), daemon=True),
             threading.Thread(target=self._pulse, daemon=True),
         ]
         for thread in background:
@@ -200,10 +204,10 @@ class Node:
             self._error = self._error or error
             self._stop.set()
 
-    def _watch(self, launchpad_stop: threading.Event, owns_process: bool) -> None:
-        """Stops when Launchpad says so, or when the process that launched the node's own process is gone."""
+    def _watch(self, launcher_stop: threading.Event, owns_process: bool) -> None:
+        """Stops when the launcher says so, or when the process that launched the node's own process is gone."""
         while not self.stopping:
-            if launchpad_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
+            if launcher_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
                 self.sleep(SERVE_ON_S if self.serves else 0.0)
                 self.stop()
                 return

@@ -27,9 +27,12 @@ class Evaluator(Periodic):
       monitor: handle.
       episodes: per evaluation.
       every_s: seconds from the start of one evaluation to the next.
+      every_updates: updates between evaluations where the program is fused (`nodes.anakin`), which counts no seconds.
       max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
       seed: of the environments and the policy.
     """
+
+    role = "evaluator"
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Evaluator(Periodic):
         *,
         episodes: int = 4,
         every_s: float = 60.0,
+        every_updates: int = 1_000,
         max_steps: int = 30_000,
         seed: int = 0,
     ):
@@ -49,6 +53,8 @@ class Evaluator(Periodic):
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; their matches need an Arena")
         if episodes < 1:
             raise ValueError(f"{name}: episodes is {episodes}; it must be at least 1")
+        if every_updates < 0:
+            raise ValueError(f"{name}: every_updates is {every_updates}; it must be at least 0")
         if max_steps < 1:
             raise ValueError(f"{name}: max_steps is {max_steps}; it must be at least 1")
         self._agent = agent

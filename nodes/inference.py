@@ -81,6 +81,7 @@ class Inference(Node):
       deadline_s: how long the first request waits for others.
     """
 
+    role = "inference"
     serves = True
 
     def __init__(

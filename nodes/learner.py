@@ -49,6 +49,8 @@ class Learner(Node):
       council: this host's `HostMonitor`, of several; they agree on when to save and to end.
     """
 
+    role = "learner"
+
     def __init__(
         self,
         name: str,

@@ -73,6 +73,8 @@ class Monitor(Periodic):
       start_s: seconds from the launch within which an expected node sends its first.
     """
 
+    role = "monitor"
+
     def __init__(
         self,
         name: str,

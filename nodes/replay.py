@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import tree
-from launchpad import address as lp_address
-from launchpad import context
 
 from boonta.agents.base import Agent, Table, owed_bounds
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Periodic
-from boonta.nodes.services import lp
-from boonta.nodes.tables.reverb.client import ReplayHandle
 
 if TYPE_CHECKING:
     import reverb
@@ -33,45 +29,19 @@ if TYPE_CHECKING:
 SAVE_EVERY_S = 600.0
 
 
-class ReplayNode(lp.PyClassNode):
-    """Launchpad's node for `Replay`; its handle becomes a `reverb.Client`.
-
-    Args:
-      name, agent, spec, folder, monitor: as `Replay` takes them.
-    """
-
-    def __init__(self, name: str, agent: Agent, spec: EnvSpec, folder: str, monitor: Any):
-        address = lp_address.Address("reverb")
-        super().__init__(Replay, name, address, agent, spec, folder, monitor)
-        self._address = address
-        self.allocate_address(address)
-
-    def bind_addresses(self, **options: Any) -> None:
-        super().bind_addresses(**options)
-        if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
-            import reverb  # noqa: F401  # by one thread, before others could find it half imported
-
-    def create_handle(self, reads: bool = True) -> ReplayHandle:
-        """For a node of another process.
-
-        Args:
-          reads: False for nodes that only write: their processes then load no TensorFlow.
-        """
-        return self._track_handle(ReplayHandle(self._address, reads))
-
-
 class Replay(Periodic):
     """Serves the tables, reports their flow, and saves them now and then and when it ends.
 
     Args:
       name: of this node.
-      address: to serve on, bound by the launcher.
+      address: to serve on; its `resolve()` gives "host:port" once the launcher has bound it.
       agent: whose tables these are.
       spec: of the environment, for the tables' signature.
       folder: for checkpoints; one found there is loaded.
       monitor: handle.
     """
 
+    role = "replay"
     serves = True
 
     def __init__(self, name: str, address: Any, agent: Agent, spec: EnvSpec, folder: str, monitor: Any = None):
@@ -85,7 +55,7 @@ class Replay(Periodic):
     def start(self) -> None:
         import reverb
 
-        port = lp_address.get_port_from_address(self._address.resolve())
+        port = int(self._address.resolve().rpartition(":")[2])
         require_free(port)
         signature = step_shapes(self._agent, self._spec)
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -49,6 +49,7 @@ def _name(path: Any) -> str:
 class VariableServer(Periodic):
     """Holds the newest params; the learner puts them, actors get them if theirs are older."""
 
+    role = "variables"
     serves = True
 
     def __init__(self, name: str, monitor: Any = None):

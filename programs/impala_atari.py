@@ -1,4 +1,4 @@
-"""IMPALA on Atari: actors, a queue, a learner, a variable server, an evaluator and a monitor, a process each."""
+"""IMPALA on Atari, with nothing left out: actors, a queue, a learner, a variable server, an evaluator and a monitor."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from boonta.envs.atari import Atari
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
-from boonta.nodes.services import Program
-from boonta.programs.wiring.cluster import Cluster
-from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
 def impala_atari(
@@ -22,7 +20,7 @@ def impala_atari(
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
     Args:
-      run: where and how long.
+      run: where, how and how long.
       game: the game's name, such as Pong or MsPacman.
       actors: actor processes.
       num_envs: environments of each actor.
@@ -30,11 +28,12 @@ def impala_atari(
     """
     env = Atari(game)
     agent = impala.make(config, env.spec)
-    cluster = Cluster("impala_atari", run, agent, env)
-    cluster.add_learner(Learner)
-    cluster.add_actors(Actor, actors, num_envs=num_envs)
-    cluster.add_evaluator(Evaluator, episodes=4, every_s=300.0)
-    return cluster.program
+    groups = [
+        group(Learner),
+        group(Actor, actors, num_envs=num_envs),
+        group(Evaluator, episodes=4, every_s=300.0),
+    ]
+    return Program("impala_atari", run, agent, env, groups)
 
 
 if __name__ == "__main__":

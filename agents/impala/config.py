@@ -115,6 +115,10 @@ class Config:
         self._require("decay", 0 <= self.decay < 1, "in [0, 1)")
         self._require("anneal_updates", self.anneal_updates is None or self.anneal_updates >= 1, "at least 1, or None")
 
+    @classmethod
+    def preset(cls, kind):
+        return PRESETS.get(kind, CATCH)
+
     def _require(self, field: str, holds: bool, allowed: str) -> None:
         if not holds:
             raise ValueError(f"impala.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")
@@ -144,3 +148,21 @@ ATARI = Config(
     learning_rate=6e-4,
     max_grad_norm=0.5,
 )
+
+PRESETS = {
+    "catch": CATCH,
+    "atari": ATARI,
+    "grid_world": dataclasses.replace(CATCH, batch_size=64, unroll_length=16, learning_rate=1e-3),
+    "cartpole": dataclasses.replace(
+        CATCH,
+        batch_size=64,
+        unroll_length=16,
+        learning_rate=2e-3,
+        max_grad_norm=0.5,
+        eval_mode="greedy",
+        reward_clip="none",
+    ),
+    "minatar": dataclasses.replace(
+        CATCH, mlp_width=128, batch_size=64, unroll_length=16, learning_rate=1e-3, max_grad_norm=0.5
+    ),
+}

@@ -227,6 +227,8 @@ class Config:
         enough = self.min_replay_size <= self.replay_size
         self._require("min_replay_size", enough, f"at most replay_size, {self.replay_size}")
 
+    preset = classmethod(lambda cls, kind: PRESETS.get(kind, CATCH))
+
     def _require(self, field: str, holds: bool, allowed: str) -> None:
         if not holds:
             raise ValueError(f"muzero.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")
@@ -286,3 +288,12 @@ ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_lim
 
 REANALYZE_CATCH = dataclasses.replace(CATCH, reanalyze_ratio=0.8)
 REANALYZE_ATARI = dataclasses.replace(ATARI, reanalyze_ratio=0.8)
+
+PRESETS = {
+    "catch": CATCH,
+    "atari": ATARI,
+    "cartpole": CARTPOLE,
+    "minatar": MINATAR,
+    "board": BOARD,
+    "connect_four": CONNECT_FOUR,
+}

@@ -22,7 +22,7 @@ class Playback(Actor):
       seed: of the policy's randomness; differs between reanalyzers.
     """
 
-    writer: Author = "reanalyzer"
+    role: Author = "reanalyzer"
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Playback(Actor):
     @classmethod
     def require_tables(cls, tables: Sequence[Table]) -> None:
         """Raises ValueError where an agent has not the tables that such a node works with."""
-        written_by(cls.writer, tables)
+        written_by(cls.role, tables)
 
     def tally(self, env: BatchedEnv, sequences: int) -> None:
         self.count(reanalyzed_steps=env.num_envs, reanalyzed_sequences=sequences)

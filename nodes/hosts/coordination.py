@@ -76,7 +76,7 @@ class Hosts:
             raise ValueError(f"{name} is {whole}; it must divide over {self.number} hosts")
         return whole // self.number
 
-    def join(self, built_from: str, folder: pathlib.Path) -> None:
+    def join(self, built_from: str, folder: str) -> None:
         """Meets the others; does nothing where there are none. To be called before JAX looks for devices.
 
         Args:
@@ -96,7 +96,7 @@ class Hosts:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # devices of another kind have their own
         self._meet()
         self._require_alike(built_from)
-        self._require_shared(folder)
+        self._require_shared(pathlib.Path(folder))
 
     def leave(self, code: int) -> None:
         """Waits until this process may end: until the others have done their work, if it has done its own (code 0)."""

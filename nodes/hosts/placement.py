@@ -22,9 +22,10 @@ class Placement:
 
     Attributes:
       acting: A, devices that act; the last of the process's. On a host with one device it acts and learns.
-      learning: L, devices that learn; the first. None takes all others.
-      threads: per acting device; they alternate on it, so that it is busy while environments step.
-      num_envs: environments of each thread, stepped and acted in together: the acting batch.
+      learning: L, devices that learn; the first. None takes all others. In a fused program, whose devices do both, it
+        is their number, and None takes all.
+      threads: per acting device; they alternate on it, so that it is busy while environments step. An actor's
+        environments are dealt to them.
       lag: lock-step: data comes from exactly the params of so many updates before the one that learns from it, and the
         same seed gives the same run. None runs freely, with the newest params: faster.
     """
@@ -32,11 +33,10 @@ class Placement:
     acting: int = 1
     learning: int | None = None
     threads: int = 2
-    num_envs: int = 32
     lag: int | None = None
 
     def __post_init__(self) -> None:
-        for field in ("acting", "learning", "threads", "num_envs"):
+        for field in ("acting", "learning", "threads"):
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise ValueError(f"placement.{field} is {value}; it must be at least 1")

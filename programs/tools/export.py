@@ -9,7 +9,6 @@ import pathlib
 
 from boonta.agents.base import written_by
 from boonta.nodes.acting.local import step_shapes
-from boonta.nodes.actor import Actor
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index
@@ -42,7 +41,7 @@ def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
 
 def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     """Does the work of `export`; returns the archive's index."""
-    agent, env = agent_and_env(workdir, kinds=(Actor,))
+    agent, env = agent_and_env(workdir)
     tables = [table for table in written_by("actor", agent.tables) if table.kind == "replay"]
     if not tables:
         raise BadInput(f"--workdir {workdir} is a run with a queue, which keeps nothing; only replay can be exported")

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
-import inspect
 import json
 import pathlib
-import sys
-from collections.abc import Sequence
 from typing import Any
 
 import imageio.v3 as imageio
@@ -21,17 +17,12 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
-from boonta.envs.jax.base import as_env
 from boonta.nodes.acting.local import Play, jit_policy
-from boonta.nodes.actor import Actor
-from boonta.nodes.arena import Arena
-from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.stopwatch import Stopwatch
-from boonta.programs.wiring.run import BadInput, ProgramFunction, Run, command, parse
-from boonta.programs.wiring.sebulba import Sebulba
-from boonta.programs.wiring.solo import Solo
+from boonta.programs.wiring.arguments import load, parse
+from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.run import BadInput, Run, command
 
 STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
 ENDINGS = (".gif", ".mp4")
@@ -59,36 +50,21 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
     print(f"{outcome} in {len(frames) - 1} env steps: {target}")
 
 
-def agent_and_env(
-    workdir: pathlib.Path, kinds: Sequence[type[Node]] = (Evaluator, Arena, Actor), simulations: int | None = None
-) -> tuple[Agent, Env]:
+def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
     """The agent and environment of a run, from the program and arguments that it was started with.
 
     Args:
       workdir: the run's folder.
-      kinds: of nodes to take them from, the first that the program has. An actor's may be a variant for learning.
       simulations: of each of the evaluation policy's searches; None is as many as the run's own evaluations have.
     """
-    program_function, run, settings = program_of(workdir)
+    function, run, settings = program_of(workdir)
     if simulations is not None:
         searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
         if not searches:
             raise BadInput(f"--simulations is {simulations}, but the agent of --workdir {workdir} does not search")
         settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
-    program = program_function(run, **settings)
-    if isinstance(program, Solo):
-        return program.agent, as_env(program.env)
-    if isinstance(program, Sebulba):
-        return program.agent, program.env
-    for kind in kinds:
-        for node in program.get_all_nodes():
-            if isinstance(node._constructor, type) and issubclass(node._constructor, kind):
-                given = inspect.signature(node._constructor).bind(*node._args, **node._kwargs).arguments
-                return given["agent"], given["env"]
-    raise BadInput(
-        f"{program_function.__name__} in {inspect.getfile(program_function)} has no "
-        f"{' or '.join(kind.__name__ for kind in kinds)} to show how it is played"
-    )
+    program = function(run, **settings)
+    return program.agent, program.env
 
 
 def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, Any]]:
@@ -97,16 +73,10 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
         config = json.loads((workdir / "config.json").read_text())
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
-    found = importlib.util.spec_from_file_location("program_of_run", config["file"])
-    if found is None or found.loader is None or not pathlib.Path(config["file"]).exists():
-        raise BadInput(f"the run's program file {config['file']} is gone")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module  # as an import would: dataclasses look their module up
-    found.loader.exec_module(module)
-    program_function = getattr(module, config["function"])
-    run, settings = parse(program_function, config["arguments"])
+    function = getattr(load(pathlib.Path(config["file"])), config["function"])
+    run, settings = parse(function, config["arguments"])
     try:
-        return program_function, run, as_recorded(settings, config["settings"])
+        return function, run, as_recorded(settings, config["settings"])
     except (KeyError, TypeError) as error:
         raise BadInput(f"--workdir {workdir} was made with settings that the program no longer has: {error}") from error
 
@@ -116,6 +86,8 @@ def as_recorded(settings: Any, recorded: Any) -> Any:
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         fields = {name: as_recorded(getattr(settings, name, None), value) for name, value in recorded.items()}
         return dataclasses.replace(settings, **fields)
+    if callable(settings):  # An environment of the user's own, which its name alone makes again.
+        return settings
     if isinstance(settings, dict):
         return settings | {name: as_recorded(settings[name], value) for name, value in recorded.items()}
     return tuple(recorded) if isinstance(recorded, list) else recorded

@@ -11,10 +11,11 @@ import pathlib
 import platform
 from typing import Any
 
-from boonta.programs.wiring.run import ProgramFunction, Run
+from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.run import Run
 
 SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) -> str:

@@ -1,11 +1,9 @@
-"""What every command line shares: where and how long a run goes, its folder, and words instead of tracebacks."""
+"""A run: where, how and how long a program runs, and the folder that it claims."""
 
 from __future__ import annotations
 
 import dataclasses
 import fcntl
-import functools
-import inspect
 import json
 import os
 import pathlib
@@ -13,11 +11,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable
-from typing import IO, Annotated, Any, NoReturn
+from typing import IO, Any, Literal, NoReturn
 
 import numpy as np
 import tyro
 
+from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
 
 
@@ -27,44 +27,56 @@ class BadInput(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Where and how long a program runs.
+    """Where, how and how long a program runs.
 
     Attributes:
+      launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for a
+        debugger; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for environments
+        in JAX.
       workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
-      seed: of params, environments and exploration; of the latter two another is made of it where the run is resumed.
+      seed: of params, environments and exploration; a resumed run makes another of it for the latter two.
       stop: when the program has done its work; without a limit it runs until Ctrl-C.
       save_every_s: seconds between checkpoints; there is always one at the end.
       allow_changes: resume with other settings than the run was started with.
-      start_from: folder of another run, of any program with the same agent; a run without checkpoints of its own goes
+      start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
+      process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
+      placement: how the devices of a process are shared out; for "sebulba" and "anakin".
+      hosts: that run the program together; for "sebulba".
     """
 
+    launch: Literal["local_mp", "local_mt", "serial", "sebulba", "anakin"] = "local_mp"
     workdir: str = ""
     seed: int = 0
     stop: StopRule = StopRule()
     save_every_s: float = 300.0
     allow_changes: bool = False
     start_from: str = ""
+    process_env: tuple[str, ...] = ()
+    placement: Placement = Placement()
+    hosts: Hosts = Hosts()
 
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
         if self.save_every_s <= 0:
             raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
+        if self.process_env and self.launch != "local_mp":
+            raise ValueError(
+                f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "
+                "nodes share the launcher's: set the variable before the command"
+            )
+        if self.hosts.number > 1 and self.launch != "sebulba":
+            raise ValueError(f"hosts.number is {self.hosts.number}; with --launch {self.launch} it must be 1")
 
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
 
     @property
-    def learning(self) -> dict[str, Any]:
-        """What a node that learns is told of the run."""
-        return {
-            "folder": self.path("checkpoints"),
-            "start_from": os.path.join(self.start_from, "checkpoints") if self.start_from else None,
-            "seed": self.seed,
-            "save_every_s": self.save_every_s,
-        }
+    def start_folder(self) -> str | None:
+        """The folder of the checkpoints that `start_from` names."""
+        return os.path.join(self.start_from, "checkpoints") if self.start_from else None
 
     @property
     def acting_seed(self) -> int:
@@ -74,14 +86,19 @@ class Run:
 
     @property
     def own(self) -> Run:
-        """The run with this process's own folder."""
-        return self
+        """The run with this host's own folder: the first host's is that of all, with the checkpoints."""
+        return self if self.hosts.first else dataclasses.replace(self, workdir=self.path(f"hosts/{self.hosts.index}"))
 
-    def join(self, built_from: str) -> None:
-        """Meets the other hosts of a program that has some; see `nodes.hosts.coordination.Hosts.join`."""
+    def leave(self, code: int) -> NoReturn:
+        """Ends the process with this code.
 
-    def leave(self, code: int) -> None:
-        """Ends the process with this code."""
+        It ends at once where threads may hold it up: TensorFlow's take up to 20 s at Python's own exit, and one of
+        several hosts may wait for ever for another that is gone.
+        """
+        if self.hosts.number > 1:
+            self.hosts.leave(code)
+        if self.hosts.number > 1 or self.launch == "local_mt":
+            end_now(code)
         sys.exit(code)
 
 
@@ -97,53 +114,14 @@ def end_now(code: int) -> NoReturn:
     os._exit(code)
 
 
-OwnFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir; of a program of one process
-ProgramFunction = Callable[..., Any]  # `(run, **settings) -> program`
-
-
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     """Runs a tool's function from the command line; bad input, and `errors` besides, end it with words and code 2."""
-    told: tuple[type[Exception], ...] = (BadInput, *errors)
+    expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
         tyro.cli(function)
-    except told as error:
+    except expected as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def parse(program_function: ProgramFunction, arguments: list[str] | None = None) -> tuple[Any, dict[str, Any]]:
-    """The run and the program function's other arguments, from the command line."""
-
-    @functools.wraps(program_function)
-    def collect(run: Any, **settings: Any) -> tuple[Any, dict[str, Any]]:
-        return run, settings
-
-    collect.__annotations__ = inspect.get_annotations(program_function, eval_str=True)
-    run, settings = tyro.cli(collect, args=arguments)
-    # A folder must be the same wherever the run is resumed or looked at from.
-    paths = {name: value for name, value in settings.items() if isinstance(value, pathlib.Path)}
-    settings |= {name: str(value.expanduser().absolute()) for name, value in paths.items()}
-    # Of a setting that is a path, its last part.
-    named = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
-    name = "-".join([name_of(program_function), *named])
-    workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
-    start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
-    return dataclasses.replace(run, workdir=str(workdir), start_from=start_from), settings
-
-
-def name_of(program_function: ProgramFunction) -> str:
-    """The function's name, after its file's where that holds several programs."""
-    file, function = pathlib.Path(inspect.getfile(program_function)).stem, program_function.__name__
-    return function if function.startswith(file) else f"{file}_{function}"
-
-
-def origin_of(program_function: ProgramFunction, arguments: list[str] | None) -> dict[str, Any]:
-    """A program's file and arguments, kept in the run's folder so that other tools can build the program again."""
-    return {
-        "file": os.path.abspath(inspect.getfile(program_function)),
-        "function": program_function.__name__,
-        "arguments": sys.argv[1:] if arguments is None else arguments,
-    }
 
 
 def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
@@ -161,7 +139,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
         there is nothing to start from.
     """
-    start = run.learning["start_from"]
+    start = run.start_folder
     if start is not None and not newest_checkpoint(start):
         raise BadInput(f"--start-from {run.start_from} has no checkpoint, in {start}")
     folder = pathlib.Path(run.workdir)
@@ -222,7 +200,13 @@ def _require_same_run(folder: pathlib.Path, old: dict[str, Any], new: dict[str, 
 
 
 def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=dataclasses.asdict))
+    return json.loads(json.dumps(value, default=_encode))
+
+
+def _encode(value: Any) -> Any:
+    """What JSON keeps of a dataclass: its fields; of anything else, its words."""
+    is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return dataclasses.asdict(value) if is_value else repr(value)
 
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:

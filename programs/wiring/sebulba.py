@@ -1,57 +1,28 @@
-"""The wiring of programs whose nodes are threads of one process per host; no Launchpad, no Reverb, any Python."""
+"""Sebulba: a program's nodes as threads of one process per host, its devices split between acting and learning."""
 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import tyro
 
-from boonta.agents.base import Agent, Table, learned_from, written_by
-from boonta.envs.base import Env
+from boonta.agents.base import Table, learned_from, written_by
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
-from boonta.nodes.hosts.placement import Placed, Placement, split
+from boonta.nodes.hosts.placement import Placed, split
 from boonta.nodes.learner import make_mesh
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.host import LocalReplay
 from boonta.nodes.tables.queue import Pipe
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
-from boonta.programs.wiring import run as plain
+from boonta.programs.wiring import supervise
+from boonta.programs.wiring.program import Group, Program, construct
 
-
-@dataclasses.dataclass(frozen=True)
-class Run(plain.Run):
-    """Where, on how many hosts, and how long a program runs.
-
-    Attributes:
-      hosts: that run it together.
-    """
-
-    hosts: Hosts = Hosts()
-
-    @property
-    def own(self) -> Run:
-        """The run with this host's own folder: the first host's is that of all, with the checkpoints."""
-        return self if self.hosts.first else dataclasses.replace(self, workdir=self.path(f"hosts/{self.hosts.index}"))
-
-    def join(self, built_from: str) -> None:
-        """Meets the other hosts."""
-        self.hosts.join(built_from, pathlib.Path(self.workdir))
-
-    def leave(self, code: int) -> None:
-        """Ends the process with this code; where it is one of several, without waiting for its threads."""
-        if self.hosts.number > 1:
-            self.hosts.leave(code)
-            plain.end_now(code)  # threads may be waiting for ever for a host that is gone
-        super().leave(code)
-
-
-RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir
+ROLES = ("learner", "actor", "evaluator")
 
 
 class Shared(NamedTuple):
@@ -74,103 +45,97 @@ class Shared(NamedTuple):
     lock_step: LockStep | None
 
 
-class Sebulba:
-    """A program that grows a node at a time, as a `Cluster` does; handles are the objects themselves.
+def prepare(program: Program) -> Callable[[], int]:
+    """See `launch.prepare`."""
+    monitor, nodes = build(program)
+    return lambda: supervise.run_threads(monitor, nodes)
+
+
+def build(program: Program) -> tuple[Monitor, list[Node]]:
+    """The monitor, and the other nodes of this host.
 
     Each of several hosts has all nodes but the evaluator, which the first has. An update's batch is theirs together.
 
-    Args:
-      name: of the program.
-      run: where, on how many hosts, and how long.
-      agent: with one table.
-      env: actors act in it.
-      placement: how this host's devices are shared out.
+    Raises:
+      ValueError: says which node or setting can't work here, what it is and what it must be.
     """
-
-    spans_hosts = True
-
-    def __init__(self, name: str, run: Run, agent: Agent, env: Env, placement: Placement):
-        self.name, self.run, self.agent, self.env, self.placement = name, run, agent, env, placement
-        self._added: list[Callable[[Shared], list[Node]]] = []
-
-    def add_learner(self, node: Callable[..., Node], **settings: Any) -> None:
-        """Adds the node that takes batches, and learns on the learning devices."""
-        run = self.run
-        settings = {**run.learning, **settings}
-
-        def make(shared: Shared) -> list[Node]:
-            handles = (self.agent, shared.replay, shared.variables, shared.monitor)
-            council = {"council": shared.monitor} if isinstance(shared.monitor, HostMonitor) else {}
-            return [node("learner", *handles, devices=shared.learning, **council, **settings)]
-
-        self._added.append(make)
-
-    def add_actors(self, node: Callable[..., Node], **settings: Any) -> None:
-        """Adds a node for each acting device, with the placement's threads and environments."""
-        threads = self.placement.threads
-        settings = {
-            "num_envs": threads * self.placement.num_envs,
-            "threads": threads,
-            "seed": self.run.acting_seed,
-            **settings,
-        }
-
-        def make_one(shared: Shared, i: int, device: jax.Device) -> Node:
-            params = Colocated(shared.variables, device, shared.lock_step)
-            env = Placed(self.env, device) if isinstance(shared.replay, Pipe) else self.env
-            handles = (self.agent, env, params, shared.replay, shared.monitor)
-            number = self.run.hosts.index * self.placement.acting + i
-            return node(f"actor/{i}", *handles, first_group=number * threads, **settings)
-
-        self._added.append(lambda shared: [make_one(shared, i, device) for i, device in enumerate(shared.acting)])
-
-    def add_evaluator(self, node: Callable[..., Node], **settings: Any) -> None:
-        """Adds a node that measures params, on the first host's last acting device, and writes no learning data."""
-        if not self.run.hosts.first:
-            return
-        settings = {"seed": self.run.seed, **settings}
-
-        def make(shared: Shared) -> list[Node]:
+    require_roles(program)
+    actors = program.of_role("actor")
+    assert actors is not None
+    shared = _share(program, actors)
+    nodes: list[Node] = []
+    for group in program.groups:
+        role = group.node.role
+        if role == "learner":
+            given: dict[str, Any] = {"replay": shared.replay, "variables": shared.variables, "devices": shared.learning}
+            if isinstance(shared.monitor, HostMonitor):
+                given["council"] = shared.monitor
+            nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
+        elif role == "actor":
+            nodes += [_actor(program, group, shared, i, device) for i, device in enumerate(shared.acting)]
+        elif program.run.hosts.first:
             params = Colocated(shared.variables, shared.acting[-1])
-            return [node("evaluator", self.agent, self.env, params, shared.monitor, **settings)]
+            nodes.append(construct(program, group, 0, {"monitor": shared.monitor, "variables": params}))
+    return shared.monitor, nodes
 
-        self._added.append(make)
 
-    def build(self) -> tuple[Monitor, list[Node]]:
-        """The monitor, and all nodes that were added.
-
-        Raises:
-          ValueError: says which setting can't work here, what it is and what it must be.
-        """
-        shared = self._share()
-        return shared.monitor, [node for make in self._added for node in make(shared)]
-
-    def _share(self) -> Shared:
-        placement, tables, run = self.placement, self.agent.tables, self.run
-        if len(tables) > 1:
-            raise ValueError(f"{self.name}: tables are {[table.name for table in tables]}; one process has but one")
-        (table,) = learned_from(written_by("actor", tables))
-        acting, learning = split(placement, jax.local_devices())
-        make_mesh(len(learning), table.batch_size)  # refuses batches that don't divide over the devices
-        own = _share_of(table, run.hosts)
-        replay, lock_step = self._open(own, learning), None
-        if placement.lag is not None:
-            lock_step = LockStep(placement.lag, placement.groups, placement.num_envs, own.batch_size)
-        alone, folder = run.hosts.number == 1, run.own.workdir
-        monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
-        return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
-
-    def _open(self, table: Table, learning: Sequence[jax.Device]) -> Pipe | LocalReplay:
-        placement = self.placement
-        if table.kind == "queue":
-            pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
-            pipe.width(placement.num_envs)  # refuses groups that batches can't be made of
-            return pipe
-        if placement.lag is not None:
+def require_roles(program: Program) -> None:
+    """Raises ValueError, naming the group, if the program has nodes that are no threads of one process."""
+    for group in program.groups:
+        if group.node.role not in ROLES:
             raise ValueError(
-                f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay"
+                f"{program.name}: --launch sebulba has no {group.label} ({group.node.__name__}); it has "
+                f"{', '.join(ROLES)}"
             )
-        return LocalReplay(table, placement.groups, placement.num_envs, self.run.acting_seed + self.run.hosts.index)
+        if group.number > 1:
+            raise ValueError(
+                f"{program.name}: the number of {group.label} nodes is {group.number}; with --launch sebulba it is 1 "
+                "here, and --placement.acting says how many devices act, each with a node"
+            )
+    missing = [role for role in ("learner", "actor") if program.of_role(role) is None]
+    if missing:
+        raise ValueError(f"{program.name}: --launch sebulba needs a {missing[0]}, and the program has none")
+
+
+def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:
+    """The actor of an acting device, whose environments' groups are numbered over all actors of all hosts."""
+    placement, run = program.run.placement, program.run
+    params = Colocated(shared.variables, device, shared.lock_step)
+    env = Placed(program.env, device) if isinstance(shared.replay, Pipe) else program.env
+    first_group = (run.hosts.index * placement.acting + i) * placement.threads
+    given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
+    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
+    named = dataclasses.replace(group, number=placement.acting)
+    return construct(program, named, i, given)
+
+
+def _share(program: Program, actors: Group) -> Shared:
+    placement, tables, run = program.run.placement, program.agent.tables, program.run
+    if len(tables) > 1:
+        raise ValueError(f"{program.name}: tables are {[table.name for table in tables]}; one process has but one")
+    (table,) = learned_from(written_by("actor", tables))
+    acting, learning = split(placement, jax.local_devices())
+    make_mesh(len(learning), table.batch_size)  # It refuses batches that don't divide over the devices.
+    own = _share_of(table, run.hosts)
+    num_envs = actors.settings.get("num_envs", NUM_ENVS) // placement.threads
+    replay, lock_step = _open(program, own, learning, num_envs), None
+    if placement.lag is not None:
+        lock_step = LockStep(placement.lag, placement.groups, num_envs, own.batch_size)
+    alone, folder = run.hosts.number == 1, run.own.workdir
+    monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
+    return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+
+
+def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> Pipe | LocalReplay:
+    """The table in this process; `num_envs` environments act together in each thread."""
+    placement, run = program.run.placement, program.run
+    if table.kind == "queue":
+        pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
+        pipe.width(num_envs)  # It refuses groups that batches can't be made of.
+        return pipe
+    if placement.lag is not None:
+        raise ValueError(f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay")
+    return LocalReplay(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)
 
 
 def _share_of(table: Table, hosts: Hosts) -> Table:

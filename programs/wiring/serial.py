@@ -5,25 +5,32 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import tree
-from launchpad import context
-from launchpad.nodes.courier.node import CourierHandle
-from launchpad.nodes.dereference import Dereferenceable
-
 from boonta.nodes.base import Node
-from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.reanalyzer import Reanalyzer
-from boonta.nodes.services import Program
+from boonta.programs.wiring.program import Program, check_nodes, construct
 from boonta.programs.wiring.view import View
 
 
+def prepare(program: Program) -> Callable[[], int]:
+    """What runs a program serially, once it is called; refuses what can't work.
+
+    Raises:
+      ValueError: says which node or setting, what it is and what it must be.
+      ImportError: the tables need Reverb, which is not there.
+    """
+    check_nodes(program)
+    if any(group.node.role == "replay" for group in program.all_groups):
+        from boonta.programs.wiring import launchpad  # noqa: F401  # Says what is missing, and what to do.
+    return functools.partial(run, program)
+
+
 def run(program: Program) -> int:
-    """Steps every node in program order until the monitor ends the program; the exit code as `launch.launch` gives it.
+    """Steps every node in program order until the monitor ends the program; the exit code, as `supervise.run` has it.
 
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
     What a node raises is raised, once all nodes have been closed.
@@ -48,29 +55,39 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt(number)
 
 
+class _Address:
+    """A port of this machine that was free."""
+
+    def __init__(self) -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind(("127.0.0.1", 0))
+            self._port = probe.getsockname()[1]
+
+    def resolve(self) -> str:
+        """The address, "host:port"."""
+        return f"localhost:{self._port}"
+
+
 def build(program: Program) -> list[Node]:
-    """Constructs the program's nodes in this process; handles become the objects themselves, or Reverb clients."""
-    built: dict[int, Node] = {}  # by the address that their handles carry
+    """Constructs the program's nodes in this process; handles are the nodes themselves, or Reverb clients."""
+    served: dict[str, Any] = {}
     nodes = []
+    for group in program.all_groups:
+        role = group.node.role
+        address = _Address() if role == "replay" else None
+        members = [construct(program, group, i, {**served, "address": address}) for i in range(group.number)]
+        if address is not None:
+            from boonta.nodes.tables.reverb.client import connect
 
-    def resolve(value: Any) -> Any:
-        if isinstance(value, CourierHandle):
-            return built[id(value._address)]
-        return value.dereference() if isinstance(value, Dereferenceable) else value
-
-    for node in program.get_all_nodes():
-        node._initialize_context(context.LaunchType.LOCAL_MULTI_THREADING, launch_config=None)
-        node.bind_addresses()
-    for node in program.get_all_nodes():
-        args, kwargs = tree.map_structure(resolve, (node._args, node._kwargs))
-        instance = node._constructor(*args, **kwargs)
-        built.update({id(address): instance for address in node.addresses})
-        nodes.append(instance)
+            served[role] = connect(address.resolve(), reads=True)
+        elif group.is_called:
+            (served[role],) = members
+        nodes += members
     return nodes
 
 
 def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Node]:
-    """Starts the nodes; at the end each is heard and closed, the last first, whatever happens to the others."""
+    """Starts the nodes; at the end each reports and is closed, the last first, whatever happens to the others."""
     for node in nodes:
         endings.callback(node.close)
         endings.callback(node.heartbeat)
@@ -81,9 +98,9 @@ def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Nod
 def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     """Steps until the monitor says why to end; its last status."""
     (monitor,) = (node for node in nodes if isinstance(node, Monitor))
-    learners = [node for node in nodes if isinstance(node, Learner)]
+    learners = [node for node in nodes if node.role == "learner"]
     others = [node for node in nodes if node is not monitor and node not in learners]
-    renewing = [node for node in others if isinstance(node, Reanalyzer)]
+    renewing = [node for node in others if node.role == "reanalyzer"]
     stepping: list[Node] = []  # who waits within its step, while others work in its thread
 
     def learn() -> None:

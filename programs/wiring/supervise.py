@@ -2,53 +2,24 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import io
-import json
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import START_S, Monitor
 from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.view import View
 
-if TYPE_CHECKING:  # programs of one process are watched without Launchpad
-    from boonta.nodes.services import Program
-
 GRACE_S = 14.0  # from asking the nodes to end until those that have not are killed
 THREADS_GRACE_S = 30.0  # the same for threads: closing a table that Reverb waits for stops them all, up to 3 s for each
 SILENT_S = 45.0  # without an answer from the monitor; less than the nodes wait for one, so that it is the one blamed
 POLL_S = 0.25
-
-
-def run(program: Program, launch_type: str, workdir: str, environment: dict[str, dict[str, str]]) -> int:
-    """Launches a program as processes or threads and stays until it has ended.
-
-    Returns:
-      The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
-    """
-    import courier
-
-    logs = pathlib.Path(workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
-    logs.mkdir(parents=True)
-    print(f"run folder {workdir}, logs {logs}", flush=True)
-    manager = _launch(program, launch_type, logs, environment)
-    names = [node._args[0] for node in program.get_all_nodes()]
-    handles = [handle for group in manager._active_workers.values() for handle in group]  # in program order, too
-    workers = [_worker(name, handle) for name, handle in zip(names, handles)]
-    (logs / "pids.json").write_text(json.dumps({worker.name: worker.pid for worker in workers}))
-    (monitor,) = program.groups["monitor"]
-    client = courier.Client(monitor.courier_address.resolve(), call_timeout=2.0)
-    return _stay(workers, client)
 
 
 def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
@@ -59,10 +30,10 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     """
     everybody = [monitor, *nodes]
     threads = futures.ThreadPoolExecutor(len(everybody))
-    return _stay([_Thread(node.name, threads.submit(node.run)) for node in everybody], monitor)
+    return stay([_Thread(node.name, threads.submit(node.run)) for node in everybody], monitor)
 
 
-def _stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
+def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
     """Watches the workers until all have ended; the exit code."""
     with View() as view:
         supervisor = _Supervisor(workers, monitor, view)
@@ -71,23 +42,6 @@ def _stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
     if any(worker.alive() for worker in workers):  # threads, which can't be killed
         end_now(code)
     return code
-
-
-def _launch(program: Program, launch_type: str, logs: pathlib.Path, environment: dict[str, dict[str, str]]) -> Any:
-    from launchpad.launch.run_locally import launch_local_output_to_files
-
-    from boonta.nodes.services import lp
-
-    launch_local_output_to_files._LOGGING_DIR = str(logs)  # the environment variable is read once, when launchpad loads
-    resources = None
-    if launch_type == "local_mp":
-        from launchpad.nodes.python.local_multi_processing import PythonProcess
-
-        resources = {group: PythonProcess(env=variables) for group, variables in environment.items()}
-    with contextlib.redirect_stdout(io.StringIO()):  # Launchpad announces each file
-        manager = lp.launch(program, launch_type, local_resources=resources, terminal="output_to_files")
-    atexit.unregister(manager.wait)  # it would raise a failure again that has been told already
-    return manager
 
 
 class _Process:
@@ -144,7 +98,7 @@ class _Thread:
         """Leaves it alone."""
 
 
-def _worker(name: str, handle: Any) -> _Process | _Thread:
+def worker(name: str, handle: Any) -> _Process | _Thread:
     """What Launchpad has launched for the node `name`."""
     return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle.future)
 

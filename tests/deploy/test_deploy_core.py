@@ -7,14 +7,12 @@ import socket
 
 import pytest
 
-pytest.importorskip("launchpad")
-
-
 from boonta.deploy import core, program
-from boonta.nodes.services import Program
-from boonta.programs.wiring.run import BadInput
+from boonta.nodes.monitor import Monitor
+from boonta.programs.wiring.launch import group
+from boonta.programs.wiring.program import Program
+from boonta.programs.wiring.run import BadInput, Run
 
-pytestmark = pytest.mark.cluster
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
 
@@ -34,23 +32,27 @@ def test_the_plan_names_every_node_and_no_two_share_a_port():
     assert [task.ports for task in tasks] == [(5000,), (5001,), (), (), (), ()]
 
 
+@pytest.mark.cluster
 def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_host():
+    from boonta.programs.wiring import launchpad
+
     built = program.build(TINY, [])
-    tasks = core.bind(built.program, lambda task: f"run-{task.label}-0-{task.index}.run", 5000)
-    ports = {task.label: task.ports for task in tasks}
+    launchable = core.bind(built.program, lambda task: f"run-{task.label}-0-{task.index}.run", 5000)
+    ports = {task.label: task.ports for task in core.plan(built.program, 5000)}
     assert ports["replay"] == (5002,) and not ports["actor"]
-    (actor,) = built.program.groups["actor"]
-    assert {handle._address.resolve() for handle in actor.input_handles} == {
+    assert set(launchpad.servers_of(launchable, "actor/0")) == {
         "run-monitor-0-0.run:5000",
         "run-variables-0-0.run:5001",
         "run-replay-0-0.run:5002",
     }
 
 
+@pytest.mark.cluster
 def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch):
-    built = light()
-    (variables,) = built.program.groups["variables"]
-    seen = []
+    from boonta.programs.wiring import launchpad
+
+    built, seen = light(), []
+    variables = launchpad.to_launchpad(built.program).nodes["variables"]
 
     def connect(handle, node, label):
         seen.append((label, handle._address._address_builder))
@@ -60,7 +62,10 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
     assert sorted(seen, key=str) == [("actor", None)] * 6 + [("learner", None)] * 2 + [("variables", None)]
 
 
+@pytest.mark.cluster
 def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bound(monkeypatch):
+    from boonta.programs.wiring import launchpad
+
     built, asked = light(), []
 
     class Client:
@@ -70,9 +75,9 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
         def stop_program(self, reason):
             asked.append((self.address, reason))
 
-    monkeypatch.setattr(core.courier, "Client", Client)
-    core.bind(built.program, lambda task: "host", 5000)
-    for node in built.program.get_all_nodes():
+    monkeypatch.setattr(launchpad.courier, "Client", Client)
+    launchable = core.bind(built.program, lambda task: "host", 5000)
+    for node in launchable.program.get_all_nodes():
         node.launch_context.program_stopper(mark_as_completed=True)
     assert asked == [("host:5000", "a node called launchpad.stop()")] * 6
 
@@ -101,19 +106,42 @@ def test_nodes_that_there_are_not_are_refused(label, index, said):
         core.find(core.plan(light().program), label, index)
 
 
+@pytest.mark.cluster
 def test_a_port_that_is_taken_is_named():
     built = light()
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
-        tasks = core.bind(built.program, lambda task: "127.0.0.1", taken.getsockname()[1])
-        with pytest.raises(OSError, match=rf"port {taken.getsockname()[1]} for monitor is in use here"):
-            core.run(built.program, tasks[0], tasks, "")
+        port = taken.getsockname()[1]
+        tasks = core.plan(built.program, port)
+        launchable = core.bind(built.program, lambda task: "127.0.0.1", port)
+        with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
+            core.run(launchable, tasks[0], tasks, "")
 
 
-def test_a_program_without_a_monitor_is_refused():
-    with pytest.raises(BadInput, match="bare has 0 monitors"):
-        core.bind(Program("bare"), lambda task: "host")
+def bare(*groups) -> Program:
+    return Program("bare", Run(), None, None, groups)
+
+
+def test_a_program_that_names_no_monitor_has_one_all_the_same():
+    assert [task.name for task in core.plan(bare())] == ["monitor"]
+
+
+def test_a_program_of_two_monitors_is_refused_and_so_is_one_of_another_name():
+    with pytest.raises(BadInput, match=r"bare has monitors \['.*other.*'\]; it needs one"):
+        core.plan(bare(group(Monitor), group(Monitor, label="other")))
+    with pytest.raises(BadInput, match=r"bare has monitors \['other'\]; it needs one, called 'monitor'"):
+        core.plan(bare(group(Monitor, label="other")))
+
+
+@pytest.mark.cluster
+def test_only_spread_over_hosts_the_monitor_waits_for_them_as_long_as_they_may_take():
+    own = bare(group(Monitor, log_every_s=0.5))
+    (monitor,) = core.patient(own).all_groups
+    assert monitor.settings == {"log_every_s": 0.5, **core.PATIENCE}
+    assert own.groups[0].settings == {"log_every_s": 0.5}
+    node = core.bind(own, lambda task: "host").nodes["monitor"]
+    assert node._kwargs["silent_s"] == core.PATIENCE["silent_s"]
 
 
 def test_program_files_that_cannot_be_built_are_refused(tmp_path):
@@ -124,13 +152,20 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
     with pytest.raises(BadInput, match=r"no function other\(\)"):
         program.build(other, [])
     other.write_text("from boonta.programs.wiring.launch import RunFlags\n\n\ndef other(run: RunFlags):\n  return 5\n")
-    with pytest.raises(BadInput, match="makes a int, not a Launchpad program"):
+    with pytest.raises(BadInput, match="makes a int, not a Program"):
         program.build(other, [])
 
 
 def test_a_program_of_threads_has_no_nodes_to_spread():
-    with pytest.raises(BadInput, match="makes a program of one process per host: start it there"):
-        program.spread(program.ROOT / "programs" / "sebulba_impala_catch.py", [])
+    for launch in ("sebulba", "anakin"):
+        with pytest.raises(BadInput, match=f"--launch {launch} makes one process per host: start it there"):
+            program.spread(program.ROOT / "programs" / "impala.py", ["catch", "--launch", launch])
+
+
+@pytest.mark.parametrize("launch", ["local_mt", "serial"])
+def test_ways_to_run_on_one_machine_are_refused(launch):
+    with pytest.raises(BadInput, match=f"--launch {launch} is for one machine.* or choose one of sebulba, anakin"):
+        program.build(LIGHT, ["--launch", launch])
 
 
 def test_flags_after_two_dashes_are_the_programs():

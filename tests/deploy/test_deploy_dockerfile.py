@@ -28,10 +28,18 @@ def test_every_command_is_sound_shell():
 
 
 def test_all_that_is_copied_exists_and_all_packages_are_copied():
-    sources = {text.split()[0] for text in steps("COPY")}
+    copied = [text.split() for text in steps("COPY")]
+    sources = {source for *from_here, _ in copied for source in from_here}
     assert all((ROOT / source).exists() for source in sources)
-    packages = re.search(r"include = \[(.*)]", (ROOT / "pyproject.toml").read_text())[1]
-    assert sources == {"requirements.lock", *re.findall(r'"(\w+)\*"', packages)}
+    folders = set(re.findall(r'^  "boonta\.(\w+)",$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE))
+    assert folders >= {"agents", "deploy", "envs", "nodes", "programs"}
+    assert sources == {"requirements.lock", "__init__.py", "__main__.py", "py.typed", *folders}
+    assert all(place == (f"./{first}" if first in folders else "./") for first, *_, place in copied)
+
+
+def test_the_folder_is_the_package_that_programs_import():
+    (folder,), (variables,) = steps("WORKDIR"), steps("ENV")[-1:]
+    assert folder == "/app/boonta" and "PYTHONPATH=/app" in variables.split()
 
 
 def test_the_lock_comes_before_the_source_so_that_a_changed_file_rebuilds_no_more_than_it():
@@ -47,9 +55,7 @@ def test_it_does_not_run_as_root():
     assert STEPS[-2][0] in ("USER", "ENV") and STEPS.index(["USER", "1000:1000"]) > len(STEPS) - 3
 
 
-@pytest.mark.cluster
 def test_pods_run_as_the_images_user():
-    pytest.importorskip("launchpad")
     from boonta.deploy import jobset
 
     assert steps("USER") == [f"{jobset.USER}:{jobset.USER}"]

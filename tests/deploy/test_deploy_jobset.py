@@ -6,28 +6,24 @@ import copy
 import json
 import pathlib
 
+import kubernetes_validate
 import pytest
 import yaml
 
-pytest.importorskip("launchpad")
-
-import kubernetes_validate
-
 from boonta.deploy import core, jobset, resources, roles
 from boonta.deploy.program import ROOT
-from boonta.programs.wiring.launch import GROUP_ENVIRONMENT
+from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
 
-pytestmark = pytest.mark.cluster
-CATCH = ROOT / "programs" / "impala_catch.py"
+IMPALA = ROOT / "programs" / "impala.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
 
 @pytest.fixture(scope="module")
 def catch():
-    return jobset.render(jobset.prepare(CATCH, ["--actors", "4", "--stop.updates", "10"], TABLE))
+    return jobset.render(jobset.prepare(IMPALA, ["catch", "--actors", "4", "--stop.updates", "10"], TABLE))
 
 
 @pytest.fixture
@@ -99,22 +95,22 @@ def test_each_pod_runs_its_own_node_of_the_same_program_under_stable_names(manif
     for replicated in manifest["spec"]["replicatedJobs"]:
         label, only = replicated["name"], container(manifest, replicated["name"])
         cut = only["command"].index("--")
-        assert only["command"][:4] == ["python", "-m", "boonta.deploy.node", "programs/impala_catch.py"]
+        assert only["command"][:4] == ["python", "-m", "boonta.deploy.node", "programs/impala.py"]
         assert only["command"][4:cut] == [
-            "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-catch-{label}-0-{index}.impala-catch"
+            "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-{label}-0-{index}.impala"
         ]  # fmt: skip
         assert only["command"][cut + 1 :] == [
-            "--actors", "4", "--stop.updates", "10", "--workdir", "/runs/impala-catch"
+            "catch", "--actors", "4", "--stop.updates", "10", "--workdir", "/runs/impala"
         ]  # fmt: skip
         assert only["image"] == TABLE.image
     network = manifest["spec"]["network"]
-    assert network == {"enableDNSHostnames": True, "subdomain": "impala-catch", "publishNotReadyAddresses": True}
+    assert network == {"enableDNSHostnames": True, "subdomain": "impala", "publishNotReadyAddresses": True}
 
 
 def test_a_pod_has_its_groups_environment_from_the_start(manifest):
     for label in ("actor", "learner"):
         variables = {variable["name"]: variable.get("value") for variable in container(manifest, label)["env"]}
-        expected = GROUP_ENVIRONMENT.get(label, {})
+        expected = ROLE_ENVIRONMENT.get(label, ON_CPU)
         assert expected.items() <= variables.items()
         assert json.loads(variables[core.ENTERED]) == expected
     assert "JAX_PLATFORMS" not in {variable["name"] for variable in container(manifest, "learner")["env"]}
@@ -163,10 +159,10 @@ def test_pods_have_no_more_rights_than_they_need(manifest):
 
 def test_only_the_programs_own_pods_may_call_each_other(catch):
     manifest, policy = catch
-    ours = {"podSelector": {"matchLabels": {"boonta/run": "impala-catch"}}}
+    ours = {"podSelector": {"matchLabels": {"boonta/run": "impala"}}}
     assert policy["spec"] == {**ours, "policyTypes": ["Ingress"], "ingress": [{"from": [ours]}]}
     for replicated in manifest["spec"]["replicatedJobs"]:
-        assert replicated["template"]["spec"]["template"]["metadata"]["labels"] == {"boonta/run": "impala-catch"}
+        assert replicated["template"]["spec"]["template"]["metadata"]["labels"] == {"boonta/run": "impala"}
 
 
 def test_what_is_saved_is_on_retained_volumes_at_the_runs_paths(manifest):
@@ -178,9 +174,9 @@ def test_what_is_saved_is_on_retained_volumes_at_the_runs_paths(manifest):
         for label in ("monitor", "learner", "replay", "actor")
     }
     assert mounts == {
-        "monitor": {"tmp": "/tmp", "run": "/runs/impala-catch"},
-        "learner": {"tmp": "/tmp", "checkpoints": "/runs/impala-catch/checkpoints"},
-        "replay": {"tmp": "/tmp", "replay": "/runs/impala-catch/replay"},
+        "monitor": {"tmp": "/tmp", "run": "/runs/impala"},
+        "learner": {"tmp": "/tmp", "checkpoints": "/runs/impala/checkpoints"},
+        "replay": {"tmp": "/tmp", "replay": "/runs/impala/replay"},
         "actor": {"tmp": "/tmp"},
     }
 
@@ -192,7 +188,7 @@ def test_the_table_says_what_each_group_gets(tmp_path):
         "groups:\n  learner: {cpu: 9, gpus: 2, accelerator: '', topology: ''}\n"
         "  actor: {memory: 7Gi, node_selector: {pool: spot}}\n  replay: {volume: 1Ti}\n"
     )
-    manifest, policy = jobset.render(jobset.prepare(CATCH, [], resources.read(table)))
+    manifest, policy = jobset.render(jobset.prepare(IMPALA, ["catch"], resources.read(table)))
     assert schemas.problems(manifest) == []
     assert manifest["metadata"] == {
         "name": "mine", "namespace": "lab", "labels": {"kueue.x-k8s.io/queue-name": "tpus"}
@@ -213,11 +209,11 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
         "image", groups={"learner": resources.Group(accelerator="tpu-x", topology="4x4", volume="1Gi")}
     )
     with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and Learner works on one"):
-        jobset.prepare(CATCH, [], slice_of_4)
+        jobset.prepare(IMPALA, ["catch"], slice_of_4)
     from boonta.nodes.learner import Learner
 
     monkeypatch.setattr(Learner, "spans_hosts", True, raising=False)
-    manifest, _ = jobset.render(jobset.prepare(CATCH, [], slice_of_4))
+    manifest, _ = jobset.render(jobset.prepare(IMPALA, ["catch"], slice_of_4))
     assert schemas.problems(manifest) == []
     assert job(manifest, "learner")["template"]["spec"]["completions"] == 4
     assert container(manifest, "learner")["resources"]["limits"]["google.com/tpu"] == "4"
@@ -229,17 +225,17 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
 
 
 def test_a_sebulba_program_is_a_unit_per_host():
-    file = ROOT / "programs" / "sebulba_impala_catch.py"
-    manifest, policy = jobset.render(jobset.prepare(file, ["--seed", "3"], resources.Table("image")))
+    flags = ["catch", "--launch", "sebulba", "--seed", "3"]
+    manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, resources.Table("image")))
     assert schemas.problems(manifest) == []
     kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
     (unit,) = manifest["spec"]["replicatedJobs"]
     assert (unit["name"], unit["template"]["spec"]["completions"]) == ("unit", 1)
     assert unit["template"]["metadata"]["annotations"] == jobset.EXCLUSIVE
     assert (pod(manifest, "unit")["restartPolicy"], unit["template"]["spec"]["backoffLimit"]) == ("Never", 0)
-    folder = "/runs/sebulba-impala-catch"
+    folder = "/runs/impala"
     only = container(manifest, "unit")
-    assert only["command"] == ["python", "programs/sebulba_impala_catch.py", "--seed", "3", "--workdir", folder]
+    assert only["command"] == ["python", "programs/impala.py", *flags, "--workdir", folder]
     assert {mount["name"]: mount["mountPath"] for mount in only["volumeMounts"]}["run"] == folder
     assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
     assert [rule["name"] for rule in manifest["spec"]["failurePolicy"]["rules"]] == ["preempted"]
@@ -247,23 +243,59 @@ def test_a_sebulba_program_is_a_unit_per_host():
 
 def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
     slice_4 = resources.Group(accelerator="x", topology="4x4", volume="1Gi")
-    file = ROOT / "programs" / "sebulba_impala_catch.py"
-    manifest, _ = jobset.render(jobset.prepare(file, [], resources.Table("image", groups={"unit": slice_4})))
+    table = resources.Table("image", groups={"unit": slice_4})
+    manifest, _ = jobset.render(jobset.prepare(IMPALA, ["catch", "--launch", "sebulba"], table))
     assert schemas.problems(manifest) == []
     assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
-    places = ["--hosts.coordinator", "sebulba-impala-catch-unit-0-0.sebulba-impala-catch:20000"]
+    places = ["--hosts.coordinator", "impala-unit-0-0.impala:20000"]
     only = container(manifest, "unit")
     assert only["command"][-6:] == [*places, "--hosts.number", "4", "--hosts.index", "$(BOONTA_INDEX)"]
     assert only["ports"] == [{"containerPort": 20000}]
     (claim,) = manifest["spec"]["volumeClaimPolicies"][0]["templates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
-    fused = ROOT / "tests" / "programs" / "solo_program.py"
+    fused = ROOT / "tests" / "helpers" / "solo_program.py"
     with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and .* works on one"):
-        jobset.prepare(fused, [], resources.Table("image", groups={"unit": slice_4}))
+        jobset.prepare(fused, [], table)
     machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
     with pytest.raises(BadInput, match="groups.learner: machines is 2, and Learner works on one"):
-        jobset.prepare(CATCH, [], machines)
+        jobset.prepare(IMPALA, ["catch"], machines)
+
+
+def test_an_anakin_program_is_a_unit_of_one_host():
+    flags = ["catch", "--launch", "anakin", "--placement.learning", "8"]
+    manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, resources.Table("image")))
+    assert schemas.problems(manifest) == []
+    kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
+    (unit,) = manifest["spec"]["replicatedJobs"]
+    assert (unit["name"], unit["template"]["spec"]["completions"]) == ("unit", 1)
+    only = container(manifest, "unit")
+    assert only["command"] == ["python", "programs/impala.py", *flags, "--workdir", "/runs/impala"]
+    assert only["resources"]["limits"]["google.com/tpu"] == "8" and "ports" not in only
+    assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
+    two = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
+    with pytest.raises(BadInput, match="groups.unit: machines is 2, and impala works on one"):
+        jobset.prepare(IMPALA, flags, two)
+
+
+@pytest.mark.parametrize("program", ["population.py", "meta_gradient.py"])
+def test_a_program_that_is_fused_by_default_needs_no_flag_for_it(program):
+    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / program, [], resources.Table("image")))
+    assert [job["name"] for job in manifest["spec"]["replicatedJobs"]] == ["unit"]
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "said"),
+    [
+        ("impala.py", ["atari/Pong", "--launch", "anakin"], "needs an environment in JAX, and Atari is none"),
+        ("central_inference.py", ["catch", "--launch", "anakin"], "--launch anakin has no inference"),
+        ("central_inference.py", ["catch", "--launch", "sebulba"], "--launch sebulba has no inference"),
+        ("impala.py", ["catch", "--launch", "sebulba", "--actors", "2"], "the number of actor nodes is 2"),
+    ],
+)
+def test_what_a_unit_could_not_do_is_refused_before_it_costs_anything(program, flags, said):
+    with pytest.raises(ValueError, match=said):
+        jobset.prepare(ROOT / "programs" / program, flags, resources.Table("image"))
 
 
 @pytest.mark.parametrize(
@@ -278,7 +310,7 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
 )
 def test_programs_that_do_not_fit_are_refused(flags, table, said):
     with pytest.raises(BadInput, match=said):
-        jobset.prepare(CATCH, flags, table)
+        jobset.prepare(IMPALA, ["catch", *flags], table)
 
 
 def test_a_program_file_outside_the_image_is_refused(tmp_path):
@@ -291,9 +323,9 @@ def test_a_program_file_outside_the_image_is_refused(tmp_path):
 def test_the_command_writes_yaml_or_says_what_is_wrong(tmp_path, capsys):
     table = tmp_path / "table.yaml"
     table.write_text("image: registry.example.com/boonta:1\n")
-    assert jobset.main([str(CATCH), "--resources", str(table), "--", "--config.discount", "0.5"]) == 0
+    assert jobset.main([str(IMPALA), "--resources", str(table), "--", "catch", "--config.discount", "0.5"]) == 0
     documents = list(yaml.safe_load_all(capsys.readouterr().out))
     assert [document["kind"] for document in documents] == ["JobSet", "NetworkPolicy"]
     assert schemas.problems(documents[0]) == []
     assert jobset.main(["programs/none.py", "--resources", str(table)]) == 2
-    assert "program file programs/none.py doesn't exist" in capsys.readouterr().err
+    assert f"program file {pathlib.Path('programs/none.py').absolute()} doesn't exist" in capsys.readouterr().err

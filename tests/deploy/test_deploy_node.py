@@ -26,7 +26,7 @@ def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_comm
 
 
 def test_the_group_environment_reaches_each_process_and_all_end_with_0(tmp_path):
-    flags = ("--workdir", str(tmp_path), "--stop.updates", "20", "--environment", "learner:OMP_NUM_THREADS=3")
+    flags = ("--workdir", str(tmp_path), "--stop.updates", "20", "--process-env", "learner:OMP_NUM_THREADS=3")
     with Apart(LIGHT, *flags, "--actors", "2") as apart:
         for label, index in (("actor", 1), ("actor", 0), ("learner", 0), ("variables", 0), ("monitor", 0)):
             apart.start(label, index)

@@ -7,15 +7,10 @@ import pathlib
 import re
 import textwrap
 
-import pytest
-
-pytest.importorskip("launchpad")
-
 from boonta.deploy import jobset, node, resources, slurm, tpu_vm
 
-pytestmark = pytest.mark.cluster
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
-COMMANDS = re.findall(r"-m (deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
+COMMANDS = re.findall(r"-m (boonta\.deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
 OPTIONS = {"boonta.deploy.node": node.Place, "boonta.deploy.jobset": jobset.Command, "boonta.deploy.slurm": slurm.Job}
 OPTIONS["boonta.deploy.tpu_vm"] = tpu_vm.Machines
 

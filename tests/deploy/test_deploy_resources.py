@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("launchpad")
-
 from boonta.deploy import resources
 from boonta.programs.wiring.run import BadInput
-
-pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,9 @@ import time
 
 import pytest
 
-pytest.importorskip("launchpad")
-
 from boonta.deploy import slurm
 from boonta.programs.wiring.run import BadInput
 
-pytestmark = pytest.mark.cluster
 SOLO = pathlib.Path(__file__).parents[1] / "helpers" / "solo_program.py"
 UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
@@ -69,7 +66,7 @@ def cluster(tmp_path):
 
 
 def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
-    flags = ("--actors", "2", "--environment", "learner:WORDS=two $words")
+    flags = ("--actors", "2", "--process-env", "learner:WORDS=two $words")
     assert cluster.start(flags=flags).wait(30) == 0
     step, *tasks = cluster.lines()
     assert "--ntasks=5" in step and "--distribution=arbitrary" in step and "--kill-on-bad-exit=0" in step
@@ -82,7 +79,7 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
     ]
     for task in tasks:
         assert "[--hosts][n1,n2][--base-port][21100][--][--actors][2]" in task
-        assert task.endswith(f"[--environment][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
+        assert task.endswith(f"[--process-env][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
 
 
 def test_a_program_of_threads_runs_once_on_each_machine(cluster):

@@ -22,8 +22,8 @@ pytestmark = [
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]
 ROOT = pathlib.Path(__file__).parents[2]
-UNIT = ROOT / "tests" / "unit_program.py"
-LIGHT = ROOT / "tests" / "light_program.py"
+UNIT = ROOT / "tests" / "helpers" / "unit_program.py"
+LIGHT = ROOT / "tests" / "helpers" / "light_program.py"
 LIMIT_S = 240.0
 
 

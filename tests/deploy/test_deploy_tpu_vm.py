@@ -8,14 +8,11 @@ import shlex
 
 import pytest
 
-pytest.importorskip("launchpad")
-
 from boonta.deploy import tpu_vm
 from boonta.nodes import metrics
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.apart import free_ports
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -27,14 +24,14 @@ def node_of(command: list[str]) -> list[str]:
 
 def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
     machines = tpu_vm.Machines(LIGHT, "a,b,c", learner_host="b", root=pathlib.Path("/home/me/my boonta"))
-    found = tpu_vm.commands(machines, ["--actors", "3", "--environment", "actor:X=a b"])
+    found = tpu_vm.commands(machines, ["--actors", "3", "--process-env", "actor:X=a b"])
     assert {name: command[-2] for name, command in found.items()} == {
         "monitor": "a", "variables": "c", "learner": "b", "actor/0": "a", "actor/1": "c", "actor/2": "a"
     }  # fmt: skip
     words = node_of(found["actor/1"])
     assert words[:4] == ["cd", "/home/me/my boonta", "&&", "exec"]
     assert words[words.index("--hosts") + 1] == "a,c,b,a,c,a"  # a host for each node, in the program's order
-    assert words[words.index("--") + 1 :] == ["--actors", "3", "--environment", "actor:X=a b"]
+    assert words[words.index("--") + 1 :] == ["--actors", "3", "--process-env", "actor:X=a b"]
 
 
 def test_one_machine_has_them_all():
@@ -43,7 +40,7 @@ def test_one_machine_has_them_all():
 
 
 def test_a_program_of_threads_runs_whole_on_every_machine():
-    unit = ROOT / "tests" / "unit_program.py"
+    unit = ROOT / "tests" / "helpers" / "unit_program.py"
     found = tpu_vm.commands(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"])
     assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
     places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
@@ -61,6 +58,8 @@ def test_machines_that_are_none_are_refused(machines, said):
         tpu_vm.commands(tpu_vm.Machines(LIGHT, **machines), [])
 
 
+@pytest.mark.cluster
+@pytest.mark.timeout(480)
 def test_a_program_runs_over_connections_and_its_end_is_told(tmp_path, monkeypatch):
     ssh, run = tmp_path / "ssh", tmp_path / "run"
     ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')

@@ -11,7 +11,7 @@ import time
 
 from boonta.nodes import metrics
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIGHT = "tests/helpers/light_program.py"
 
 

@@ -9,9 +9,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
-from boonta.nodes.services import Program
-from boonta.programs.wiring.cluster import Cluster
-from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
 
@@ -43,11 +41,8 @@ def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, m
     """
     env = Light(processes)
     agent = tiny.make(env.spec)
-    cluster = Cluster("inference_program", run, agent, env)
-    cluster.add_learner(Learner)
-    cluster.add_inference(Inference, max_batch=max_batch)
-    cluster.add_actors(Actor, actors, num_envs=4)
-    return cluster.program
+    groups = [group(Learner), group(Inference, max_batch=max_batch), group(Actor, actors, num_envs=4)]
+    return Program("inference_program", run, agent, env, groups)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from boonta.nodes.base import Node, Periodic
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.services import Program, ServiceNode, lp
-from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
 class Board(Periodic):
     """Keeps what was put last."""
 
+    role = "variables"
     serves = True
 
     def __init__(self, name, monitor):
@@ -36,11 +37,23 @@ class Counter(Node):
         self._steps += 1
         if self._steps == self._breaks_after:
             raise RuntimeError("the counter is broken")
-        if self.name == "learner":
+        if self.role == "learner":
             self._variables.put(self._steps)
-        self.count(**{"updates" if self.name == "learner" else "env_steps": 1.0})
+        self.count(**{"updates" if self.role == "learner" else "env_steps": 1.0})
         self.measure({"threads": float(os.environ.get("OMP_NUM_THREADS", "0"))})
         time.sleep(0.05)
+
+
+class Learner(Counter):
+    """Counts updates."""
+
+    role = "learner"
+
+
+class Actor(Counter):
+    """Counts env steps."""
+
+    role = "actor"
 
 
 def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0) -> Program:
@@ -51,17 +64,14 @@ def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0) -> Prog
       actors: number of them.
       breaks_after: steps until an actor raises.
     """
-    program = Program("light_program")
-    with program.group("monitor"):
-        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop, log_every_s=0.5))
-    with program.group("variables"):
-        variables = program.add_node(ServiceNode(Board, "variables", monitor))
-    with program.group("learner"):
-        program.add_node(lp.PyClassNode(Counter, "learner", variables, monitor))
-    with program.group("actor"):
-        for i in range(actors):
-            program.add_node(lp.PyClassNode(Counter, f"actor/{i}", variables, monitor, breaks_after=breaks_after))
-    return program
+    nothing: Any = None
+    groups = [
+        group(Monitor, log_every_s=0.5),
+        group(Board),
+        group(Learner),
+        group(Actor, actors, breaks_after=breaks_after),
+    ]
+    return Program("light_program", run, nothing, nothing, groups)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 
 from boonta.tests.helpers.namespaces import Hosts
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_S = 400.0
 
 

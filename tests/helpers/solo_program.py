@@ -1,26 +1,30 @@
-"""A whole program of one process in small: the tests' tiny agent on Catch."""
+"""A program in one compiled node, in small: the tests' tiny agent on Catch."""
 
 from __future__ import annotations
 
-from boonta.envs.jax.catch import Catch
-from boonta.nodes.anakin import Anakin
-from boonta.programs.wiring.run import OwnFlags
-from boonta.programs.wiring.solo import Solo, main
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
 
-def solo_program(run: OwnFlags, width: int = 8, num_envs: int = 8, devices: int | None = None) -> Solo:
+def solo_program(
+    run: RunFlags = Run(launch="anakin"),  # noqa: B008
+    width: int = 8,
+    num_envs: int = 8,
+) -> Program:
     """The smallest.
 
     Args:
       run: where and how long.
       width: batch size.
       num_envs: environments.
-      devices: to use.
     """
     env = Catch()
-    settings = {"num_envs": num_envs, "devices": devices, "eval_every": 20}
-    return Solo("solo_program", run, Anakin, tiny.make(env.spec, batch_size=width), env, settings)
+    groups = [group(Learner), group(Actor, num_envs=num_envs), group(Evaluator, episodes=50, every_updates=20)]
+    return Program("solo_program", run, tiny.make(env.spec, batch_size=width), env, groups)
 
 
 if __name__ == "__main__":

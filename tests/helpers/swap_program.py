@@ -11,9 +11,7 @@ from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
-from boonta.nodes.services import Program
-from boonta.programs.wiring.cluster import Cluster
-from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers.swap_parts import ENVS, make_agent
 
 
@@ -24,7 +22,7 @@ def swap_program(
     acting: Literal["local", "central"] = "local",
     reanalyzers: int = 0,
 ) -> Program:
-    """A cluster of what is asked for.
+    """A program of what is asked for.
 
     Args:
       run: where and how long.
@@ -33,20 +31,18 @@ def swap_program(
       acting: in the actor, or in a node that acts for all of them.
       reanalyzers: nodes.
     """
-    world = ENVS[env]
-    made = make_agent(world, agent, reanalyzers)
-    cluster = Cluster("swap_program", run, made, world)
-    cluster.add_learner(Learner)
+    chosen = ENVS[env]
+    made = make_agent(chosen, agent, reanalyzers)
+    groups = [group(Learner), group(Actor, num_envs=8)]
     if acting == "central":
-        cluster.add_inference(Inference)
-    cluster.add_actors(Actor, 1, num_envs=8)
+        groups.append(group(Inference))
     if reanalyzers:
-        cluster.add_reanalyzers(Reanalyzer, reanalyzers, num_envs=8)
-    if world.spec.num_players == 2:
-        cluster.add_evaluator(Arena, opponents={"random": RandomPlayer()}, games=2, every_s=1.0)
+        groups.append(group(Reanalyzer, reanalyzers, num_envs=8))
+    if chosen.spec.num_players == 2:
+        groups.append(group(Arena, opponents={"random": RandomPlayer()}, games=2, every_s=1.0))
     else:
-        cluster.add_evaluator(Evaluator, episodes=2, every_s=1.0)
-    return cluster.program
+        groups.append(group(Evaluator, episodes=2, every_s=1.0))
+    return Program("swap_program", run, made, chosen, groups)
 
 
 if __name__ == "__main__":

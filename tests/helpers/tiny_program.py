@@ -9,10 +9,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.replay import ReplayNode
-from boonta.nodes.services import Program, ServiceNode, lp
-from boonta.nodes.variables import VariableServer
-from boonta.programs.wiring.launch import RunFlags, main
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
 
@@ -54,23 +51,13 @@ def tiny_program(
     """
     env = Fragile(breaks_after)
     agent = tiny.make(env.spec, batch_size=width)
-    program = Program("tiny_program")
-    with program.group("monitor"):
-        monitor = program.add_node(ServiceNode(Monitor, "monitor", run.workdir, run.stop, log_every_s=1.0))
-    with program.group("variables"):
-        variables = program.add_node(ServiceNode(VariableServer, "variables", monitor))
-    with program.group("replay"):
-        replay = program.add_node(ReplayNode("replay", agent, env.spec, run.path("replay"), monitor))
-    with program.group("learner"):
-        learner = {"folder": run.path("checkpoints"), "seed": run.seed, "save_every_s": run.save_every_s}
-        program.add_node(lp.PyClassNode(Learner, "learner", agent, replay, variables, monitor, **learner))
-    with program.group("actor"):
-        settings = {"num_envs": num_envs, "seed": run.seed}
-        program.add_node(lp.PyClassNode(Actor, "actor/0", agent, env, variables, replay, monitor, **settings))
-    with program.group("evaluator"):
-        evaluator = {"episodes": 4, "every_s": 2.0, "seed": run.seed}
-        program.add_node(lp.PyClassNode(Evaluator, "evaluator", agent, Catch(), variables, monitor, **evaluator))
-    return program
+    groups = [
+        group(Monitor, log_every_s=1.0),
+        group(Learner),
+        group(Actor, num_envs=num_envs),
+        group(Evaluator, env=Catch(), episodes=4, every_s=2.0),
+    ]
+    return Program("tiny_program", run, agent, env, groups)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The smallest Sebulba program that learns: a linear policy in a Catch of three rows. Learners tell their params."""
+"""The smallest program for --launch sebulba that learns: a linear policy in a Catch of three rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
-from boonta.programs.wiring.sebulba import RunFlags, Sebulba
-from boonta.programs.wiring.solo import main
+from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
-PLACEMENT = Placement(num_envs=6, threads=1, lag=1)
+RUN = Run(launch="sebulba", placement=Placement(threads=1, lag=1))
 
 
 class TellingLearner(Learner):
@@ -48,24 +47,20 @@ class BrittleActor(Actor):
             raise RuntimeError("the actor is broken")
 
 
-def unit_program(
-    run: RunFlags, placement: Placement = PLACEMENT, batch_size: int = 12, evaluate: bool = False
-) -> Sebulba:
+def unit_program(run: RunFlags = RUN, batch_size: int = 12, num_envs: int = 6, evaluate: bool = False) -> Program:
     """Learns Catch.
 
     Args:
       run: where and how long.
-      placement: of threads and environments.
       batch_size: of all hosts.
+      num_envs: environments of each acting device.
       evaluate: adds an evaluator.
     """
     env = Catch(rows=3, columns=3)
-    program = Sebulba("unit_program", run, tiny.make(env.spec, batch_size), env, placement)
-    program.add_learner(TellingLearner, told_in=run.own.workdir)
-    program.add_actors(BrittleActor)
+    groups = [group(TellingLearner, told_in=run.own.workdir), group(BrittleActor, num_envs=num_envs)]
     if evaluate:
-        program.add_evaluator(Evaluator, episodes=50, every_s=0.5)
-    return program
+        groups.append(group(Evaluator, episodes=50, every_s=0.5))
+    return Program("unit_program", run, tiny.make(env.spec, batch_size), env, groups)
 
 
 if __name__ == "__main__":

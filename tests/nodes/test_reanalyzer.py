@@ -17,7 +17,8 @@ from boonta.tests.nodes.test_replay import Address, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
+from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+
 reverb = pytest.importorskip("reverb")
 from boonta.nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
 

@@ -10,13 +10,18 @@ import imageio.v3 as imageio
 import pytest
 
 from boonta.nodes import metrics
-from boonta.programs import anakin_population
+from boonta.programs.population import population
 from boonta.programs.tools import members, play, plot
-from boonta.programs.wiring import solo
+from boonta.programs.wiring import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.mlp-width=8", "--config.mlp-layers=1"]
-BRIEF = ["--seeds=2", "--devices=1", "--eval-every=20", "--stop.updates=40", "--stop.seconds=200"]
+BRIEF = [
+    "--seeds=2",
+    "--placement.learning=1",
+    "--evaluation.every-updates=20",
+    "--stop.updates=40",
+]
 
 
 def run(program: list[str], folder: pathlib.Path, *flags: str) -> None:
@@ -37,7 +42,7 @@ def shown(folder: pathlib.Path, capsys) -> list[list[str]]:
 
 def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
     folder = tmp_path / "run"
-    run(["anakin_population.py", "catch"], folder, "--vary", "learning_rate=1e-3,1e-2", "epsilon=1e-6")
+    run(["population.py", "catch"], folder, "--vary", "learning_rate=1e-3,1e-2", "epsilon=1e-6")
     rows = metrics.read(folder, metrics.MEMBERS)
     who = [(rate, seed) for rate in (1e-3, 1e-2) for seed in (0, 1)]
     assert [(row["updates"], row["member"], row["learning_rate"], row["seed"]) for row in rows] == [
@@ -60,7 +65,7 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
 
 
 def test_learners_move_their_discount(tmp_path, capsys):
-    run(["anakin_meta.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
+    run(["meta_gradient.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
     learned = [row["meta/discount"] for row in metrics.read(tmp_path) if "meta/discount" in row]
     assert abs(learned[-1] - 0.5) > 0.01 and 0 < learned[-1] < 1
     rows = metrics.read(tmp_path, metrics.MEMBERS)
@@ -74,6 +79,6 @@ def test_learners_move_their_discount(tmp_path, capsys):
 def test_what_cannot_vary_is_told_and_leaves_no_folder(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
         flags = ["catch", "--vary", "decay=0.9,0.99", "--workdir", str(tmp_path / "run"), *TINY]
-        solo.main(anakin_population.catch, anakin_population.cartpole, arguments=flags)
+        launch.main(population, flags)
     assert ended.value.code == 2 and not (tmp_path / "run").exists()
     assert "error: anakin: decay has no effect with these settings" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_a_line_replaced_added_or_removed_counts_once():
 
 
 @pytest.mark.parametrize(
-    ("one", "other"), [("impala_atari", "muzero_atari"), ("muzero_atari", "muzero_reanalyze_atari")]
+    ("one", "other"), [("impala", "muzero"), ("muzero", "reanalyze"), ("impala", "central_inference")]
 )
 def test_a_program_is_a_few_lines_from_the_next(one, other):
     lines = body(one), body(other)

@@ -1,4 +1,4 @@
-"""Every cluster program can be built, as the launcher builds it before anything starts."""
+"""Every program can be built, as the launcher builds it before anything starts, in every way that makes sense."""
 
 from __future__ import annotations
 
@@ -7,33 +7,62 @@ import pathlib
 
 import pytest
 
-pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.arguments import parse
+from boonta.programs.wiring.program import Program, check_nodes
+from boonta.programs.wiring.run import BadInput
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"
-ALGORITHMS = ("impala", "muzero")
-NAMES = sorted(path.stem for name in ALGORITHMS for path in PROGRAMS.glob(f"{name}_*.py"))
+NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ("__init__", "unplugged"))
+FUSED_ALONE = ("meta_gradient", "population")
+# Programs that a process of threads, or a fused program, has no room for: see `test_what_can_not_be_is_refused`.
+SEVERAL_SERVICES = ("central_inference", "reanalyze")
 
 
-def groups(name: str, *flags: str) -> set[str]:
-    """The groups of the program's nodes, each of which has taken its settings."""
-    function = getattr(importlib.import_module(f"programs.{name}"), name)
-    run, settings = launch.parse(function, list(flags))
-    program = function(run, **settings)
-    launch.check_nodes(program)
-    return set(program.groups)
+def build(name: str, *flags: str) -> Program:
+    function = getattr(importlib.import_module(f"boonta.programs.{name}"), name)
+    run, settings = parse(function, list(flags))
+    return function(run, **settings)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in FUSED_ALONE])
 def test_it_has_who_acts_learns_and_evaluates(name, tmp_path):
-    assert len(NAMES) >= 11
-    assert {"monitor", "variables", "replay", "learner", "actor", "evaluator"} <= groups(
-        name, "--workdir", str(tmp_path)
-    )
+    program = build(name, "--workdir", str(tmp_path))
+    check_nodes(program)
+    labels = {group.label for group in program.all_groups}
+    assert {"monitor", "variables", "replay", "learner", "actor", "evaluator"} <= labels
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*FUSED_ALONE, *SEVERAL_SERVICES)])
+def test_it_runs_as_threads_of_one_process(name, tmp_path):
+    launch.prepare(build(name, "--launch", "sebulba", "--workdir", str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("name", "env"),
+    [("impala", "catch"), ("muzero", "catch"), ("self_play", "pgx/tic_tac_toe"), ("population", "catch")],
+)
+def test_it_runs_as_one_compiled_program(name, env, tmp_path):
+    flags = ["--vary", "learning_rate=1e-3", "--seeds", "1"] if name == "population" else []
+    launch.prepare(build(name, env, "--launch", "anakin", "--workdir", str(tmp_path), *flags))
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "words"),
+    [
+        ("reanalyze", ["--launch", "sebulba"], r"--launch sebulba has no reanalyzer \(Reanalyzer\)"),
+        ("central_inference", ["--launch", "sebulba"], r"--launch sebulba has no inference \(Inference\)"),
+        ("impala", ["--launch", "sebulba", "--actors", "2"], "the number of actor nodes is 2; with --launch sebulba"),
+        ("population", ["--launch", "sebulba"], r"--launch sebulba has no anakin \(Population\)"),
+    ],
+)
+def test_what_can_not_be_is_refused(name, flags, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        launch.prepare(build(name, *flags, "--workdir", str(tmp_path)))
 
 
 def test_a_game_without_planes_is_seen_flat(tmp_path):
-    flags = ("--workdir", str(tmp_path), "--game", "nim")
-    with pytest.raises(ValueError, match="view is 'planes', but nim has observations of shape .*; allowed: 'flat'"):
-        groups("muzero_board", *flags)
-    assert "evaluator" in groups("muzero_board", *flags, "--view", "flat")
+    flags = ("--workdir", str(tmp_path))
+    with pytest.raises(BadInput, match="view is 'planes', but nim has observations of shape .*; allowed: 'flat'"):
+        build("self_play", "open_spiel/nim", *flags)
+    check_nodes(build("self_play", "open_spiel/nim", "--env.view", "flat", *flags))

@@ -18,7 +18,7 @@ from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import end, saved
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "unit_program.py"
+PROGRAM = ROOT / "tests" / "helpers" / "unit_program.py"
 LIMIT_S = 240.0
 ENDS_S = 30.0  # that a host may outlive another
 
@@ -75,7 +75,7 @@ def learned(tmp_path_factory):
     stop = ("--stop.env-steps", "6000")
     with Units(folder / "two", 2, *stop) as two:
         assert two.codes() == [0, 0], two.said() + two.said(1)
-    with Units(folder / "one", 1, "--placement.threads", "2", *stop) as one:
+    with Units(folder / "one", 1, "--placement.threads", "2", "--num-envs", "12", *stop) as one:
         assert one.codes() == [0], one.said()
     return folder
 
@@ -103,7 +103,7 @@ def test_counters_and_checkpoints_are_those_of_the_whole(learned):
 
 def test_a_run_goes_on_with_another_number_of_hosts(learned):
     updates, _ = end(learned / "two")
-    flags = ("--placement.threads", "2", "--allow-changes", "--stop.updates", str(updates + 5))
+    flags = ("--placement.threads", "2", "--num-envs", "12", "--allow-changes", "--stop.updates", str(updates + 5))
     with Units(learned / "two", 1, *flags) as one:
         assert one.codes() == [0], one.said()
     rows = [row for row in metrics.read(learned / "two") if row.get("updates")]
@@ -166,7 +166,7 @@ def test_a_batch_that_hosts_cannot_divide_is_refused(tmp_path):
 
 def test_a_coordinator_out_of_reach_is_named(tmp_path):
     with pytest.raises(OSError, match="hosts.coordinator 127.0.0.1:9 could not be reached in 0 s"):
-        hosts.Hosts("127.0.0.1:9", 2, 1, reach_s=0.2).join("", tmp_path)
+        hosts.Hosts("127.0.0.1:9", 2, 1, reach_s=0.2).join("", str(tmp_path))
 
 
 def test_a_host_that_does_not_come_is_told_in_time_though_jax_may_never_return(tmp_path):

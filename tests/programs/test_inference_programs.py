@@ -12,7 +12,8 @@ import pytest
 from boonta.nodes import metrics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480), pytest.mark.usefixtures("handlers")]
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
+from boonta.programs.wiring import launch  # noqa: E402
 from boonta.tests.helpers.inference_program import inference_program  # noqa: E402
 from boonta.tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
 

@@ -15,11 +15,12 @@ from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 
-CONNECT_FOUR = ["--config.anneal-updates", "20_000"]
+GOAL = ("--stop.eval-return",)
+FUSED = ("--launch", "anakin", *GOAL)
+CONNECT_FOUR = ["--launch", "anakin", "--config.anneal-updates", "20_000"]
 PIG = [
-    "--game",
-    "pig(players=2,winscore=20)",
-    "--passes",
+    "open_spiel/pig(players=2,winscore=20)",
+    "--env.passes",
     "--config.bootstrap-length",
     "30",
     "--config.value-cost",
@@ -38,12 +39,16 @@ def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
 @pytest.mark.parametrize(
     ("program", "arguments", "seconds"),
     [
-        ("anakin_impala", ["catch", "--stop.eval-return", "0.99"], 120),
-        ("anakin_impala", ["cartpole", "--stop.eval-return", "490"], 120),
-        ("anakin_impala", ["minatar", "--stop.eval-return", "10"], 900),
-        ("anakin_muzero", ["catch", "--stop.eval-return", "0.99"], 300),
-        ("anakin_muzero", ["minatar", "--stop.eval-return", "10"], 2_400),  # 3.10's JAX is a third as fast
-        pytest.param("muzero_cartpole", ["--stop.eval-return", "475"], 1_200, marks=pytest.mark.cluster),
+        ("impala", ["catch", *FUSED, "0.99"], 120),
+        ("impala", ["gymnax/CartPole-v1", *FUSED, "490"], 120),
+        ("impala", ["minatar/breakout", *FUSED, "10"], 900),
+        ("muzero", ["catch", *FUSED, "0.99"], 300),
+        (
+            "muzero",
+            ["minatar/breakout", "--env.minimal-actions", *FUSED, "10"],
+            2_400,
+        ),  # 3.10's JAX is a third as fast
+        pytest.param("muzero", ["gymnasium/CartPole-v1", *GOAL, "475"], 1_200, marks=pytest.mark.cluster),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )
@@ -55,20 +60,20 @@ def test_reaches_the_return(tmp_path, program, arguments, seconds):
 def test_connect_four_beats_its_first_checkpoint_and_tree_search(tmp_path):
     """The same seed gives the same updates, so that the short run is the long one's beginning."""
     early, late = tmp_path / "early", tmp_path / "late"
-    train("anakin_muzero", "board", *CONNECT_FOUR, "--stop.updates", "32", workdir=early)
-    train("anakin_muzero", "board", *CONNECT_FOUR, "--stop.updates", "20_000", workdir=late)
+    train("self_play", "pgx/connect_four", *CONNECT_FOUR, "--stop.updates", "32", workdir=early)
+    train("self_play", "pgx/connect_four", *CONNECT_FOUR, "--stop.updates", "20_000", workdir=late)
     assert (match(late, str(early), games=200) > 0).mean() >= 0.9
     assert (match(late, "uct:1000", simulations=400) > 0).mean() >= 0.8
 
 
 @pytest.mark.cluster
 def test_tic_tac_toe_does_not_lose_to_perfect_play(tmp_path):
-    train("muzero_board", "--stop.seconds", "1150", workdir=tmp_path)
+    train("self_play", "--stop.seconds", "1150", workdir=tmp_path)
     outcome = match(tmp_path, "perfect", games=200)
     assert max(np.sum(outcome[side::2] < 0) for side in (0, 1)) <= 1  # of 100 games from either side
 
 
 @pytest.mark.cluster
 def test_pig_is_played_better_by_who_knows_chance(tmp_path):
-    train("muzero_board", *PIG, "--config.search", "stochastic", "--stop.seconds", "300", workdir=tmp_path)
+    train("self_play", *PIG, "--config.search", "stochastic", "--stop.seconds", "300", workdir=tmp_path)
     assert (match(tmp_path, "uct:100", games=200) > 0).mean() >= 0.6

@@ -157,7 +157,7 @@ def test_a_failure_while_ending_is_told(tmp_path):
     assert "error: learner failed while saving a checkpoint: OSError: checkpoint " in output, output
 
 
-@pytest.mark.parametrize("program", ["impala_catch", "muzero_catch"])
+@pytest.mark.parametrize("program", ["impala", "muzero"])
 def test_learns_catch_as_processes(tmp_path, program):
     """An agent that empties a queue, and one that samples a replay table."""
     arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.95", "--stop.seconds", "240"]

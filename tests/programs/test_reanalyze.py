@@ -18,7 +18,7 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     config = [
         part for pair in f"{TINY} {FEW}".split() for part in (f"--config.{pair.split('=')[0]}", pair.split("=")[1])
     ]
-    program = "programs/muzero_reanalyze_catch.py"
+    program = "programs/reanalyze.py"
     process = start("--workdir", str(workdir), "--num-envs", "8", *config, *arguments, program=program)
     output = finish(process, timeout_s=400)
     assert process.returncode == 0, output

@@ -15,13 +15,13 @@ from boonta.nodes import metrics
 from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
-from boonta.programs import anakin_impala
-from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
-from boonta.programs.sebulba_impala_catch import sebulba_impala_catch
-from boonta.programs.sebulba_muzero_atari import sebulba_muzero_atari
+from boonta.programs.impala import impala as impala_program
+from boonta.programs.impala_atari import impala_atari
+from boonta.programs.muzero import muzero as muzero_program
 from boonta.programs.tools import play
-from boonta.programs.wiring.sebulba import Run, Sebulba
-from boonta.programs.wiring.solo import main
+from boonta.programs.wiring.arguments import parse
+from boonta.programs.wiring.launch import Program, Run, group, main
+from boonta.programs.wiring.sebulba import build
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -32,10 +32,11 @@ def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     code = (
         "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
-        "from boonta.programs.sebulba_impala_catch import sebulba_impala_catch\n"
-        "from programs import play, sebulba_impala_atari, sebulba_muzero_atari\n"
-        "from boonta.programs.wiring.solo import main\n"
-        f"main(sebulba_impala_catch, arguments=['--workdir', {str(folder)!r}, '--stop.eval-return', '0.95'])"
+        "from boonta.programs.impala import impala\n"
+        "from boonta.programs import impala_atari, muzero\n"
+        "from boonta.programs.tools import play\n"
+        "from boonta.programs.wiring.launch import main\n"
+        f"main(impala, ['--launch', 'sebulba', '--workdir', {str(folder)!r}, '--stop.eval-return', '0.95'])"
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
@@ -55,15 +56,12 @@ def test_impala_learns_catch(learned):
 
 def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
     """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
-    learn = ["--stop.updates", "1500", "--devices", "1"]
+    learn = ["--stop.updates", "1500", "--placement.learning", "1"]
     play_on = ["--config.learning-rate", "1e-12", "--stop.eval-return", "0.95", "--stop.updates", "100000"]
     start = ["--start-from", str(tmp_path / "anakin")]
-    for name, function, flags in (
-        ("anakin", anakin_impala.catch, learn),
-        ("sebulba", sebulba_impala_catch, start + play_on),
-    ):
+    for name, flags in (("anakin", learn), ("sebulba", start + play_on)):
         with pytest.raises(SystemExit) as ended:
-            main(function, arguments=["--workdir", str(tmp_path / name), *flags])
+            main(impala_program, ["--launch", name, "--workdir", str(tmp_path / name), *flags])
         assert ended.value.code == 0
     anakin, last = (metrics.read(tmp_path / name)[-1] for name in ("anakin", "sebulba"))
     assert last["eval_return"] >= 0.95 and 1_500 <= last["eval_version"] <= last["updates"] < 100_000
@@ -80,23 +78,24 @@ def test_its_checkpoint_is_played(learned, capsys):
     ("flags", "said"),
     [
         (["--placement.acting", "99"], "placement.acting is 99 and placement.learning 1; this process has"),
-        (["--placement.num-envs", "24"], "24 environments step together, and batch_size is 16"),
+        (["--num-envs", "48"], "24 environments step together, and batch_size is 16"),
         (["--placement.lag", "-1"], "placement.lag is -1"),  # told by tyro, in lines of its own
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, said):
     with pytest.raises(SystemExit) as ended:
-        main(sebulba_impala_catch, arguments=["--workdir", str(tmp_path / "run"), *flags])
+        main(impala_program, ["--launch", "sebulba", "--workdir", str(tmp_path / "run"), *flags])
     assert ended.value.code == 2 and said in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
 def test_the_atari_programs_build_every_node():
+    run = Run(launch="sebulba", placement=Placement(lag=3))
     config = impala.Config(batch_size=4, queue_size=4)
-    program = sebulba_impala_atari(Run(), "Pong", Placement(num_envs=2, lag=3), config)
-    _, nodes = program.build()
+    _, nodes = build(impala_atari(run, "Pong", num_envs=4, config=config))
     assert [node.name for node in nodes] == ["learner", "actor/0", "evaluator"]
-    _, nodes = sebulba_muzero_atari(Run()).build()
+    run, settings = parse(muzero_program, ["atari/Pong", "--launch", "sebulba"])
+    _, nodes = build(muzero_program(run, **settings))
     assert [node.name for node in nodes] == ["learner", "actor/0", "evaluator"]
 
 
@@ -115,10 +114,9 @@ def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path
         replay_size=800,
         frame_stack=1,
     )
-    program = Sebulba("tiny", Run(workdir=str(tmp_path)), muzero.make(config, env.spec), env, Placement(num_envs=8))
-    program.add_learner(Learner)
-    program.add_actors(Actor)
-    _, (learner, actor) = program.build()
+    groups = [group(Learner), group(Actor, num_envs=16)]
+    program = Program("tiny", Run(workdir=str(tmp_path)), muzero.make(config, env.spec), env, groups)
+    _, (learner, actor) = build(program)
     for node in (learner, actor):
         node.start()
     (table,) = program.agent.tables

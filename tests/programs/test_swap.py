@@ -10,7 +10,7 @@ from boonta.nodes import metrics
 from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
-pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
 

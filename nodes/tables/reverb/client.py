@@ -10,36 +10,26 @@ import importlib.util
 import sys
 from typing import Any
 
-from launchpad import address as lp_address
-from launchpad.nodes import base
-
 REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
 
 
-class ReplayHandle(base.Handle):
-    """Handle of a replay server; becomes a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
+def connect(address: str, reads: bool) -> Any:
+    """A client of a replay server: a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
 
-    The whole client where Reverb is in the process anyway: where all nodes are threads of one.
+    It is the whole client where Reverb is in the process anyway: where all nodes are threads of one.
 
     Args:
-      address: the server's.
+      address: the server's, as "host:port".
       reads: whether the node that gets the client reads, too.
     """
+    if REVERB not in sys.modules:
+        if not reads:
+            return WriteOnlyClient(address)
+        from boonta.agents import rlax_first  # noqa: F401
+    import reverb
 
-    def __init__(self, address: lp_address.Address, reads: bool):
-        self._address = address
-        self._reads = reads
-
-    def dereference(self) -> Any:
-        address = self._address.resolve()
-        if REVERB not in sys.modules:
-            if not self._reads:
-                return WriteOnlyClient(address)
-            from boonta.agents import rlax_first  # noqa: F401
-        import reverb
-
-        return reverb.Client(address)
+    return reverb.Client(address)
 
 
 class WriteOnlyClient:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -20,18 +21,18 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.placement import Placed, Placement, split
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
-from boonta.programs.wiring.sebulba import Run, Sebulba
+from boonta.programs.wiring.launch import Program, Run, group
+from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
 
 DEVICES = ["d0", "d1", "d2", "d3"]
 
 
-def program(placement: Placement, folder: str = "unused", batch_size: int = 12) -> Sebulba:
+def program(placement: Placement, folder: str = "unused", batch_size: int = 12, each: int = 12) -> Program:
+    """A program of threads, with `each` environments in each of them."""
     env = Catch(rows=3, columns=3)  # an episode takes two steps, so that the first updates have rewards
-    made = Sebulba("tiny", Run(workdir=folder), tiny.make(env.spec, batch_size), env, placement)
-    made.add_learner(Learner)
-    made.add_actors(Actor)
-    return made
+    groups = [group(Learner), group(Actor, num_envs=each * placement.threads)]
+    return Program("tiny", Run(workdir=folder, placement=placement), tiny.make(env.spec, batch_size), env, groups)
 
 
 def train(placement: Placement, updates: int, seen: int = 0) -> dict:
@@ -39,7 +40,7 @@ def train(placement: Placement, updates: int, seen: int = 0) -> dict:
 
     And on until a block comes whose last row was acted with params no older than version `seen`.
     """
-    monitor, nodes = program(placement, tempfile.mkdtemp()).build()
+    monitor, nodes = build(program(placement, tempfile.mkdtemp()))
     del monitor
     learner, pipe, variables = nodes[0], nodes[0]._replay, nodes[0]._variables
     params, blocks, rows, metrics, get, put = {}, [], [], {}, pipe.get, variables.put
@@ -75,7 +76,7 @@ def train(placement: Placement, updates: int, seen: int = 0) -> dict:
 
 def test_lock_step_is_repeatable_and_exact():
     """Two groups of 12 whose blocks are an update each: blocks 2 b and 2 b + 1 are block b of either."""
-    placement = Placement(num_envs=12, lag=1)
+    placement = Placement(lag=1)
     one, two = train(placement, 4), train(placement, 4)
     for version in range(5):
         np.testing.assert_array_equal(one["params"][version], two["params"][version])
@@ -88,7 +89,7 @@ def test_lock_step_is_repeatable_and_exact():
 
 
 def test_free_running_takes_the_newest_and_measures_its_lag():
-    ran = train(Placement(num_envs=12), 6, seen=1)  # when an actor sees its first update is the scheduler's choice
+    ran = train(Placement(), 6, seen=1)  # when an actor sees its first update is the scheduler's choice
     assert all(rows[-1] <= number for number, rows in enumerate(ran["rows"]))
     assert ran["metrics"][6]["policy_lag"] >= 0.0
 
@@ -100,8 +101,8 @@ def test_two_and_six_devices_learn_as_one_and_one():
         import jax, numpy as np
         from boonta.nodes.hosts.placement import Placement
         from boonta.tests.nodes.hosts.test_placement import train
-        one = train(Placement(acting=1, learning=1, threads=2, num_envs=12, lag=2), 4)
-        many = train(Placement(acting=2, learning=6, threads=1, num_envs=12, lag=2), 4)
+        one = train(Placement(acting=1, learning=1, threads=2, lag=2), 4)
+        many = train(Placement(acting=2, learning=6, threads=1, lag=2), 4)
         assert one["devices"] == {jax.devices()[0]} and many["devices"] == {jax.devices()[5]}
         assert np.any(one["params"][4] != one["params"][3])
         for version in range(5):
@@ -166,22 +167,26 @@ def test_devices_are_split(placement, present, acting, learning):
 @pytest.mark.parametrize(("settings", "said"), [
     ({"acting": 9, "learning": 1}, r"placement.acting is 9 and placement.learning 1; this process has \d+ cpu devices"),
     ({"learning": 99}, r"placement.acting is 1 and placement.learning 99; this process has \d+ cpu devices"),
-    ({"num_envs": 5}, "5 environments step together, and batch_size is 12"),
+    ({"each": 5}, "5 environments step together, and batch_size is 12"),
     ({"threads": 0}, "placement.threads is 0; it must be at least 1"),
     ({"lag": -1}, "placement.lag is -1; it must be at least 0, or none to run freely"),
 ])  # fmt: skip
 def test_what_cannot_work_is_refused_before_anything_starts(settings, said):
     with pytest.raises(ValueError, match=said):
-        program(Placement(**{"num_envs": 12, **settings})).build()
+        each = {"each": 12, **settings}["each"]
+        chosen = {name: value for name, value in settings.items() if name != "each"}
+        build(program(Placement(**chosen), each=each))
 
 
 def test_lock_step_over_a_replay_table_and_several_tables_are_refused():
     env = Catch()
     agent = tiny.make(env.spec)
     table = Table("trajectories", "replay", 5, 4, 8, size=100, sampler="uniform")
-    made = Sebulba("tiny", Run(), agent._replace(tables=(table,)), env, Placement(lag=1))
+    groups = [group(Learner), group(Actor)]
+    made = Program("tiny", Run(placement=Placement(lag=1)), agent._replace(tables=(table,)), env, groups)
     with pytest.raises(ValueError, match="placement.lag is 1; lock-step needs a queue, and 'trajectories' is a replay"):
-        made.build()
-    made = Sebulba("tiny", Run(), agent._replace(tables=(table, *agent.tables)), env, Placement())
-    with pytest.raises(ValueError, match=r"tables are \['trajectories', 'trajectories'\]; one process has but one"):
-        made.build()
+        build(made)
+    halves = tuple(dataclasses.replace(table, name=name, share=0.5) for name in ("trajectories", "others"))
+    made = Program("tiny", Run(), agent._replace(tables=halves), env, groups)
+    with pytest.raises(ValueError, match=r"tables are \['trajectories', 'others'\]; one process has but one"):
+        build(made)

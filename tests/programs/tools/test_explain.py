@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.agents.base import Steps  # noqa: E402
 from boonta.agents.muzero.search import Planned  # noqa: E402
 from boonta.envs.base import FIRST, LAST, MID  # noqa: E402
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
-from boonta.programs import impala_catch, muzero_board, muzero_catch  # noqa: E402
+from boonta.programs import impala, muzero, self_play  # noqa: E402
 from boonta.programs.tools import explain  # noqa: E402
 from boonta.programs.tools.play import agent_and_env  # noqa: E402
+from boonta.programs.wiring.run import BadInput  # noqa: E402
 
 SMALL = ["--config.width", "8", "--config.head-width", "8", "--config.layers", "1", "--config.unroll-length", "2"]
 
@@ -50,7 +51,7 @@ def texts(svg, kind):
     return {int(name.split("-")[1]): " ".join("".join(named[name].itertext()).split()) for name in named}
 
 
-@pytest.mark.parametrize("program, simulations", [(muzero_catch, 2), (muzero_board, 3)])
+@pytest.mark.parametrize("program, simulations", [(muzero, 2), (self_play, 3)])
 def test_a_run_becomes_three_pictures(tmp_path, capsys, program, simulations):
     run = make_run(tmp_path, program, *SMALL, "--config.num-simulations", str(simulations))
     explain.explain(run, episodes=2, step=1)
@@ -128,19 +129,19 @@ def test_a_map_keeps_distances_along_the_two_widest_directions():
 
 
 def test_other_agents_runs_are_refused(tmp_path):
-    run = make_run(tmp_path, impala_catch)
-    with pytest.raises(launch.BadInput, match="a run of impala_catch, which has no muzero.Config"):
+    run = make_run(tmp_path, impala)
+    with pytest.raises(BadInput, match="a run of impala, which has no muzero.Config"):
         explain.explain(run)
 
 
 def test_a_step_or_number_that_cannot_be_is_refused(tmp_path, monkeypatch):
-    run = make_run(tmp_path, muzero_catch, *SMALL)
+    run = make_run(tmp_path, muzero, *SMALL)
     monkeypatch.setattr(explain, "newest_params", lambda *_: None)
     step_type = np.array([FIRST, MID, LAST, FIRST], np.int32)[:, None]
     nothing = np.zeros((4, 1))
     steps = Steps(nothing, step_type, nothing, nothing, nothing, nothing, nothing)
     monkeypatch.setattr(explain, "record", lambda *_: (steps, []))
-    with pytest.raises(launch.BadInput, match="--step is 2; the first episode has steps 0 to 1"):
+    with pytest.raises(BadInput, match="--step is 2; the first episode has steps 0 to 1"):
         explain.explain(run, step=2)
-    with pytest.raises(launch.BadInput, match="--max-nodes is 0; it must be at least 1"):
+    with pytest.raises(BadInput, match="--max-nodes is 0; it must be at least 1"):
         explain.explain(run, max_nodes=0)

@@ -12,12 +12,12 @@ from boonta.envs.base import FIRST, LAST
 from boonta.nodes.archive import files as archive
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.nodes.acting.local import step_shapes  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded  # noqa: E402
-from boonta.programs import muzero_catch  # noqa: E402
+from boonta.programs import muzero  # noqa: E402
 from boonta.programs.tools import export, play  # noqa: E402
-from boonta.programs.wiring import run  # noqa: E402
+from boonta.programs.wiring import launch, run  # noqa: E402
 from boonta.tests.helpers import tiny_program  # noqa: E402
 
 TINY = {
@@ -31,7 +31,7 @@ TINY = {
 }
 
 
-def make_run(folder, *arguments: str, program=muzero_catch.muzero_catch):
+def make_run(folder, *arguments: str, program=muzero.muzero):
     with pytest.raises(SystemExit) as ended:
         launch.main(program, ["--workdir", str(folder), "--launch", "serial", "--stop.updates", "6", *arguments])
     assert ended.value.code == 0

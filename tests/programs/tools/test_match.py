@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
+from boonta.programs.wiring.run import BadInput  # noqa: E402
+
 players = pytest.importorskip("boonta.envs.players")
 from boonta.agents import muzero  # noqa: E402
 from boonta.programs.tools import match, play  # noqa: E402
@@ -59,7 +61,7 @@ def test_opponents_are_named():
     ],
 )
 def test_an_unknown_opponent_is_refused(runs, opponent, says):
-    with pytest.raises(launch.BadInput, match=says):
+    with pytest.raises(BadInput, match=says):
         match.match(runs[0], opponent)
 
 
@@ -68,20 +70,20 @@ def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
 
     def program(run, config: muzero.Config):
         asked.append(config)
-        raise launch.BadInput("that is all")
+        raise BadInput("that is all")
 
     recorded = program, None, {"config": muzero.Config(num_simulations=3)}
     monkeypatch.setattr(play, "program_of", lambda workdir: recorded)
-    with pytest.raises(launch.BadInput, match="that is all"):
+    with pytest.raises(BadInput, match="that is all"):
         match.match(tmp_path, "random", simulations=200)
     assert asked == [muzero.Config(num_simulations=3, eval_simulations=200)]
 
 
 def test_what_cannot_be_a_match_is_refused(runs, tmp_path):
-    with pytest.raises(launch.BadInput, match="--games is 7; it must be even"):
+    with pytest.raises(BadInput, match="--games is 7; it must be even"):
         match.match(runs[0], "random", games=7)
-    with pytest.raises(launch.BadInput, match="--simulations is 200, but the agent of --workdir .* does not search"):
+    with pytest.raises(BadInput, match="--simulations is 200, but the agent of --workdir .* does not search"):
         match.match(runs[0], "random", simulations=200)
     other = nim_program.make_run(tmp_path / "run", 1, "--heap", "6")
-    with pytest.raises(launch.BadInput, match="holds a run of another game"):
+    with pytest.raises(BadInput, match="holds a run of another game"):
         match.match(runs[0], str(other))

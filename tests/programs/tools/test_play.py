@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 pytestmark = pytest.mark.cluster
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.programs.tools import play  # noqa: E402
+from boonta.programs.wiring import launch  # noqa: E402
+from boonta.programs.wiring.run import BadInput  # noqa: E402
 from boonta.tests.helpers import nim_program, tiny_program  # noqa: E402
 
 
@@ -55,19 +57,13 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
     assert all((frame == drawn[0]).all() for frame in frames)
 
 
-def test_a_program_that_plays_nothing_is_refused(tmp_path):
-    run = nim_program.make_run(tmp_path / "run", 1, "--no-arena")
-    with pytest.raises(launch.BadInput, match="nim_program in .* has no Evaluator or Arena or Actor"):
-        play.play(run)
-
-
 def test_another_ending_is_refused_before_playing(run_folder):
-    with pytest.raises(launch.BadInput, match=r"must end in \.gif or \.mp4"):
+    with pytest.raises(BadInput, match=r"must end in \.gif or \.mp4"):
         play.play(run_folder, out=run_folder / "episode.txt")
 
 
 def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
-    with pytest.raises(launch.BadInput, match="holds no run"):
+    with pytest.raises(BadInput, match="holds no run"):
         play.play(tmp_path)
 
 

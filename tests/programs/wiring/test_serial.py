@@ -9,13 +9,13 @@ import pytest
 from boonta.nodes import metrics
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("handlers")]
-launch = pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.envs.catch import Catch  # noqa: E402
 from boonta.nodes.actor import Actor  # noqa: E402
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.replay import Replay  # noqa: E402
 from boonta.nodes.variables import VariableServer  # noqa: E402
-from boonta.programs.wiring import serial  # noqa: E402
+from boonta.programs.wiring import launch, serial  # noqa: E402
 from boonta.tests.helpers import tiny  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 

@@ -11,7 +11,7 @@ from concurrent import futures
 import pytest
 
 pytestmark = pytest.mark.cluster
-pytest.importorskip("boonta.programs.wiring.launch", exc_type=ImportError)
+pytest.importorskip("launchpad")
 from boonta.programs.wiring import supervise  # noqa: E402
 
 

@@ -13,7 +13,9 @@ from boonta.tests.nodes.test_replay import Address
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
+from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+
+pytest.importorskip("reverb")
 
 # In a process of its own, as an actor is.
 WRITES = """
@@ -21,14 +23,14 @@ import functools, sys
 import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import ReplayHandle, WriteOnlyClient
+from boonta.nodes.tables.reverb.client import WriteOnlyClient, connect
 from boonta.nodes.tables.reverb.writer import Writer
 
 class Address:
     def resolve(self):
         return "localhost:{port}"
 
-client = ReplayHandle(Address(), reads=False).dereference()
+client = connect(Address().resolve(), reads=False)
 assert isinstance(client, WriteOnlyClient)
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
@@ -44,7 +46,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(ReplayHandle(Address(), reads=False).dereference()) is reverb.Client)
+print(type(connect(Address().resolve(), reads=False)) is reverb.Client)
 import os
 os._exit(0)
 """

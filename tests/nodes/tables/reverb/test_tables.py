@@ -20,7 +20,8 @@ from boonta.tests.nodes.test_replay import Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-replay = pytest.importorskip("boonta.nodes.replay", exc_type=ImportError)
+from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+
 reverb = pytest.importorskip("reverb")
 
 

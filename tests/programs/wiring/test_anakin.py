@@ -14,11 +14,16 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.programs.central_inference import central_inference
+from boonta.programs.impala import impala
+from boonta.programs.reanalyze import reanalyze
 from boonta.programs.tools import play
+from boonta.programs.wiring import anakin, launch
+from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.run import BadInput
 
 ROOT = pathlib.Path(__file__).parents[3]
-PROGRAM = [sys.executable, str(ROOT / "tests" / "programs" / "solo_program.py")]
+PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
 
 
 def run(folder, *flags: str, **options) -> subprocess.CompletedProcess:
@@ -84,7 +89,7 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
     ("flags", "said"),
     [
         (["--num-envs", "12"], "num_envs is 12; it must be a multiple of batch_size, 8"),
-        (["--devices", "99"], "devices is 99; this process has"),
+        (["--placement.learning", "99"], "devices is 99; this process has"),
         (["--stop.updates", "-1"], "stop.updates is -1; it must be above 0"),
         (["--seed", "-1"], "seed is -1; it must be at least 0"),
         (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
@@ -99,31 +104,37 @@ def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, said):
 def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
     code = (
         "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
-        "from programs import anakin_impala, anakin_muzero, play, plot, solo\n"
+        "from boonta.programs import central_inference, impala, muzero, population, reanalyze, self_play\n"
+        "from boonta.programs.tools import play, plot\n"
+        "from boonta.programs.wiring import launch\n"
         "from boonta.tests.helpers.solo_program import solo_program\n"
-        f"solo.main(solo_program, arguments=['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
+        f"launch.main(solo_program, ['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=ROOT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
 
 
-def test_a_file_of_several_programs_wants_one_named(capsys):
-    from boonta.programs import anakin_impala
-    from boonta.programs.wiring import solo
-
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (impala, ["atari/Pong"], "--launch anakin needs an environment in JAX, and Atari is none"),
+        (reanalyze, [], "reanalyze: --launch anakin has no reanalyzer (Reanalyzer)"),
+        (central_inference, [], "central_inference: --launch anakin has no inference (Inference)"),
+    ],
+)
+def test_what_stands_in_the_way_of_one_compiled_program_is_named(tmp_path, capsys, function, arguments, words):
     with pytest.raises(SystemExit) as ended:
-        solo.main(anakin_impala.catch, anakin_impala.cartpole, arguments=["pong"])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "the first argument is 'pong'; name a program first" in said and "cartpole" in said
+        launch.main(function, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path / "run")])
+    assert ended.value.code == 2 and words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
-def test_programs_of_one_file_have_folders_by_its_name():
-    from boonta.programs import anakin_impala, anakin_muzero
-    from boonta.programs.wiring import run
-
-    folders = [run.parse(program, [])[0].workdir for program in (anakin_impala.catch, anakin_muzero.catch)]
-    assert [folder.rpartition("/runs/")[2] for folder in folders] == ["anakin_impala_catch", "anakin_muzero_catch"]
+def test_settings_reach_the_one_node(tmp_path):
+    arguments = ["minatar/breakout", "--env.sticky-actions", "0.25", "--actors", "2", "--num-envs", "64"]
+    run, settings = parse(impala, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path)])
+    _, (node,) = anakin.build(impala(run, **settings))
+    assert (node._num_envs, node._eval_every, node._eval_episodes) == (128, 5_000, 50)
+    assert node._env.sticky_actions == 0.25
 
 
 def test_a_folder_without_a_run(tmp_path):

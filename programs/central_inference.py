@@ -1,0 +1,46 @@
+"""IMPALA with central inference: actors step environments and write; another node acts for all of them."""
+
+from __future__ import annotations
+
+from boonta.agents.impala import Config, make
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.inference import Inference
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def central_inference(
+    run: RunFlags,
+    config: Config,
+    evaluation: Evaluation,
+    env: Env = Catch(),  # noqa: B008
+    actors: int = 8,
+    num_envs: int = 4,
+) -> Program:
+    """Actors hold neither params nor JAX: they send observations and get actions.
+
+    See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
+
+    Args:
+      run: where, how and how long.
+      config: the agent's hyper-parameters.
+      evaluation: how often, and on how much.
+      env: what actors act in.
+      actors: actor processes.
+      num_envs: environments of each actor.
+    """
+    agent = make(config, env.spec)
+    groups = [
+        group(Learner),
+        group(Inference),
+        group(Actor, actors, num_envs=num_envs),
+        evaluator(env, evaluation),
+    ]
+    return Program("central_inference", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(central_inference)

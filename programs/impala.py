@@ -1,0 +1,42 @@
+"""IMPALA in any environment: `./run python programs/impala.py catch`, `… atari/Pong`, `… minatar/breakout`."""
+
+from __future__ import annotations
+
+from boonta.agents.impala import Config, make
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def impala(
+    run: RunFlags,
+    config: Config,
+    evaluation: Evaluation,
+    env: Env = Catch(),  # noqa: B008
+    actors: int = 1,
+    num_envs: int | None = None,
+) -> Program:
+    """Actors fill a queue, the learner empties it, and its params go back through the variable server.
+
+    Args:
+      run: where, how and how long.
+      config: the agent's hyper-parameters.
+      evaluation: how often, and on how much.
+      env: what actors act in.
+      actors: actor processes.
+      num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
+    """
+    agent = make(config, env.spec)
+    groups = [
+        group(Learner),
+        group(Actor, actors, num_envs=num_envs),
+        evaluator(env, evaluation),
+    ]
+    return Program("impala", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(impala)

@@ -1,0 +1,50 @@
+"""MuZero Reanalyze: the program of muzero.py with nodes that renew old targets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boonta.agents.muzero import Config, make
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def reanalyze(
+    run: RunFlags,
+    config: Config,
+    evaluation: Evaluation,
+    env: Env = Catch(),  # noqa: B008
+    actors: int = 1,
+    num_envs: int | None = None,
+    reanalyzers: int = 1,
+    ratio: float = 0.8,
+) -> Program:
+    """Actors fill a replay table, reanalyzers renew it into another, the learner samples both.
+
+    Args:
+      run: where, how and how long.
+      config: the agent's hyper-parameters; `ratio` takes the place of its reanalyze_ratio.
+      evaluation: how often, and on how much.
+      env: what actors act in.
+      actors: actor processes.
+      num_envs: environments of each actor; default: 32.
+      reanalyzers: reanalyzer processes.
+      ratio: share of an update's sequences whose targets are renewed.
+    """
+    agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)
+    groups = [
+        group(Learner),
+        group(Actor, actors, num_envs=num_envs),
+        group(Reanalyzer, reanalyzers),
+        evaluator(env, evaluation),
+    ]
+    return Program("reanalyze", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(reanalyze)

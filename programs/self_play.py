@@ -1,0 +1,48 @@
+"""MuZero plays a game of two against itself, and is measured in matches: `./run python programs/self_play.py`."""
+
+from __future__ import annotations
+
+from boonta.agents.muzero import Config, make
+from boonta.envs.base import Env
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.players import RandomPlayer, UctPlayer
+from boonta.nodes.actor import Actor
+from boonta.nodes.arena import Arena
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def self_play(
+    run: RunFlags,
+    config: Config,
+    env: Env = OpenSpiel("tic_tac_toe"),  # noqa: B008
+    actors: int = 1,
+    num_envs: int | None = None,
+    rollouts: int = 100,
+    games: int = 50,
+    every_s: float = 120.0,
+) -> Program:
+    """Actors play both sides, the learner samples their games, and an arena plays the newest params against others.
+
+    Args:
+      run: where, how and how long.
+      config: the agent's hyper-parameters.
+      env: a game of two, such as open_spiel/connect_four, or "open_spiel/pig(players=2,winscore=20)" with --env.passes.
+      actors: actor processes.
+      num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
+      rollouts: of the tree search that is one of the opponents.
+      games: against each opponent in an evaluation.
+      every_s: seconds from the start of one evaluation to the next.
+    """
+    agent = make(config, env.spec)
+    opponents = {"random": RandomPlayer(), "uct": UctPlayer(rollouts)}
+    groups = [
+        group(Learner),
+        group(Actor, actors, num_envs=num_envs),
+        group(Arena, opponents=opponents, games=games, every_s=every_s),
+    ]
+    return Program("self_play", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(self_play)

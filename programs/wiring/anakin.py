@@ -1,0 +1,80 @@
+"""Anakin: a program's actors, learner and evaluator become one node, which runs them as one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from boonta.envs.base import Env
+from boonta.envs.jax.base import Batched, JaxEnv
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.programs.wiring import supervise
+from boonta.programs.wiring.program import Group, Program, construct, group
+
+LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
+FUSED = ("learner", "actor", "evaluator")  # Roles that the one node has.
+
+
+def prepare(program: Program) -> Callable[[], int]:
+    """See `launch.prepare`."""
+    monitor, nodes = build(program)
+    return lambda: supervise.run_threads(monitor, nodes)
+
+
+def build(program: Program) -> tuple[Monitor, list[Node]]:
+    """The monitor, and the node that does it all.
+
+    Raises:
+      ValueError: a group has no part in a fused program, the environment is none in JAX, or a setting can't work.
+    """
+    run = program.run
+    one = program.of_role("anakin") or fused(program)
+    monitor = Monitor("monitor", run.workdir, run.stop, log_every_s=LOG_EVERY_S)
+    given = {"monitor": monitor, "env": jax_env_of(program.env), "devices": run.placement.learning}
+    return monitor, [construct(program, one, 0, given)]
+
+
+def fused(program: Program) -> Group:
+    """The node that takes the place of a program's actors, learner and evaluator, with their settings.
+
+    Raises:
+      ValueError: a group has no part in it, or there are no actors.
+    """
+    others = [group for group in program.groups if group.node.role not in FUSED]
+    if others:
+        raise ValueError(
+            f"{program.name}: --launch anakin has no {others[0].label} ({others[0].node.__name__}); it fuses the "
+            f"program's {', '.join(FUSED)}"
+        )
+    actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
+    if actors is None:
+        raise ValueError(f"{program.name}: --launch anakin needs actors, and the program has none")
+    settings: dict[str, Any] = {"eval_every": 0}
+    if "num_envs" in actors.settings:
+        settings["num_envs"] = actors.number * actors.settings["num_envs"]
+    if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
+        given = evaluator.settings
+        settings["eval_every"] = given.get("every_updates", 1_000)
+        settings |= {
+            f"eval_{to}": given[of] for of, to in (("episodes", "episodes"), ("max_steps", "steps")) if of in given
+        }
+    return group(Anakin, **settings)
+
+
+def jax_env_of(env: Env) -> JaxEnv:
+    """An environment as a JAX program: what it adapts, or its twin.
+
+    Raises:
+      ValueError: there is none.
+    """
+    if isinstance(env, Batched):
+        return env.env
+    make_twin = getattr(env, "jax_twin", None)
+    if make_twin is None:
+        raise ValueError(
+            f"--launch anakin needs an environment in JAX, and {type(env).__name__} is none; there are catch, "
+            "grid_world, minatar/…, gymnax/…, pgx/… and brax/…, see boonta/envs/jax"
+        )
+    return make_twin()

@@ -1,0 +1,137 @@
+"""The command line of a program, made from its function's own signature."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Annotated, Any
+
+import tyro
+
+from boonta.envs.base import Env
+from boonta.programs.wiring import environments
+from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.run import BadInput, Run
+
+RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir
+
+
+def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> tuple[Run, dict[str, Any]]:
+    """The run and the program function's other arguments, from the command line.
+
+    A function with an argument `env` takes an environment's name first, and its settings as `--env.…`. An argument
+    whose class has a method `preset`, as agents' configs do, starts from the preset of that environment's kind, unless
+    the function has a default for it.
+
+    Args:
+      function: `(run, **settings) -> program`.
+      arguments: of the command line; None is the process's.
+
+    Raises:
+      BadInput: there is no such environment.
+      ValueError: the environment refuses its settings.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    signature = inspect.signature(function)
+    hints = inspect.get_annotations(function, eval_str=True)
+    env: Env | None = None
+    if hints.get("env") is Env:
+        env = signature.parameters["env"].default
+        if given and not given[0].startswith("-"):
+            env = environments.make_env(given[0], given[1:])
+            del given[0]
+    parameters = [_parameter(parameter, hints[name], env) for name, parameter in signature.parameters.items()]
+
+    def collect(**chosen: Any) -> dict[str, Any]:
+        return chosen
+
+    flagged = [parameter for parameter in parameters if parameter is not None]
+    collect.__signature__ = inspect.Signature(flagged)  # type: ignore[attr-defined]
+    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in flagged}
+    collect.__doc__ = _description(function, env)
+    settings = tyro.cli(collect, args=given)
+    if env is not None:
+        chosen = settings.pop("env", None)
+        settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
+    run = settings.pop("run")
+    return _absolute(run, settings, function), settings
+
+
+def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> inspect.Parameter | None:
+    """What tyro sees of a function's parameter; None of an environment without settings."""
+    default = parameter.default
+    if hint is Env:
+        default = None if env is None else environments.settings_class(env)
+        hint = type(default)
+        if default is None:
+            return None
+    elif default is parameter.empty and hasattr(hint, "preset"):
+        default = hint.preset("default" if env is None else environments.kind_of(env))
+    return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _description(function: ProgramFunction, env: Env | None) -> str:
+    text = inspect.getdoc(function) or ""
+    if env is None:
+        return text
+    first, _, rest = text.partition("\n")
+    examples = ", ".join(environments.EXAMPLES)
+    return f"{first}\n\nThe first argument names the environment: {examples}, or package.module:name.\n{rest}"
+
+
+def _absolute(run: Run, settings: dict[str, Any], function: ProgramFunction) -> Run:
+    """The run with absolute folders: one must be the same wherever the run is resumed or looked at from."""
+    for name, value in settings.items():
+        if isinstance(value, pathlib.Path):
+            settings[name] = str(value.expanduser().absolute())
+    name = "-".join([name_of(function), *_named(settings)])
+    workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
+    start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
+    return dataclasses.replace(run, workdir=str(workdir), start_from=start_from)
+
+
+def _named(settings: dict[str, Any]) -> list[str]:
+    """What a run's default folder is called after, besides the program: the environment, a game, a path's last part."""
+    words = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
+    if hasattr(settings.get("env"), "spec"):
+        words.insert(0, environments.name_of(settings["env"]))
+    return words
+
+
+def name_of(function: ProgramFunction) -> str:
+    """The function's name, after its file's where that holds several programs."""
+    file, name = pathlib.Path(inspect.getfile(function)).stem, function.__name__
+    return name if name.startswith(file) else f"{file}_{name}"
+
+
+def origin_of(function: ProgramFunction, arguments: Sequence[str] | None) -> dict[str, Any]:
+    """A program's file and arguments, kept in the run's folder so that other tools can build the program again."""
+    return {
+        "file": os.path.abspath(inspect.getfile(function)),
+        "function": function.__name__,
+        "arguments": list(sys.argv[1:] if arguments is None else arguments),
+    }
+
+
+def load(file: pathlib.Path) -> ModuleType:
+    """Imports a program's file, whose folder's modules it may import, as if it had been started.
+
+    Raises:
+      BadInput: it doesn't exist, or is no Python file.
+    """
+    file = file.absolute()
+    spec = importlib.util.spec_from_file_location(f"program_{file.stem}", file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise BadInput(f"program file {file} doesn't exist, or is no Python file")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # As an import would: dataclasses look their module up.
+    spec.loader.exec_module(module)
+    return module

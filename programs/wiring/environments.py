@@ -1,0 +1,217 @@
+"""Environments by name: `atari/Pong`, `minatar/breakout`, `catch`, or a user's own as `package.module:name`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pathlib
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tyro
+
+from boonta.envs.base import Env, suggest
+from boonta.envs.jax.base import Batched, JaxEnv, as_env
+from boonta.programs.wiring.run import BadInput
+
+
+class Family(NamedTuple):
+    """Environments of one class.
+
+    Attributes:
+      module: of the class.
+      name: of the class.
+      example: how one of them is named.
+      jax: whether it is a `JaxEnv`.
+    """
+
+    module: str
+    name: str
+    example: str
+    jax: bool = False
+
+    @property
+    def has_games(self) -> bool:
+        """Whether the class's first field names one of several games."""
+        return "/" in self.example
+
+
+FAMILIES = {
+    "atari": Family("boonta.envs.atari", "Atari", "atari/Pong"),
+    "brax": Family("boonta.envs.jax.brax", "Brax", "brax/ant", jax=True),
+    "catch": Family("boonta.envs.catch", "Catch", "catch"),
+    "grid_world": Family("boonta.envs.jax.grid_world", "GridWorld", "grid_world", jax=True),
+    "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/LunarLander-v3"),
+    "gymnax": Family("boonta.envs.jax.gymnax", "Gymnax", "gymnax/CartPole-v1", jax=True),
+    "minatar": Family("boonta.envs.minatar", "MinAtar", "minatar/breakout"),
+    "open_spiel": Family("boonta.envs.open_spiel", "OpenSpiel", "open_spiel/connect_four"),
+    "pgx": Family("boonta.envs.jax.pgx", "Pgx", "pgx/connect_four", jax=True),
+}
+EXAMPLES = tuple(family.example for family in FAMILIES.values())
+
+
+def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
+    """The environment of a name.
+
+    Args:
+      name: FAMILY/GAME, FAMILY alone where it has no games, or MODULE:NAME of an environment, or of what makes one.
+      arguments: of a command line, among which may be settings of one of our families, as `--env.SETTING VALUE`.
+
+    Raises:
+      BadInput: there is none of this name; says which are near.
+    """
+    if ":" in name:
+        return _own(name)
+    family_name, slash, game = name.partition("/")
+    if family_name not in FAMILIES:
+        raise BadInput(
+            f"environment {name!r} is unknown: {suggest(family_name, FAMILIES)} Examples: {', '.join(EXAMPLES)}, or "
+            "package.module:name for one of your own"
+        )
+    family = FAMILIES[family_name]
+    if family.has_games != bool(game):
+        raise BadInput(f"environment {name!r} must be written like {family.example!r}")
+    try:
+        kind = getattr(importlib.import_module(family.module), family.name)
+        settings = _given(_settings_of(kind, {}), arguments)
+        return _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+    except (ValueError, ImportError) as error:
+        raise BadInput(f"environment {name!r}: {error}") from error
+
+
+def _own(name: str) -> Env:
+    """A user's environment."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except ImportError as error:
+        raise BadInput(f"environment {name!r}: module {module_name!r} can't be imported: {error}") from error
+    except AttributeError:
+        raise BadInput(f"environment {name!r}: module {module_name!r} has no {attribute!r}") from None
+    env = _as_env(found() if inspect.isclass(found) or inspect.isfunction(found) else found)
+    if not hasattr(env, "spec") or not callable(env):
+        raise BadInput(
+            f"environment {name!r} is a {type(env).__name__}, not an Env: it needs a spec and (num_envs, seed)"
+        )
+    return env
+
+
+def _as_env(env: Any) -> Env:
+    """Puts a `JaxEnv` behind the contract of the others."""
+    return as_env(env) if isinstance(env, JaxEnv) else env
+
+
+def kind_of(env: Env) -> str:
+    """What sort of environment it is, by which agents choose their presets; an environment may say so by `kind`."""
+    inner = _inner(env)
+    if hasattr(inner, "kind"):
+        return inner.kind
+    game = getattr(inner, "game", getattr(inner, "env", ""))
+    if game == "CartPole-v1":
+        return "cartpole"
+    if env.spec.num_players == 2:
+        return "connect_four" if game == "connect_four" else "board"
+    names = {family.name: family_name for family_name, family in FAMILIES.items()}
+    return names.get(type(inner).__name__, "default")
+
+
+def settings_class(env: Env) -> Any:
+    """A dataclass of an environment's settings, for the command line, and an instance with the environment's values.
+
+    Left out are the name of the game, which the command line gives first, and what no flag can say.
+
+    Returns:
+      The instance; None where nothing can be set.
+    """
+    inner = _inner(env)
+    return _settings_of(type(inner), vars(inner)) if dataclasses.is_dataclass(inner) else None
+
+
+def _settings_of(kind: Any, values: Mapping[str, Any]) -> Any:
+    """See `settings_class`; what `values` lacks has the class's default."""
+    hints = typing.get_type_hints(kind)
+    named = dataclasses.fields(kind)[:1] if _has_games(kind) else ()
+    fields = [f for f in dataclasses.fields(kind) if f not in named and _is_plain(hints[f.name])]
+    if not fields:
+        return None
+    defaults = [(f.name, hints[f.name], dataclasses.field(default=values.get(f.name, f.default))) for f in fields]
+    made = dataclasses.make_dataclass(f"{kind.__name__}Settings", defaults, frozen=True)
+    made.__doc__ = inspect.getdoc(kind)
+    return made()
+
+
+def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
+    """The settings that a command line gives an environment; all else in it is left for later."""
+    if settings is None or not any(argument.startswith("--env.") for argument in arguments):
+        return {}
+
+    def collect(env: Any) -> Any:
+        return env
+
+    collect.__annotations__ = {"env": type(settings)}
+    collect.__defaults__ = (settings,)
+    found, _ = tyro.cli(
+        collect, args=[word for word in arguments if word not in ("-h", "--help")], return_unknown_args=True
+    )
+    return dataclasses.asdict(found)
+
+
+def with_settings(env: Env, settings: Any) -> Env:
+    """The environment with settings that `settings_class` gave, changed.
+
+    Raises:
+      ValueError: the environment refuses them.
+    """
+    return _as_env(dataclasses.replace(_inner(env), **dataclasses.asdict(settings)))
+
+
+def _inner(env: Env) -> Any:
+    """The environment that has the settings: of a JAX environment's adapter the JAX environment."""
+    return env.env if isinstance(env, Batched) else env
+
+
+def _has_games(kind: type) -> bool:
+    """Whether the first field of a class of environments names the game."""
+    return any(family.name == kind.__name__ and family.has_games for family in FAMILIES.values())
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether a flag can say a value of this type."""
+    parts = typing.get_args(hint) or (hint,)
+    if typing.get_origin(hint) is typing.Literal:
+        return True
+    return all(part in (bool, int, float, str, type(None)) for part in parts)
+
+
+def env_of_archive(folder: pathlib.Path) -> Env:
+    """The environment that an archive's trajectories are of, with the settings that it had.
+
+    Raises:
+      BadInput: it is none of ours, or no longer takes those settings.
+      ValueError: the folder is no archive, or the environment has since become another.
+    """
+    from boonta.nodes.archive.index import read_index, require_environment
+
+    recorded = read_index(folder).environment
+    name, settings = recorded["name"], recorded["settings"]
+    known = {family.name: family for family in FAMILIES.values() if not family.jax}
+    if name not in known:
+        raise BadInput(f"{folder} is of {name!r}; known are {', '.join(known)}. Name it in the program's `env =` line")
+    try:
+        env = getattr(importlib.import_module(known[name].module), name)(**settings)
+    except TypeError as error:
+        raise BadInput(f"{folder} was recorded with settings that {name} no longer takes: {error}") from error
+    require_environment(folder, recorded, env)
+    return env
+
+
+def name_of(env: Env) -> str:
+    """What a run's default folder calls an environment: its family and game, with dashes, or its class."""
+    inner = _inner(env)
+    for name, family in FAMILIES.items():
+        if family.name == type(inner).__name__ and family.jax == isinstance(inner, JaxEnv):
+            game = getattr(inner, dataclasses.fields(inner)[0].name) if family.has_games else ""
+            return "-".join(filter(None, (name, str(game).replace("/", "-"))))
+    return type(inner).__name__.lower()

@@ -1,0 +1,250 @@
+"""The one module in which a program becomes a Launchpad program: launched here, or a node at a time on many hosts.
+
+All that touches Launchpad's private parts is here. They are dm-launchpad 0.5.0's; a version that lets a program choose
+its log folder, and tells which process is whose, would make these uses needless.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import io
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from boonta.nodes.base import Node
+from boonta.nodes.tables.reverb.client import connect
+from boonta.programs.wiring.program import Group, Program, node_arguments
+
+try:
+    import courier
+    import launchpad as lp
+    from absl import flags
+    from launchpad import address as lp_address
+    from launchpad import context
+    from launchpad.launch import worker_manager
+    from launchpad.launch.run_locally import launch_local_output_to_files
+    from launchpad.nodes import base
+    from launchpad.nodes.python.local_multi_processing import PythonProcess
+except ImportError as error:
+    raise ImportError(
+        "--launch local_mp, local_mt and serial need dm-launchpad, dm-reverb and TensorFlow, whose newest wheels are "
+        "for CPython 3.10: start the program there (./run does), or choose --launch sebulba or anakin"
+    ) from error
+
+CALL_DEADLINE_S = 30.0  # Without a deadline a courier call blocks for ever once its server is gone.
+# An inference node answers, or says that it has no answer yet, within half a second, and an actor that is told to end
+# may not wait longer than this.
+ASK_DEADLINE_S = 5.0
+
+
+class Worker(NamedTuple):
+    """What Launchpad has launched for a node.
+
+    Attributes:
+      name: of the node.
+      handle: a `subprocess.Popen`, or a `futures.Future` of a thread.
+    """
+
+    name: str
+    handle: Any
+
+
+class Launchable(NamedTuple):
+    """A program for Launchpad.
+
+    Attributes:
+      program: Launchpad's.
+      nodes: Launchpad's, by the names of ours, in program order.
+    """
+
+    program: lp.Program
+    nodes: dict[str, Any]
+
+
+def to_launchpad(program: Program) -> Launchable:
+    """Turns the value into Launchpad's program. Handles only point backwards along program order."""
+    launchpad_program = lp.Program(program.name)
+    served: dict[str, Any] = {}  # Handles by role.
+    nodes: dict[str, Any] = {}
+    writing: Any = None
+    for group in program.all_groups:
+        role = group.node.role
+        with launchpad_program.group(group.label):
+            for i, name in enumerate(group.names):
+                handles = {**served, "replay": writing} if role == "actor" and writing is not None else served
+                node = nodes[name] = _node(program, group, i, handles)
+                launchpad_program.add_node(node)
+        if role == "replay":
+            served[role], writing = node.create_handle(), node.create_handle(reads=False)
+        elif group.is_called:
+            served[role] = node.create_handle(ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S)
+    return Launchable(launchpad_program, nodes)
+
+
+def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Any:
+    """Launchpad's node for one of ours; Launchpad replaces the handles among the keywords by clients."""
+    arguments = node_arguments(program, group, i, served)
+    if group.node.role == "replay":
+        return _ReplayNode(group.node, **arguments)
+    kind = _ServiceNode if group.is_called else lp.PyClassNode
+    return kind(_construct, group.node, **arguments)
+
+
+def _construct(node: type[Node], **arguments: Any) -> Node:
+    """Makes a node in its own process or thread."""
+    made = node(**arguments)
+    made.launcher = _launcher
+    return made
+
+
+def _launcher() -> tuple[threading.Event, bool]:
+    """See `Node.launcher`."""
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:  # Ctrl-C reaches all processes; the launcher alone answers it, and asks everybody to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return lp.stop_event(), owns_process
+
+
+class _ServiceNode(lp.CourierNode):
+    """A node that others call."""
+
+    def create_handle(self, deadline_s: float = CALL_DEADLINE_S) -> Any:
+        handle = super().create_handle()
+        handle.set_client_kwargs(call_timeout=deadline_s)
+        return handle
+
+
+class _ReplayNode(lp.PyClassNode):
+    """A replay server; its handles become clients of it."""
+
+    def __init__(self, node: type[Node], **arguments: Any):
+        self._address = lp_address.Address("reverb")
+        super().__init__(_construct, node, address=self._address, **arguments)
+        self.allocate_address(self._address)
+
+    def bind_addresses(self, **options: Any) -> None:
+        super().bind_addresses(**options)
+        if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
+            import reverb  # noqa: F401  # One thread imports it, before others could find it half imported.
+
+    def create_handle(self, reads: bool = True) -> Any:
+        return self._track_handle(_ReplayHandle(self._address, reads))
+
+
+class _ReplayHandle(base.Handle):
+    """Handle of a replay server; the processes of nodes that only write load no TensorFlow."""
+
+    def __init__(self, address: lp_address.Address, reads: bool):
+        self._address = address
+        self._reads = reads
+
+    def dereference(self) -> Any:
+        return connect(self._address.resolve(), self._reads)
+
+
+def launch(
+    program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path
+) -> tuple[list[Worker], Any]:
+    """Launches a program as processes or threads of this machine.
+
+    Args:
+      program: whose run says which of the two.
+      environment: variables of each group's processes.
+      logs: folder for what the processes print.
+
+    Returns:
+      The workers, in program order, and a client of the monitor.
+    """
+    launchable = to_launchpad(program)
+    # Launchpad reads the variable for this folder when it is imported, which is too early.
+    launch_local_output_to_files._LOGGING_DIR = str(logs)
+    resources = None
+    if program.run.launch == "local_mp":
+        resources = {group: PythonProcess(env=dict(variables)) for group, variables in environment.items()}
+    with contextlib.redirect_stdout(io.StringIO()):  # Launchpad announces each file.
+        manager = lp.launch(
+            launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
+        )
+    atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
+    # The manager has no public way to its workers; they are in program order, as the nodes are.
+    handles = [handle for group in manager._active_workers.values() for handle in group]
+    workers = [Worker(name, handle) for name, handle in zip(launchable.nodes, handles)]
+    address = launchable.nodes["monitor"].courier_address.resolve()
+    return workers, courier.Client(address, call_timeout=2.0)
+
+
+# What `boonta.deploy` does for many hosts: it binds addresses to hosts and ports that all know, and runs one node.
+
+
+class _Fixed(lp_address.AbstractAddressBuilder):
+    """An address that is known beforehand."""
+
+    def __init__(self, address: str):
+        self._address = address
+
+    def build(self) -> str:
+        return self._address
+
+
+def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    """Does for the whole program, in this process, what Launchpad does before it launches one.
+
+    Contexts come first, then handles learn whom they connect, then addresses are bound: a handle may look at the one,
+    and change the other.
+
+    Args:
+      launchable: the program.
+      addresses: "host:port" by the name of the node that listens there; one of them is the monitor's.
+      labels: of the nodes' groups, by the nodes' names.
+    """
+    # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
+    stopper = functools.partial(_stop_program, addresses["monitor"])
+    for node in launchable.nodes.values():
+        node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, stopper)
+    for name, node in launchable.nodes.items():
+        for handle in node.input_handles:
+            handle.connect(node, labels[name])
+    for name, node in launchable.nodes.items():
+        for address in node.addresses:
+            address.bind(_Fixed(addresses[name]))
+
+
+def _stop_program(monitor: str, mark_as_completed: bool = False) -> None:
+    """Asks the monitor to end the program."""
+    del mark_as_completed
+    courier.Client(monitor, call_timeout=CALL_DEADLINE_S).stop_program("a node called launchpad.stop()")
+
+
+class Lone(NamedTuple):
+    """One node of a bound program, constructed, for this process to run.
+
+    Attributes:
+      node: ours.
+      run: serves it, if others call it, and runs it to its end.
+      stop: makes it stop when it is set.
+    """
+
+    node: Node
+    run: Callable[[], Any]
+    stop: threading.Event
+
+
+def servers_of(launchable: Launchable, name: str) -> list[str]:
+    """The addresses, "host:port", that a node of a bound program calls."""
+    # A handle keeps its address to itself.
+    return sorted({handle._address.resolve() for handle in launchable.nodes[name].input_handles})
+
+
+def lone(launchable: Launchable, name: str) -> Lone:
+    """Constructs one node of a bound program in this process and thread."""
+    node = launchable.nodes[name]
+    flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nobody has parsed.
+    # The manager belongs to this thread, the node's, which looks there for whether to stop.
+    manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
+    return Lone(node._construct_instance(), node.function, manager.stop_event())  # Launchpad keeps the instance.

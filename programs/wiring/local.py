@@ -1,0 +1,67 @@
+"""Processes, or threads, of this machine: prepares a program for Launchpad, and supervises what that launches."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+
+from boonta.programs.wiring import supervise
+from boonta.programs.wiring.program import Program, check_nodes
+from boonta.programs.wiring.run import BadInput
+
+# An actor overlaps stepping and acting with threads of its own.
+ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
+# Nodes that act on the CPU must not grab an accelerator.
+ON_CPU = {"JAX_PLATFORMS": "cpu", **ONE_THREAD}
+# Variables of processes by role; all others are on the CPU. An inference node shares the learner's accelerator, whose
+# memory the learner would otherwise find taken, or take whole.
+ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
+    "learner": {},
+    "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+}
+
+
+def prepare(program: Program) -> Callable[[], int]:
+    """See `launch.prepare`."""
+    from boonta.programs.wiring import launchpad  # noqa: F401  # Says what is missing, and what to do.
+
+    check_nodes(program)
+    return functools.partial(_run, program, group_environment(program))
+
+
+def group_environment(program: Program) -> dict[str, dict[str, str]]:
+    """Environment variables by group: the defaults, and the run's over them.
+
+    Raises:
+      BadInput: the run sets one for a group that the program doesn't have.
+    """
+    roles = {group.label: group.node.role for group in program.all_groups}
+    environment = {label: dict(ROLE_ENVIRONMENT.get(role, ON_CPU)) for label, role in roles.items()}
+    for override in program.run.process_env:
+        group, colon, assignment = override.partition(":")
+        name, equals, value = assignment.partition("=")
+        if not (colon and equals and name) or group not in environment:
+            raise BadInput(f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of {sorted(environment)}")
+        environment[group][name] = value
+    return environment
+
+
+def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
+    """Launches a program and stays until it has ended; the exit code."""
+    from boonta.programs.wiring import launchpad
+
+    logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    logs.mkdir(parents=True)
+    print(f"logs {logs}", flush=True)
+    for variables in environment.values():  # Modules beside the program's file are importable in every process.
+        paths = [sys.path[0] or os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
+        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    launched, monitor = launchpad.launch(program, environment, logs)
+    workers = [supervise.worker(name, handle) for name, handle in launched]
+    (logs / "pids.json").write_text(json.dumps({worker.name: worker.pid for worker in workers}))
+    return supervise.stay(workers, monitor)

@@ -1,0 +1,205 @@
+"""A program as a value: an agent, an environment, and the groups of nodes that work on them.
+
+A program function makes the value; `boonta.programs.wiring.launch` has it run by the interpreter that `--launch` names.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from boonta.agents.base import Agent, learned_from
+from boonta.envs.base import Env
+from boonta.nodes.acting.base import Remote, tables_only
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.replay import Replay
+from boonta.nodes.variables import VariableServer
+from boonta.programs.wiring.run import Run
+
+ACTING = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
+# The folder that a node keeps things in, within the run's.
+FOLDERS = {"monitor": "", "replay": "replay"}
+CHECKPOINTS = "checkpoints"
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Nodes of one class that do the same work.
+
+    Attributes:
+      label: of the group; its processes, logs and metrics are called by it.
+      node: the class.
+      number: of nodes.
+      settings: what the class's constructor takes besides what the program gives every node, see `node_arguments`.
+    """
+
+    label: str
+    node: type[Node]
+    number: int = 1
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise ValueError(f"the number of {self.label} nodes is {self.number}; it must be at least 1")
+
+    @property
+    def is_called(self) -> bool:
+        """Whether other nodes call those of the group; each then has an address."""
+        return self.node.serves or self.node.role == "monitor"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes' names, such as "actor/0", or "learner"."""
+        if self.number == 1 and self.node.role not in ACTING:
+            return (self.label,)
+        return tuple(f"{self.label}/{i}" for i in range(self.number))
+
+
+def group(node: type[Node], number: int = 1, /, *, label: str = "", **settings: Any) -> Group:
+    """A group of nodes.
+
+    Args:
+      node: the class.
+      number: of nodes.
+      label: of the group; default: the class's role, such as "actor".
+      settings: for the class's constructor; one that is None is left to the class's own default.
+    """
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return Group(label or node.role or node.__name__.lower(), node, number, chosen)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """What runs. Nothing of it runs yet.
+
+    Attributes:
+      name: of the program.
+      run: where, how and how long.
+      agent: what acts and learns; its tables are served.
+      env: what actors act in.
+      groups: of nodes. The services that they call, the monitor, the variable server and the replay server, need not
+        be among them.
+    """
+
+    name: str
+    run: Run
+    agent: Agent
+    env: Env
+    groups: Sequence[Group]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(self.groups))
+        labels = [group.label for group in self.groups]
+        if len(set(labels)) < len(labels):
+            raise ValueError(f"{self.name}: groups are {labels}; each needs a label of its own")
+        if any(group.node.role == "learner" and "replay" in parameters(group.node) for group in self.groups):
+            self._require_writers()
+
+    def _require_writers(self) -> None:
+        """Raises ValueError if nobody fills a table that the learner reads: it would wait for it."""
+        roles = {group.node.role for group in self.groups}
+        for table in learned_from(self.agent.tables):
+            if table.writer not in roles:
+                raise ValueError(
+                    f"the learner reads table {table.name!r}, which {table.writer}s fill, and the program has none"
+                )
+
+    @property
+    def all_groups(self) -> tuple[Group, ...]:
+        """The groups in the order in which they can be wired: services before those that call them.
+
+        A service that no node asks for is left out; one that the program names itself takes the usual one's place.
+        """
+        asked = {name for group in self.groups for name in parameters(group.node)}
+        usual = {"monitor": Monitor, "variables": VariableServer, "replay": Replay}
+        own = {group.node.role: group for group in self.groups}
+        services = [own.get(role) or group(node) for role, node in usual.items() if role == "monitor" or role in asked]
+        inference = [group for group in self.groups if group.node.role == "inference"]
+        rest = [group for group in self.groups if group not in services and group not in inference]
+        return (*services, *inference, *rest)
+
+    def of_role(self, role: str) -> Group | None:
+        """The group whose nodes have a role; None if there is none."""
+        return next((group for group in self.groups if group.node.role == role), None)
+
+
+def parameters(node: type[Node]) -> set[str]:
+    """The names that a node's constructor takes, those that it passes on to its base class included."""
+    names: set[str] = set()
+    for kind in node.__mro__:
+        if "__init__" not in vars(kind):
+            continue
+        own = list(inspect.signature(kind).parameters.values())
+        names |= {parameter.name for parameter in own}
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+            break
+    return names
+
+
+def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
+    """What the constructor of a node is called with: what it names among what the program has, and its settings.
+
+    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`, and the
+    handles `monitor`, `variables`, `replay` and `inference`.
+
+    Args:
+      program: has the node.
+      group: of the node.
+      i: its number in the group.
+      served: handles by the role of their servers.
+    """
+    run, role = program.run, group.node.role
+    offered = {
+        "agent": program.agent,
+        "env": program.env,
+        "spec": getattr(program.env, "spec", None),
+        "seed": _seeds(run.acting_seed, group.number)[i] if role in ACTING or group.number > 1 else run.seed,
+        "stop": run.stop,
+        "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
+        "start_from": run.start_folder,
+        "save_every_s": run.save_every_s,
+        **served,
+    }
+    if role == "actor" and "inference" in served:
+        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
+    accepted = parameters(group.node)
+    chosen = {name: value for name, value in offered.items() if name in accepted}
+    return {"name": group.names[i], **chosen, **group.settings}
+
+
+def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:
+    """Makes a node, which stores and checks what it is given; `start` builds, in the node's own process.
+
+    Raises:
+      ValueError: the node refuses a setting, or knows none of that name.
+    """
+    arguments = node_arguments(program, group, i, served)
+    accepted = parameters(group.node)
+    unknown = [name for name in group.settings if name not in accepted]
+    if unknown:
+        raise ValueError(
+            f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
+        )
+    return group.node(**arguments)
+
+
+def check_nodes(program: Program) -> None:
+    """Makes every node once with no handles, so that what can't work is refused before anything is launched."""
+    nothing = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
+    for group in program.all_groups:
+        for i in range(group.number):
+            construct(program, group, i, nothing)
+
+
+def _seeds(seed: int, number: int) -> list[int]:
+    """A seed for each node. They aren't `seed + i`: runs with neighbouring seeds would share most of theirs."""
+    return [int(drawn) for drawn in np.random.SeedSequence(seed).generate_state(number) >> 1]
+
+
+ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

@@ -1,0 +1,37 @@
+"""Who renders a program needs none of what it runs on: Launchpad, courier, Reverb and TensorFlow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from boonta.deploy.program import ROOT
+
+# Renders for every platform, with the nodes on hosts of their own and in units, and tells what came to be imported.
+RENDER = """
+import pathlib, sys
+
+UNWANTED = ("launchpad", "courier", "reverb", "tensorflow")
+if sys.argv[1] == "missing":
+    sys.modules.update(dict.fromkeys(UNWANTED))  # An import of these now fails.
+from boonta.deploy import jobset, resources, slurm, tpu_vm
+
+program, table = pathlib.Path("programs/muzero.py"), resources.Table("image")
+jobs = []
+for flags in (["catch"], ["catch", "--launch", "sebulba"], ["catch", "--launch", "anakin"]):
+    manifest, _ = jobset.render(jobset.prepare(program, flags, table))
+    jobs.append([job["name"] for job in manifest["spec"]["replicatedJobs"]])
+    assert "#SBATCH" in slurm.render(slurm.Job(program), [*flags, "--workdir", "/x"])
+    assert tpu_vm.commands(tpu_vm.Machines(program, "a"), flags)
+assert jobs == [["monitor", "variables", "replay", "learner", "actor", "evaluator"], ["unit"], ["unit"]], jobs
+print("loaded", [name for name in UNWANTED if sys.modules.get(name)])
+"""
+
+
+@pytest.mark.parametrize("launchpad", ["there", "missing"])
+def test_a_program_is_rendered_without_launchpad_and_where_it_is_missing(launchpad):
+    command = [sys.executable, "-c", RENDER, launchpad]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "loaded []\n"), done.stderr

@@ -1,0 +1,107 @@
+"""A program as a value: what it refuses, what it gives its nodes, and that every way to run reads the same one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from boonta.agents import muzero
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.impala import impala
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.arguments import parse
+from boonta.programs.wiring.launch import Program, Run, group
+from boonta.programs.wiring.program import check_nodes, node_arguments, parameters
+
+
+def program_of(tmp_path, *groups, config=muzero.CATCH, seed: int = 0) -> Program:
+    env = Catch()
+    return Program("c", Run(workdir=str(tmp_path), seed=seed), muzero.make(config, env.spec), env, groups)
+
+
+def test_a_table_that_nobody_fills_is_refused(tmp_path):
+    config = muzero.REANALYZE_CATCH
+    with pytest.raises(ValueError, match="the number of actor nodes is 0; it must be at least 1"):
+        group(Actor, 0)
+    with pytest.raises(ValueError, match="reads table 'trajectories', which actors fill, and the program has none"):
+        program_of(tmp_path, group(Learner), config=config)
+    with pytest.raises(ValueError, match="reads table 'reanalyzed', which reanalyzers fill, and the program has none"):
+        program_of(tmp_path, group(Learner), group(Actor), config=config)
+    whole = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
+    labels = [group.label for group in whole.all_groups]
+    assert labels == ["monitor", "variables", "replay", "learner", "actor", "reanalyzer"]
+
+
+def test_two_groups_of_one_label_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"groups are \['learner', 'actor', 'actor'\]; each needs a label of its own"):
+        program_of(tmp_path, group(Learner), group(Actor), group(Actor))
+
+
+def test_actors_have_seeds_of_their_own(tmp_path):
+    def seeds(seed):
+        program = program_of(tmp_path, group(Learner), group(Actor, 8), seed=seed)
+        return [node_arguments(program, program.groups[1], i, {})["seed"] for i in range(8)]
+
+    fresh = seeds(0)
+    assert len({*fresh, *seeds(1)}) == 16 and seeds(0) == fresh
+    (tmp_path / "checkpoints" / "90").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "100").mkdir()
+    resumed = seeds(0)
+    assert len({*fresh, *resumed}) == 16 and seeds(0) == resumed
+    (tmp_path / "checkpoints" / "110.orbax-checkpoint-tmp").mkdir()  # It is not whole yet.
+    assert seeds(0) == resumed
+    (tmp_path / "checkpoints" / "110").mkdir()
+    assert not {*seeds(0)} & {*fresh, *resumed}
+
+
+def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
+    config = dataclasses.replace(muzero.REANALYZE_CATCH, reanalyze_ratio=0.0)
+    program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
+    with pytest.raises(ValueError, match="reanalyzers with no replay table to read"):
+        check_nodes(program)
+
+
+def test_a_setting_that_a_node_does_not_know_is_refused(tmp_path):
+    program = program_of(tmp_path, group(Learner), group(Actor, num_env=3))
+    with pytest.raises(ValueError, match="actor: Actor takes no setting 'num_env'; it takes .*'num_envs'"):
+        check_nodes(program)
+
+
+class Loud(Actor):
+    """Passes everything on but one setting of its own."""
+
+    def __init__(self, *handles, volume: int, **settings):
+        super().__init__(*handles, **settings)
+        self.volume = volume
+
+
+def test_a_nodes_parameters_include_those_that_it_passes_on():
+    assert {"volume", "agent", "num_envs", "seed"} <= parameters(Loud)
+
+
+def test_a_program_may_name_its_own_service(tmp_path):
+    program = program_of(tmp_path, group(Monitor, log_every_s=1.0), group(Learner), group(Actor))
+    assert program.all_groups[0].settings == {"log_every_s": 1.0}
+    assert [group.label for group in program.all_groups].count("monitor") == 1
+
+
+def test_all_five_ways_to_run_read_the_same_value(tmp_path, monkeypatch):
+    """The program is the same but for `run.launch`; each interpreter takes it."""
+    read = {}
+    for way in launch.INTERPRETERS:
+        run, settings = parse(impala, ["catch", "--launch", way, "--workdir", str(tmp_path)])
+        program = impala(run, **settings)
+        alike = dataclasses.replace(run, launch="serial")
+        read[way] = (program.name, program.env, program.groups, program.agent.tables, alike)
+        try:
+            start = launch.prepare(program)
+        except ImportError as error:  # Only the cluster's packages may be missing, and only where they can't be had.
+            assert "need dm-launchpad" in str(error) and way in ("local_mp", "local_mt", "serial")
+        else:
+            assert callable(start)
+    assert len(read) == 5 and all(value == read["anakin"] for value in read.values())
