@@ -13,6 +13,7 @@ import tyro
 from boonta.agents.base import Agent, Table, learned_from, written_by
 from boonta.envs.base import Env
 from boonta.nodes.base import Node
+from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, Placement, split
@@ -97,11 +98,14 @@ class Sebulba:
         """Adds the node that takes batches, and learns on the learning devices."""
         run = self.run
         settings = {**run.learning, **settings}
+        cadence = {name: settings.get(name, 1) for name in ("updates_per_step", "publish_every")}
+        if self.placement.lag is not None and set(cadence.values()) != {1}:
+            raise ValueError(f"placement.lag is {self.placement.lag}, but {cadence}: lock-step needs 1 of both")
 
         def make(shared: Shared) -> list[Node]:
             handles = (self.agent, shared.replay, shared.variables, shared.monitor)
-            council = {"council": shared.monitor} if isinstance(shared.monitor, HostMonitor) else {}
-            return [node("learner", *handles, devices=shared.learning, **council, **settings)]
+            agreement = SeveralHosts(shared.monitor) if isinstance(shared.monitor, HostMonitor) else None
+            return [node("learner", *handles, devices=shared.learning, agreement=agreement, **settings)]
 
         self._added.append(make)
 

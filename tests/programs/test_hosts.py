@@ -18,7 +18,7 @@ from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import end, saved
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "unit_program.py"
+PROGRAM = ROOT / "tests" / "helpers" / "unit_program.py"
 LIMIT_S = 240.0
 ENDS_S = 30.0  # that a host may outlive another
 
