@@ -243,10 +243,10 @@ class Learner(Node):
 
 
 def require_finite(metrics: dict[str, Any], updates: int) -> None:
-    """Refuses to go on from a loss that isn't a number.
+    """Refuses to go on from a loss that isn't finite.
 
     Raises:
-      FloatingPointError: says which loss, and after how many updates.
+      FloatingPointError: with the loss, and after how many updates it came.
     """
     loss = metrics.get("loss", 0.0)
     if not np.isfinite(loss):

@@ -46,11 +46,11 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the host hears of some rounds.
+    """What some rounds return to the host.
 
     Attributes:
-      metrics: of the last update, scalars by name.
-      episodes: that ended.
+      metrics: scalars of the last update, by name.
+      episodes: those that ended.
     """
 
     metrics: dict[str, jax.Array]
@@ -97,12 +97,12 @@ def fuse(
       agent: with one table.
       env: a `JaxEnv`.
       num_envs: B, slots.
-      constrain: may say how a batch is laid over devices.
+      constrain: may lay a batch over devices.
       unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
         one 10 to 30 times slower; no more than `MOST_UNROLLED`, for each of them is compiled.
 
     Raises:
-      ValueError: the table is none that this can keep; says which field, what it is and what it must be.
+      ValueError: the device can't keep this table; the message names the field, its value and what it must be.
     """
     (table,) = one_table(agent)
     rollouts, updates = ratio(table, num_envs)

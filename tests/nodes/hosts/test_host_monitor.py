@@ -26,7 +26,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
         {
             **report,
             "serves": False,
-            "heard": False,
+            "acknowledged": False,
             "build": "",
             "warning": "",
             "activity": "",
