@@ -19,9 +19,9 @@ from typing import Literal
 
 import tyro
 
-from benchmarks import parts, sebulba, timing
 from boonta.agents import impala
 from boonta.agents.base import Agent
+from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
 

@@ -18,7 +18,7 @@ import dataclasses
 
 import tyro
 
-from benchmarks import timing
+from boonta.benchmarks import timing
 
 PROGRAMS = {"local": "impala_atari.py", "central": "impala_seed_atari.py"}
 

@@ -23,9 +23,9 @@ from typing import Literal
 
 import tyro
 
-from benchmarks import parts, timing
 from boonta.agents import muzero
 from boonta.agents.base import Agent
+from boonta.benchmarks import parts, timing
 from boonta.envs.gymnasium import Gymnasium
 
 ENV = Gymnasium("CartPole-v1")

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from benchmarks.timing import on_all_cores, per_second
 from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.benchmarks.timing import on_all_cores, per_second
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node

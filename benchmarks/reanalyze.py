@@ -21,7 +21,7 @@ import sys
 import matplotlib
 import tyro
 
-from benchmarks.timing import ROOT
+from boonta.benchmarks.timing import ROOT
 from boonta.nodes import metrics
 
 matplotlib.use("agg")

@@ -31,8 +31,8 @@ import numpy as np
 import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
-from benchmarks.sebulba import START_S, running, warm_up
 from boonta.agents import impala
+from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import make_mesh

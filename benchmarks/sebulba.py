@@ -88,7 +88,7 @@ def main(options: Options) -> None:
         devices = f", {options.acting} + {learning} devices" if learning is not None else ""
         print_row(f"in-process, acting batch {num_envs}{devices}", *measure(options, placement))
     if options.reverb and options.agent == "impala":
-        from benchmarks import timing
+        from boonta.benchmarks import timing
 
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
         settings = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
