@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import psutil
 
 from boonta.nodes import launched
-from boonta.nodes.stopwatch import Stopped, Stopwatch
+from boonta.nodes.metrics import Stopwatch
 
 T = TypeVar("T")
 
@@ -24,6 +24,10 @@ HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
 GOODBYE_S = 5.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
+
+
+class Stopped(Exception):
+    """The node was asked to stop while it waited."""
 
 
 class Node:

@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Policy, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any

@@ -28,7 +28,7 @@ from boonta.nodes.arena import Arena
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.evaluator import Evaluator
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.programs.wiring.run import BadInput, ProgramFunction, Run, command, parse
 from boonta.programs.wiring.sebulba import Sebulba
 from boonta.programs.wiring.solo import Solo
