@@ -22,18 +22,17 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import tyro
-from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents import impala, muzero
-from boonta.agents.base import Agent, Nest, Policy
+from boonta.agents.base import Agent, Policy
 from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.grid_world import GridWorld
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.jax.minatar import MinAtar
-from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.compiled import Compiled, batch_by_slot, by_slot
-from boonta.nodes.learner import make_mesh
+from boonta.nodes.fused import fusion
+from boonta.nodes.fused.compiled import Compiled
+from boonta.nodes.fused.learners import Setup, one_learner
 
 World = Literal["catch", "grid_world", "cartpole", "breakout"]
 WORLDS: dict[str, JaxEnv] = {
@@ -126,23 +125,17 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
 
 def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, dict[str, float]]:
     """Env steps a second, and the seconds that compiling took, by program."""
-    mesh = make_mesh(devices, agent.tables[0].batch_size)
-    fused = fusion.fuse(agent, env, num_envs, constrain=batch_by_slot(mesh))
-    init = jax.jit(agent.update.init, out_shardings=NamedSharding(mesh, PartitionSpec()))
-    learner = init(jax.random.PRNGKey(0))
-
-    def play(learner: Nest, key: jax.Array) -> dict[str, jax.Array]:
-        return stage.play(env, agent.eval_policy, agent.update.params(learner), 50, 10_000, key)
-
-    program = Compiled(fused, play, learner, mesh, by_slot)
-    state, _ = program.init(learner, 0, jax.random.PRNGKey(1))
+    fused = one_learner(Setup("benchmark", agent, env, num_envs, devices))
+    learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
+    program = Compiled(fused, learner)
+    state, _ = program.init(learner, 0, fused.run_key)
     number, elapsed = 1, 0.0
     while elapsed < 0.5:  # warms up, and finds how many rounds take long enough
         number *= 2
         state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
     state, elapsed = timed(program, state, number)
-    return fused.env_steps * number / elapsed, program.seconds
+    return fused.program.env_steps * number / elapsed, program.seconds
 
 
 def timed(program: Compiled, state: fusion.State, number: int) -> tuple[fusion.State, float]:

@@ -1,9 +1,14 @@
 """How fast MuZero learns CartPole on this machine, part by part and as a whole, and how near the whole is to the limit.
 
     ./run python benchmarks/muzero.py
+    ./run python benchmarks/muzero.py --cadences 1/1,4/1,1/10,4/10
+    BOONTA_PYTHON=3.13 ./run python benchmarks/muzero.py --part learn
 
 As in `benchmarks/impala_atari.py`: one env step costs stepping, one search and its share of an update. With the three
 measured alone, each on all cores, no design can do more than 1 / (1/env + 1/act + 1/learn) of them a second.
+
+With `--cadences` the whole program is run instead, with other settings of the learner: in turns, so that a machine that
+grows slower or faster favours none of them.
 """
 
 from __future__ import annotations
@@ -13,13 +18,14 @@ from boonta.agents import rlax_first  # noqa: F401
 # isort: split
 
 import dataclasses
+import statistics
 from typing import Literal
 
 import tyro
 
-from benchmarks import parts, timing
 from boonta.agents import muzero
 from boonta.agents.base import Agent
+from boonta.benchmarks import parts, timing
 from boonta.envs.gymnasium import Gymnasium
 
 ENV = Gymnasium("CartPole-v1")
@@ -35,28 +41,38 @@ class Options:
       num_envs: environments, over two groups; a batch of searches has half as many.
       seconds: measured per part, after warming up; the whole program gets four times as long.
       part: only this one, and only its number is printed.
+      cadences: the learner's settings to compare, each as UPDATES_PER_STEP/PUBLISH_EVERY; the first is the reference.
+      turns: runs of each cadence.
     """
 
     num_simulations: int = 50
     num_envs: int = 64
     seconds: float = 15.0
     part: Literal["env", "act", "learn", "reverb"] | None = None
+    cadences: str = ""
+    turns: int = 3
 
     @property
     def agent(self) -> Agent:
         config = dataclasses.replace(muzero.CARTPOLE, num_simulations=self.num_simulations)
         return muzero.make(config, ENV.spec)
 
+    def whole(self, *flags: str) -> dict[str, float]:
+        """Medians of a run of the whole program."""
+        size = [f"--num-envs={self.num_envs}", f"--config.num-simulations={self.num_simulations}"]
+        return timing.whole("muzero_cartpole.py", [*size, *flags], 4 * self.seconds)
+
 
 def main(options: Options) -> None:
     """Measures a part, or all of them and the whole, and prints the table."""
     if options.part is not None:
         timing.answer(parts.rate(options.part, options.agent, ENV, options.num_envs, options.seconds))
+    if options.cadences:
+        return compare(options)
     rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
     few = timing.in_process(__file__, dataclasses.replace(options, num_simulations=FEW_SIMULATIONS), "act")
     limit = parts.limit(rates)
-    flags = [f"--num-envs={options.num_envs}", f"--config.num-simulations={options.num_simulations}"]
-    row = timing.whole("muzero_cartpole.py", flags, 4 * options.seconds)
+    row = options.whole()
     alone = {
         "stepping the environments, alone": rates["env"],
         f"searching, {FEW_SIMULATIONS} simulations, alone": few,
@@ -69,6 +85,30 @@ def main(options: Options) -> None:
     per_update = parts.env_steps_per_update(options.agent.tables[0])
     print(f"updates/s: {rates['learn'] / per_update:,.1f} alone, {row['updates_per_s']:,.1f} in the whole")
     timing.print_profile(row)
+
+
+def compare(options: Options) -> None:
+    """Runs the whole program with each cadence, in turns, and prints medians with their ratio to the first."""
+    cadences = [tuple(map(int, cadence.split("/"))) for cadence in options.cadences.split(",")]
+    turns: dict[tuple[int, ...], list[dict[str, float]]] = {cadence: [] for cadence in cadences}
+    for _ in range(options.turns):
+        for cadence in cadences:
+            updates_per_step, publish_every = cadence
+            row = options.whole(f"--updates-per-step={updates_per_step}", f"--publish-every={publish_every}")
+            turns[cadence].append(row)
+    print(f"medians of {options.turns} turns, from the least to the greatest; share: of the learner's thread")
+    head = f"{'updates_per_step':>16s} {'publish_every':>13s} {'steps/s':>23s} {'ratio':>6s} {'updates/s':>9s}"
+    print(f"{head} {'updating':>8s} {'publishing':>10s} {'lag':>6s}")
+    reference = statistics.median(row["env_steps_per_s"] for row in turns[cadences[0]])
+    for cadence, rows in turns.items():
+        rates = [row["env_steps_per_s"] for row in rows]
+        middle = {name: statistics.median(row.get(name, 0.0) for row in rows) for name in rows[0]}
+        spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
+        shares = (middle.get(f"share/learner/{activity}", 0.0) for activity in ("updating", "publishing"))
+        print(
+            f"{cadence[0]:16d} {cadence[1]:13d} {spread:>23s} {statistics.median(rates) / reference:6.2f} "
+            f"{middle['updates_per_s']:9.1f} {next(shares):8.0%} {next(shares):10.0%} {middle['policy_lag']:6.1f}"
+        )
 
 
 if __name__ == "__main__":

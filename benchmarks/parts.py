@@ -1,6 +1,7 @@
 """The parts of any program, each measured alone, on all cores: stepping, acting, updating, and the way through Reverb.
 
-All rates are env steps a second; an update counts as the env steps after which the table asks for the next one.
+All rates are env steps a second; an update counts as the env steps after which the table asks for the next one. Only
+the part "reverb" needs Reverb, that is CPython 3.10.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-import reverb
 from jax.sharding import SingleDeviceSharding
 
 from boonta.agents.base import Agent, Batch, Steps, Table
@@ -22,9 +22,6 @@ from boonta.benchmarks.timing import on_all_cores, per_second
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.replay import make_table
-from boonta.nodes.tables.reverb.dataset import Dataset
-from boonta.nodes.tables.reverb.writer import Writer
 
 
 def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> float:
@@ -96,6 +93,12 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
 
 def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     """A writer of `size` slots and a dataset on one table in one process, observations of a real game."""
+    import reverb
+
+    from boonta.nodes.replay import make_table
+    from boonta.nodes.tables.reverb.dataset import Dataset
+    from boonta.nodes.tables.reverb.writer import Writer
+
     (table,) = agent.tables
     server = reverb.Server([make_table(table, step_shapes(agent, env.spec))])
     client = reverb.Client(f"localhost:{server.port}")

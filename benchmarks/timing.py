@@ -51,6 +51,8 @@ def in_process(file: str, options: Any, part: str) -> float:
       options: a dataclass, all of whose fields are flags.
       part: for `options.part`.
     """
+    from boonta.programs.wiring.launch import ON_CPU  # Needs Launchpad, which a part alone does not.
+
     group = ON_CPU if part in ("env", "act") else {"JAX_PLATFORMS": "cpu"}
     fields = dataclasses.asdict(options) | {"part": part}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]

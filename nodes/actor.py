@@ -33,6 +33,8 @@ class Actor(Node):
       threads: groups that alternate.
       seed: of the environments and the policy's randomness; differs between actors, unless `first_group` does.
       first_group: number of this node's first group among those of all actors with its seed.
+      refresh_every: env steps of a slot between two looks for newer params; None is the table's period, so that params
+        change only where a sequence may start.
     """
 
     role: Author = "actor"
@@ -50,10 +52,13 @@ class Actor(Node):
         threads: int = 2,
         seed: int = 0,
         first_group: int = 0,
+        refresh_every: int | None = None,
     ):
         super().__init__(name, monitor)
         if num_envs < 1 or threads < 1 or num_envs % threads:
             raise ValueError(f"{name}: num_envs is {num_envs}; it must divide over the threads, {threads}")
+        if refresh_every is not None and refresh_every < 1:
+            raise ValueError(f"{name}: refresh_every is {refresh_every}; it must be at least 1, or none")
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -61,10 +66,11 @@ class Actor(Node):
         self._num_envs = num_envs
         self._numbers = range(first_group, first_group + threads)  # of the groups
         self._seed = seed
+        self._refresh_every = refresh_every
 
     def start(self) -> None:
         tables = written_by(self.role, self._agent.tables)
-        open_act = open_acting(self, self._agent, self._variables, tables[0])
+        open_act = open_acting(self, self._agent, self._variables, tables[0], self._refresh_every)
         size = self._num_envs // len(self._numbers)
         seeds = np.random.SeedSequence(self._seed).generate_state(self._numbers.stop)
         self._groups = []

@@ -1,4 +1,4 @@
-"""Anakin: one node that acts, learns and evaluates in compiled programs; the host only listens.
+"""Anakin: one node that acts, learns and evaluates in compiled programs; the host only dispatches and logs.
 
 See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
 with Anakin".
@@ -8,33 +8,41 @@ from __future__ import annotations
 
 import pathlib
 import time
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent
 from boonta.envs.jax.base import check_pure
+from boonta.nodes import metrics
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.compiled import Compiled, batch_by_slot, by_slot, check_fits, convolves
-from boonta.nodes.learner import make_mesh, require_finite
+from boonta.nodes.fused.compiled import Compiled
+from boonta.nodes.fused.learners import Evaluation, FusedLearner, Row, Setup, check_fits, one_learner
 from boonta.nodes.monitor import StopRule
 
-DISPATCH_S = 0.5  # of rounds that the device is given at once; nobody stops it within
+DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
 DISPATCH_DEADLINE_S = 600.0
-RETURNS = 100  # episodes, at least, that a mean return is taken over
+RETURNS = 100  # The least number of episodes that a mean return is taken over.
 
 
 class Pending(NamedTuple):
-    """What the device has been given to do, and the host has not heard of yet."""
+    """A dispatch whose results the host has not collected yet.
+
+    Attributes:
+      rounds: that were dispatched.
+      outcomes: of the rounds, to be added up.
+      evaluation: after them; None if none is due.
+      updates: made so far, including these rounds.
+    """
 
     rounds: int
     outcomes: list[fusion.Outcome]
-    evaluation: dict[str, jax.Array]
+    evaluation: Evaluation | None
     updates: int
 
 
@@ -42,7 +50,7 @@ class Anakin(Node):
     """Runs an agent fused with a JAX environment: rollouts, updates and evaluation are programs of the device.
 
     The environment slots and every batch are split over the mesh, params are replicated, and XLA adds the collectives.
-    While the device computes a dispatch, the host hears of the one before, and saves and reports.
+    While the device computes a dispatch, the host collects the one before, saves and logs.
 
     Args:
       name: of this node.
@@ -59,6 +67,7 @@ class Anakin(Node):
       eval_steps: env steps after which an evaluation's episode is cut.
       stop: the program's; its updates and env steps are kept to exactly, or to the round.
       save_every_s: seconds between checkpoints.
+      fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses the one agent.
 
     Raises:
       ValueError: the environment is not pure, the agent is another one's, the devices are not there, or the batch does
@@ -66,8 +75,6 @@ class Anakin(Node):
     """
 
     role = "anakin"
-
-    _learner_axes = PartitionSpec()  # replicated
 
     def __init__(
         self,
@@ -86,12 +93,13 @@ class Anakin(Node):
         eval_steps: int = 10_000,
         stop: StopRule | None = None,
         save_every_s: float = 300.0,
+        fuse: Callable[[Setup, bool], FusedLearner] | None = None,
     ):
         super().__init__(name, monitor)
         check_pure(env)
         (table,) = fusion.one_table(agent)
-        self._num_envs = table.batch_size if num_envs is None else num_envs
-        if self._num_envs < 1:
+        num_envs = table.batch_size if num_envs is None else num_envs
+        if num_envs < 1:
             raise ValueError(f"{name}: num_envs is {num_envs}; it must be at least 1")
         if eval_every and env.spec.num_players != 1:
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
@@ -106,99 +114,80 @@ class Anakin(Node):
             )
         check_fits(agent, env)
         self._agent, self._env = agent, env
-        self._mesh = self._make_mesh(devices)
         self._folder, self._start_from = pathlib.Path(folder), start_from
-        self._seed = seed
-        self._eval_every, self._eval_episodes, self._eval_steps = eval_every, eval_episodes, eval_steps
+        self._eval_every, self._eval_episodes = eval_every, eval_episodes
         self._limits = stop or StopRule()
         self._save_every_s = save_every_s
-        # XLA on CPU is slow at the gradient of convolutions inside of a loop; the host then loops over rounds.
-        self._in_loop = not (self._mesh.devices.flat[0].platform == "cpu" and convolves(agent, env))
-        self._fusion = self._fuse()
+        setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps)
+        self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
 
     def start(self) -> None:
-        learner_key, run_key, self._eval_key = streams(self._seed)
+        fused = self._fused
         with self.stopwatch("initialising"):
-            where = NamedSharding(self._mesh, self._learner_axes)
-            learner = jax.jit(self._begin, out_shardings=where)(learner_key)
+            learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
+            self._checkpointer = Checkpointer(self._state_folder, start_from=self._start_from)
             learner, self._base = self._checkpointer.resume(learner, self.monitor)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
-            play = self._play if self._eval_every else None
-            self._device = Compiled(self._fusion, play, learner, self._mesh, self._place, self._in_loop)
+            self._device = Compiled(fused, learner, bool(self._eval_every))
             seconds = self._device.seconds
             self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
         with self.stopwatch("filling the table"):
-            key = jax.random.fold_in(run_key, self._updates)
-            self._state, episodes = self._device.init(learner, self._updates, key)
-        self._env_steps = int(self._base.get("env_steps", 0)) + self._fusion.first_steps
+            self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
+        self._env_steps = int(self._base.get("env_steps", 0)) + fused.program.first_steps
         self._recent: list[stage.Episodes] = []
-        self._host = futures.ThreadPoolExecutor(2, "host")  # one hears, one saves
+        self._host = futures.ThreadPoolExecutor(2, "host")  # One thread collects, one saves.
         self._pending: Pending | None = None
         self._saved: futures.Future | None = None
-        self._saved_at = self._heard_at = time.monotonic()
         self._rounds_per_s, self._last_rounds = 0.0, 1
-        self._account(self._fusion.first_steps, jax.device_get(episodes))
+        self._rows: list[Row] = []  # Of the last evaluation, one for each member of a population.
+        self._member_log = None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS)
+        self._saved_at = self._collected_at = time.monotonic()
+        self._account(fused.program.first_steps, jax.device_get(episodes))
 
     def step(self) -> None:
-        """Gives the device its next rounds, then hears of those before, which it has been computing meanwhile."""
+        """Dispatches the next rounds, then collects those before, which the device has been computing meanwhile."""
         rounds = self._next_rounds()
         before, self._pending = self._pending, self._dispatch(rounds) if rounds else None
         if before is not None:
-            self._hear(before)
+            self._collect(before)
         if time.monotonic() - self._saved_at > self._save_every_s:
             self._save_beside()
         if not rounds:
-            self.sleep(0.1)  # all is done that the stop rule asks for; the monitor will say so
+            self.sleep(0.1)  # The stop rule's work is done; the monitor will end the program.
 
     def close(self) -> None:
         if not hasattr(self, "_saved_at"):
             return
-        if self.failed:
-            return  # what went wrong may be in the state; the checkpoints before are worth more
+        try:
+            if not self.failed:  # What went wrong may be in the state; the checkpoints before are worth more.
+                self._finish()
+        finally:
+            if self._member_log is not None:
+                self._member_log.close()
+
+    def _finish(self) -> None:
+        """Collects and saves what is left."""
         if self._pending is not None:
             with self.stopwatch("waiting for the device"):
-                self._take(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
+                self._log(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
         with self.stopwatch("saving a checkpoint"):
             if self._saved is not None:
                 self._saved.result()
             self._checkpointer.save(*self._snapshot())
+            if self._fused.best is not None and self._rows:
+                best = self._fused.best(self._state.learner, self._last_update, self._rows)
+                Checkpointer(self._folder).save(self._updates, best, self._counters())
 
-    # What a population does otherwise.
-
-    def _make_mesh(self, devices: int | None) -> Mesh:
-        mesh = make_mesh(devices, self._agent.tables[0].batch_size)
-        if self._num_envs % mesh.size:
-            raise ValueError(f"{self.name}: num_envs is {self._num_envs}; it must divide over {mesh.size} devices")
-        return mesh
-
-    def _fuse(self) -> fusion.Fusion:
-        constrain = batch_by_slot(self._mesh)
-        return fusion.fuse(self._agent, self._env, self._num_envs, constrain=constrain, unrolled=not self._in_loop)
-
-    def _place(self, shapes: fusion.State, mesh: Mesh) -> fusion.State:
-        return by_slot(shapes, mesh)
-
-    def _begin(self, key: jax.Array) -> Any:
-        return self._agent.update.init(key)
-
-    def _play(self, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
-        return self._evaluate(self._agent, learner, key)
-
-    def _evaluate(self, agent: Agent, learner: Any, key: jax.Array) -> dict[str, jax.Array]:
-        params = agent.update.params(learner)
-        return stage.play(self._env, agent.eval_policy, params, self._eval_episodes, self._eval_steps, key)
-
-    def _summary(self, measured: dict[str, Any], updates: int) -> dict[str, float]:
-        """What the monitor is told of the last update and of the evaluation after it."""
-        require_finite(measured, updates)
-        return {name: float(value) for name, value in measured.items()}
+    @property
+    def _state_folder(self) -> pathlib.Path:
+        """Where the learner state is saved: of a population apart from the best member's."""
+        return self._folder if self._fused.best is None else self._folder.parent / "members"
 
     def _next_rounds(self) -> int:
         """Rounds for about `DISPATCH_S`, but not beyond the next evaluation or the stop rule's limits."""
-        fused, rule = self._fusion, self._limits
+        fused, rule = self._fused.program, self._limits
         rounds = max(1, min(int(DISPATCH_S * self._rounds_per_s), 4 * self._last_rounds))
         if self._eval_every:
             rounds = min(rounds, _over(self._eval_every - self._updates % self._eval_every, fused.updates))
@@ -211,33 +200,39 @@ class Anakin(Node):
     def _dispatch(self, rounds: int) -> Pending:
         with self.stopwatch("dispatching"):
             self._state, outcomes = self._device.rounds(self._state, rounds)
-            before, self._updates = self._updates, self._updates + rounds * self._fusion.updates
-            self._env_steps += rounds * self._fusion.env_steps
+            before, self._updates = self._updates, self._updates + rounds * self._fused.program.updates
+            self._env_steps += rounds * self._fused.program.env_steps
             self._last_rounds = rounds
-            evaluation = {}
+            evaluation = None
             if self._eval_every and before // self._eval_every < self._updates // self._eval_every:
-                key = jax.random.fold_in(self._eval_key, self._updates)
-                evaluation = self._device.play(self._state.learner, key)
+                key = jax.random.fold_in(self._fused.eval_key, self._updates)
+                evaluation = self._device.evaluate(self._state.learner, key)
             return Pending(rounds, outcomes, evaluation, self._updates)
 
-    def _hear(self, pending: Pending) -> None:
+    def _collect(self, pending: Pending) -> None:
         coming = self._host.submit(jax.device_get, (pending.outcomes, pending.evaluation))
-        self._take(
+        self._log(
             pending, *self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
         )
         now = time.monotonic()
-        self._rounds_per_s, self._heard_at = pending.rounds / max(now - self._heard_at, 1e-9), now
+        self._rounds_per_s, self._collected_at = pending.rounds / max(now - self._collected_at, 1e-9), now
 
-    def _take(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: dict[str, Any]) -> None:
-        measured = self._summary({**outcomes[-1].metrics, **evaluation}, pending.updates)
-        self.count(updates=pending.rounds * self._fusion.updates)
+    def _log(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: Evaluation | None) -> None:
+        self._last_update = outcomes[-1].metrics
+        evaluated = {} if evaluation is None else evaluation.metrics
+        measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)
+        self.count(updates=pending.rounds * self._fused.program.updates)
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
-        self._account(pending.rounds * self._fusion.env_steps, episodes)
+        self._account(pending.rounds * self._fused.program.env_steps, episodes)
         self.measure(measured)
         self.warn(self._agent.update.warning(measured))
-        if evaluation:
-            self.count(eval_episodes=self._eval_episodes * np.size(evaluation["eval_return"]))
+        if evaluation is not None:
+            self.count(eval_episodes=self._eval_episodes * np.size(evaluation.metrics["eval_return"]))
             self.measure({"eval_version": float(pending.updates)})
+            self._rows = self._fused.member_rows(evaluation, self._last_update, episodes, pending.updates)
+            if self._member_log is not None:
+                for row in self._rows:
+                    self._member_log.write(row)
 
     def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
         """Counts steps and episodes; "return" is the mean over the last episodes, `RETURNS` of them or a few more."""

@@ -1,4 +1,4 @@
-"""What every node is: `step()` until told to stop, with a heartbeat that says what it is doing."""
+"""The base of all nodes: `step()` until asked to stop, and a heartbeat that reports what the node is doing."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from typing import Any, TypeVar
 
 import psutil
 
-from boonta.nodes.stopwatch import Stopped, Stopwatch
+from boonta.nodes.metrics import Stopwatch
 
 T = TypeVar("T")
 
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
 GOODBYE_S = 5.0
-SERVE_ON_S = 4.0  # that a server goes on once its launcher is gone: a call without an answer lasts longer
+SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
+
+
+class Stopped(Exception):
+    """The node was asked to stop while it waited."""
 
 
 class Node:
-    """Base of all nodes.
+    """The base of all nodes.
 
     A subclass builds its parts in `start()` and works in `step()`, or in several `tasks` that `run` calls in a thread
     each. It counts with `count`, measures with `stopwatch`, and blocks only in `wait_for`, so that every wait has a
@@ -41,8 +45,8 @@ class Node:
       serves: others call this node, so it ends only after them.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
-      build: what the node was built from, in words; where nodes are started apart, the monitor refuses a mixture.
-      warning: the node's first, if it has one; the launcher shows it.
+      build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
+      warning: the node's first warning, or empty; the launcher shows it.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: asked in the node's thread when it runs: the event by which whoever launched the node stops it, and
         whether the node's process is its own, and so ends when the launcher's does.
@@ -57,7 +61,7 @@ class Node:
         self.monitor = monitor
         self.ending = False
         self.failure = self.build = self.warning = ""
-        self.program_counts: dict[str, float] = {}  # the whole program's, as of the last heartbeat
+        self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
         self._lock = threading.Lock()
@@ -70,9 +74,9 @@ class Node:
         self._parent = os.getppid()
         self._process = psutil.Process()
         self._life = uuid.uuid4().hex
-        self._heard = False  # by the monitor
+        self._acknowledged = False  # Whether a monitor has answered a heartbeat.
 
-    # What a subclass says.
+    # What a subclass defines.
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
@@ -115,7 +119,7 @@ class Node:
             self._metrics.update(metrics)
 
     def warn(self, warning: str) -> None:
-        """Tells whoever watches the program, if there are words; only the first, of what may come with every step."""
+        """Shows a warning to the user, unless it is empty; only the node's first one is kept."""
         self.warning = self.warning or warning
 
     @property
@@ -130,19 +134,19 @@ class Node:
         self._stop.set()
 
     def sleep(self, seconds: float) -> None:
-        """Waits out `seconds`, or until told to stop."""
+        """Waits for `seconds`, or until the node is asked to stop."""
         self._stop.wait(seconds)
 
     def wait_for(self, what: str, poll: Callable[[float], T | None], deadline_s: float = 3_600.0) -> T:
-        """Waits until `poll` gives something.
+        """Waits until `poll` returns a result.
 
         Args:
-          what: is waited for; the monitor shows it.
+          what: the name of what the node waits for; the monitor shows it.
           poll: `(timeout in seconds) -> result, or None if it isn't there yet`.
-          deadline_s: seconds after which waiting longer can't help; who is dead the monitor notices much sooner.
+          deadline_s: seconds after which waiting longer can't help; the monitor notices a dead node much sooner.
 
         Raises:
-          Stopped: the node was told to stop.
+          Stopped: the node was asked to stop.
           TimeoutError: the deadline passed.
         """
         with self.stopwatch(f"waiting for {what}"):
@@ -159,7 +163,7 @@ class Node:
     # How it runs.
 
     def run(self) -> None:
-        """Steps until told to stop, by the monitor, by Launchpad or by a failure, which is raised again."""
+        """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""
         background = [
             threading.Thread(target=self._watch, args=self.launcher(), daemon=True),
             threading.Thread(target=self._pulse, daemon=True),
@@ -175,7 +179,7 @@ class Node:
             self._stop.set()
         goodbye = threading.Thread(target=self._say_goodbye, daemon=True)
         goodbye.start()
-        goodbye.join(timeout=GOODBYE_S)  # a monitor that is gone must not hold the node up
+        goodbye.join(timeout=GOODBYE_S)  # A monitor that is gone must not hold the node up.
         if self._error is not None:
             raise self._error
 
@@ -194,7 +198,7 @@ class Node:
             self._work("stepping", task)
 
     def _work(self, activity: str, task: Callable[[], None]) -> None:
-        """Does a task as `activity`, unless it says itself what it is doing; a failure is kept and stops the node."""
+        """Does a task as `activity`, unless the task names its own; a failure is kept and stops the node."""
         try:
             with self.stopwatch(activity):
                 task()
@@ -218,14 +222,14 @@ class Node:
             try:
                 self.heartbeat()
                 answered = time.monotonic()
-            except Exception as error:  # any transport error; judged by how long it lasts
+            except Exception as error:  # Any transport error; it counts once it lasts too long.
                 if time.monotonic() - answered > MONITOR_DEADLINE_S:
                     self._error = TimeoutError(f"{self.name}: no answer from the monitor: {error}")
                     self._stop.set()
             self.sleep(HEARTBEAT_S)
 
     def heartbeat(self) -> None:
-        """Tells the monitor how it goes, and stops if the monitor says so."""
+        """Reports to the monitor, and stops if the monitor asks for it."""
         if self.monitor is None:
             return
         report = self.report()
@@ -236,12 +240,12 @@ class Node:
         self.program_counts = dict(reply["counts"])
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
-        self._heard = True
+        self._acknowledged = True
         if reply["stop"]:
             self._stop.set()
 
     def report(self) -> dict[str, Any]:
-        """What a heartbeat carries: plain numbers, strings, lists and dicts, all that courier passes."""
+        """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that courier passes."""
         activity, since = self.stopwatch.longest()
         with self._lock:
             return {
@@ -257,7 +261,7 @@ class Node:
                 "build": self.build,
                 "warning": self.warning,
                 "life": self._life,
-                "heard": self._heard,
+                "acknowledged": self._acknowledged,
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }
 
@@ -271,7 +275,7 @@ class Node:
         try:
             self.heartbeat()
             self.monitor.goodbye(self.name, failure)
-        except Exception as error:  # the monitor may be gone already; the exit code still tells
+        except Exception as error:  # The monitor may be gone already; the exit code still shows a failure.
             print(f"{self.name}: could not say goodbye to the monitor: {error}", file=sys.stderr)
 
 

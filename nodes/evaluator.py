@@ -9,8 +9,7 @@ import numpy as np
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import Play, acting_params, jit_policy
-from boonta.nodes.base import Periodic
-from boonta.nodes.stopwatch import Stopped
+from boonta.nodes.base import Periodic, Stopped
 from boonta.nodes.variables import open_params
 
 

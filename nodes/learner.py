@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pathlib
 import time
+from collections.abc import Sequence
 from concurrent import futures
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,18 +16,30 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Steps, learned_from, sequence_counts
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.hosts.coordination import own, place
+from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, slow_in_loop
+from boonta.nodes.hosts.agreement import Agreement, SingleHost
+from boonta.nodes.hosts.coordination import own
 from boonta.nodes.tables.queue import Drawn, open_dataset
 from boonta.nodes.variables import publish
 
-if TYPE_CHECKING:
-    from boonta.nodes.hosts.host_monitor import HostMonitor
+FINISH_DEADLINE_S = 300.0  # The first updates compile.
+CHECK_S = 5.0  # Time for the newest update to show that its loss is finite; a save at the end has little time.
 
-PUBLISH_DEADLINE_S = 300.0  # the first update compiles
-CHECK_S = 5.0  # for the newest update to show that its state is worth keeping; a save at the end has little time
 
-# Of an update, for others: params, priorities [B] or None, metrics, what hosts told each other.
-Outcome = tuple[Any, Any, dict[str, Any], Any]
+class Outcome(NamedTuple):
+    """What the updates of one step return to the host.
+
+    Attributes:
+      params: that act, after the last update.
+      priorities: [updates, B], or None.
+      metrics: [updates] each.
+      reports: of all hosts, as the agreement made them.
+    """
+
+    params: Any
+    priorities: Any
+    metrics: dict[str, Any]
+    reports: Any
 
 
 class Learner(Node):
@@ -46,7 +59,13 @@ class Learner(Node):
       seed: of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
-      council: this host's `HostMonitor`, of several; they agree on when to save and to end.
+      updates_per_step: updates that are dispatched at once, each on a batch of its own. More take fewer dispatches;
+        the batches are drawn before the first of the updates changes any priority.
+      publish_every: updates between publications of params. The first params and the last are always published.
+      agreement: with the learners of other hosts on when to save and to end; None where there are none.
+
+    Raises:
+      ValueError: updates_per_step or publish_every is below 1.
     """
 
     role = "learner"
@@ -64,9 +83,16 @@ class Learner(Node):
         seed: int = 0,
         devices: int | None = None,
         save_every_s: float = 300.0,
-        council: HostMonitor | None = None,
+        updates_per_step: int = 1,
+        publish_every: int = 1,
+        agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
+        if updates_per_step < 1 or publish_every < 1:
+            raise ValueError(
+                f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; they must be at least "
+                "1 and 1"
+            )
         self._agent = agent
         self._replay = replay
         self._variables = variables
@@ -74,7 +100,8 @@ class Learner(Node):
         self._seed = seed
         self._devices = devices
         self._save_every_s = save_every_s
-        self._council = council
+        self._updates_per_step, self._publish_every = updates_per_step, publish_every
+        self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
     def start(self) -> None:
         self._tables = learned_from(self._agent.tables)
@@ -82,118 +109,135 @@ class Learner(Node):
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
-        over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), NamedSharding(mesh, PartitionSpec("batch")))
+        self._by_device = NamedSharding(mesh, PartitionSpec("batch"))
+        over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), self._by_device)
         with self.stopwatch("initialising"):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
-            counting = self.monitor if self._council is None or self._council.hosts.first else None
-            self._state, counts = self._checkpointer.resume(self._state, counting)
+            self._state, counts = self._checkpointer.resume(
+                self._state, self.monitor if self._agreement.first else None
+            )
             self._updates = int(counts.get("updates", 0))
-        self._by_device = NamedSharding(mesh, PartitionSpec("batch"))
         self._step = jax.jit(
             self._update,
-            in_shardings=(replicated, over_batch, None, self._by_device),
+            in_shardings=(replicated, (over_batch,) * self._updates_per_step, None, self._by_device),
             out_shardings=replicated,
             donate_argnums=0,
         )
-        self._publisher = futures.ThreadPoolExecutor(1, "publisher")
-        first: Outcome = (self._agent.update.params(self._state), None, {}, ())
-        self._published = self._publisher.submit(self._publish, self._updates, first)
+        self._background = futures.ThreadPoolExecutor(1, "publisher")
+        first = Outcome(self._agent.update.params(self._state), None, {}, ())
+        self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         self._dataset = open_dataset(self._replay, self._tables, over_batch)
+        self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._saved_at = time.monotonic()
 
     def step(self) -> None:
-        batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
-        self._tell_origin(drawn)
+        while len(self._drawn) < self._updates_per_step:
+            self._draw()
+        batches, drawn = zip(*self._drawn)
+        self._drawn.clear()
+        due = time.monotonic() - self._saved_at > self._save_every_s
+        if due:
+            self._saved_at = time.monotonic()  # It is reported once, although all hosts know two updates later.
         with self.stopwatch("updating"):
-            self._state, outcome = self._step(self._state, batch, self._updates, self._told())
-            self._updates += 1
-            told = self.settle()  # with the update before this one; at most two are under way
-            self._published = self._publisher.submit(self._publish, self._updates, outcome, drawn)
-        self.count(updates=1)
-        if self._is_to_save(told):
+            report = self._agreement.report(due, self._by_device)
+            self._state, outcome = self._step(self._state, batches, self._updates, report)
+            self._updates += self._updates_per_step
+            reports = self.settle()  # Of the step before this one; at most two are under way.
+            self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
+        self.count(updates=self._updates_per_step)
+        decision = self._agreement.merge(reports, self._updates)
+        if decision.end:
+            self.stop()
+        if decision.save:
             self._save()
 
     def ready(self) -> bool:
-        return self._dataset.ready()
+        while len(self._drawn) < self._updates_per_step - 1 and self._dataset.ready():
+            self._draw()
+        return len(self._drawn) >= self._updates_per_step - 1 and self._dataset.ready()
 
     def settle(self) -> Any:
-        """Waits until the update before this one has been made and published; what hosts told each other with it."""
-        deadline = time.monotonic() + PUBLISH_DEADLINE_S
+        """Waits until the step before this one is computed and published; the hosts' reports that it returned."""
+        deadline = time.monotonic() + FINISH_DEADLINE_S
         while not self.stopping:
             try:
-                return self._published.result(timeout=0.5)
+                return self._finished.result(timeout=0.5)
             except futures.TimeoutError:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"{self.name}: an update took over {PUBLISH_DEADLINE_S:.0f} s") from None
+                    raise TimeoutError(f"{self.name}: an update took over {FINISH_DEADLINE_S:.0f} s") from None
 
     def close(self) -> None:
-        if hasattr(self, "_published") and not self.failed and (self._council is None or self._council.agreed):
-            self._save()  # which hosts can do but together
+        if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
+            self._save()
+            if self._published < self._updates and not self.failure and self._is_sound():
+                publish(self._variables, self._updates, self._agent.update.params(self._state))
         if hasattr(self, "_dataset"):
             self._dataset.close()
 
-    def _update(self, state: Any, batch: Batch, updates: Any, told: Any) -> tuple[Any, Outcome]:
-        state, priorities, metrics = self._agent.update.step(state, batch)
-        metrics = metrics | policy_lag(updates, batch.steps.version)
-        return state, (self._agent.update.params(state), priorities, metrics, told)
+    def _draw(self) -> None:
+        """Takes one more batch for the next step."""
+        batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
+        self._log_origin(drawn, self._updates + len(self._drawn))
+        self._drawn.append((batch, drawn))
 
-    def _due(self) -> bool:
-        return time.monotonic() - self._saved_at > self._save_every_s
+    def _update(self, state: Any, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Any, Outcome]:
+        """Makes the updates of one step; compiled."""
 
-    def _told(self) -> Any:
-        """What this host tells the others with an update: int32 [devices, ...], the same from each device."""
-        if self._council is None:
-            return ()
-        saving, devices = self._due(), len(self._by_device.addressable_devices)
-        if saving:
-            self._saved_at = time.monotonic()  # once is enough, though it takes two updates until all have heard
-        return place(np.tile(self._council.tell(saving), (devices, 1)), self._by_device)
+        def one(carry: Any, batch: Batch) -> Any:
+            state, updates = carry
+            state, priorities, metrics = self._agent.update.step(state, batch)
+            return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version))
 
-    def _is_to_save(self, told: Any) -> bool:
-        """Whether a checkpoint is due: for hosts, whether all find so now. Stops if they have agreed to end."""
-        if self._council is None:
-            return self._due()
-        if told is None or not len(told):
-            return False
-        saving = self._council.conclude(told[:: len(told) // self._council.hosts.number], self._updates)
-        if self._council.agreed:
-            self.stop()
-        return saving
+        platform = self._by_device.mesh.devices.flat[0].platform
+        number = len(batches)
+        slow = number > 1 and slow_in_loop(platform, self._agent.update, state, batches[0])
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+        in_turn = one_by_one if slow else looped
+        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, number)
+        return state, Outcome(self._agent.update.params(state), priorities, metrics, report)
 
-    def _tell_origin(self, drawn: Drawn) -> None:
+    def _log_origin(self, drawn: Drawn, updates: int) -> None:
         """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
         for i, (table, count) in enumerate(zip(self._tables, self._sequences)):
             of_it = drawn.table == i
             self.sample(f"batch_share/{table.name}", float(np.mean(of_it)))
             self.measure({f"batch_share_wanted/{table.name}": count / table.batch_size})
             if of_it.any():
-                self.measure({f"target_age/{table.name}": self._updates - float(np.mean(drawn.version[of_it]))})
+                self.measure({f"target_age/{table.name}": updates - float(np.mean(drawn.version[of_it]))})
 
-    def _publish(self, version: int, outcome: Outcome, drawn: Drawn | None = None) -> Any:
-        """Runs beside the next update: waits for the device, then sends; what the hosts told each other."""
-        params, *others = outcome
-        priorities, metrics, told = jax.device_get(others)
-        require_finite(metrics, version)
-        with self.stopwatch("publishing"):
-            publish(self._variables, version, params)
+    def _finish(self, version: int, outcome: Outcome, drawn: Sequence[Drawn] = ()) -> Any:
+        """Runs beside the next step: waits for the device, then publishes and logs; the hosts' reports."""
+        priorities, metrics, reports = jax.device_get(outcome[1:])
+        before = version - len(drawn)  # Updates made before this step.
+        logs = [{name: float(values[i]) for name, values in metrics.items()} for i in range(len(drawn))]
+        for i, log in enumerate(logs):
+            require_finite(log, before + i + 1)
+        if not drawn or before // self._publish_every < version // self._publish_every:
+            with self.stopwatch("publishing"):
+                publish(self._variables, version, outcome.params)
+            self._published = version
         if priorities is not None:
             with self.stopwatch("prioritising"):
-                self._dataset.prioritise(drawn, own(priorities))
-        if metrics:  # none come with the first params
-            metrics = {name: float(value) for name, value in metrics.items()}
-            self.measure(metrics)
-            self.warn(self._agent.update.warning(metrics))
-        return told
+                for one, its_priorities in zip(drawn, priorities):
+                    self._dataset.prioritise(one, own(its_priorities))
+        for log in logs:
+            self.measure(log)
+            self.warn(self._agent.update.warning(log))
+        return reports
+
+    def _is_sound(self) -> bool:
+        """Whether nothing went wrong in the newest step, as far as is known in `CHECK_S`; the next step would raise."""
+        futures.wait([self._finished], timeout=CHECK_S)
+        return not self._finished.done() or self._finished.exception() is None
 
     def _save(self) -> None:
         with self.stopwatch("saving a checkpoint"):
-            futures.wait([self._published], timeout=CHECK_S)
-            if self._published.done() and self._published.exception() is not None:
-                return  # the next step raises it; the checkpoints before are worth more than this state
+            if not self._is_sound():
+                return  # The checkpoints before are worth more than this state.
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
             self._checkpointer.save(self._updates, self._state, counts)
@@ -201,10 +245,10 @@ class Learner(Node):
 
 
 def require_finite(metrics: dict[str, Any], updates: int) -> None:
-    """Refuses to go on from a loss that isn't a number.
+    """Refuses to go on from a loss that isn't finite.
 
     Raises:
-      FloatingPointError: says which loss, and after how many updates.
+      FloatingPointError: with the loss, and after how many updates it came.
     """
     loss = metrics.get("loss", 0.0)
     if not np.isfinite(loss):
@@ -212,12 +256,6 @@ def require_finite(metrics: dict[str, Any], updates: int) -> None:
             f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
             "learning rate, or look for what the environment shows or rewards that isn't finite"
         )
-
-
-def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
-    """Metrics of a batch: updates between the params that acted, `version` [T, B], and those that learn."""
-    lag = updates - version.astype(jnp.float32)
-    return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
 
 
 def make_mesh(devices: int | None, batch_size: int) -> Mesh:

@@ -1,17 +1,80 @@
-"""Where metrics go: JSON lines for programs, TensorBoard events for people."""
+"""Measurements: what a node's threads spend their time on, and files of metrics for programs and for people."""
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Mapping
-
-import tensorboardX
+import threading
+import time
+from collections.abc import Iterator, Mapping
 
 FILE = "metrics.jsonl"
-MEMBERS = "members.jsonl"  # a population's, of each member
+MEMBERS = "members.jsonl"  # The metrics of each member of a population.
+
+
+class Stopwatch:
+    """What each thread of a node is doing, and the seconds spent on each activity so far.
+
+    Activities nest: an inner one's seconds are its own, not the outer one's as well.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seconds: dict[str, float] = collections.defaultdict(float)
+        self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # By thread, the innermost last.
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        activity = _Activity(name, time.monotonic())
+        with self._lock:
+            running = self._running[threading.get_ident()]
+            running.append(activity)
+        try:
+            yield
+        except BaseException as error:
+            vars(error).setdefault("activity", name)  # the innermost
+            raise
+        finally:
+            with self._lock:
+                running.pop()
+                elapsed = time.monotonic() - activity.start
+                self._seconds[name] += elapsed - activity.inner_s
+                if running:
+                    running[-1].inner_s += elapsed
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds by activity, the innermost running ones included, summed over threads."""
+        now = time.monotonic()
+        with self._lock:
+            total = dict(self._seconds)
+            for activity in self._innermost():
+                total[activity.name] = total.get(activity.name, 0.0) + now - activity.start - activity.inner_s
+        return total
+
+    def longest(self) -> tuple[str, float]:
+        """The activity that has been running longest, and for how many seconds."""
+        with self._lock:
+            innermost = self._innermost()
+        if not innermost:
+            return "between steps", 0.0
+        activity = min(innermost, key=lambda a: a.start)
+        return activity.name, time.monotonic() - activity.start
+
+    def _innermost(self) -> list[_Activity]:
+        return [running[-1] for running in self._running.values() if running]
+
+
+@dataclasses.dataclass
+class _Activity:
+    """Something a thread has been doing since `start`, less what it did within."""
+
+    name: str
+    start: float
+    inner_s: float = 0.0
 
 
 class Rows:
@@ -46,6 +109,8 @@ class MetricsWriter:
 
     def __init__(self, folder: pathlib.Path):
         self._rows = Rows(folder / FILE)
+        import tensorboardX  # Only the monitor writes events; the other processes need not load it.
+
         self._events = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, row: dict[str, float], env_steps: int) -> None:

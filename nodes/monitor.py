@@ -1,4 +1,4 @@
-"""The monitor: hears every heartbeat, adds up counters, writes metrics, knows who waits for whom, ends the program."""
+"""The monitor: takes every heartbeat, adds up counters, writes metrics and the shares of waits, ends the program."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.base import Periodic
 
-DRAIN_S = 8.0  # from asking nodes to end until services end even if others have not
-END_S = 12.0  # from asking nodes to end until the monitor ends even if others have not
-UNHEARD_S = 6.0  # from asking nodes to end until one that was never heard counts as not there
-START_S = 180.0  # from the launch to the first heartbeat; imports take a minute on a busy machine
-RECENT = 100  # samples, such as episode returns, that a mean is taken over
+DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
+END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
+UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as not there.
+START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
+RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class StopRule:
       updates: learner updates.
       seconds: wall time, earlier parts of a resumed run included.
       eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
-        until it hears of it: the last checkpoint holds params a few updates after those that were evaluated.
+        until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
     """
 
     env_steps: int | None = None
@@ -44,7 +44,7 @@ class StopRule:
                 raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
 
     def reached(self, totals: dict[str, float]) -> str:
-        """The rule that these totals fulfil, in words; empty if none does."""
+        """A description of the limit that these totals reach; empty if they reach none."""
         for field in dataclasses.fields(self):
             limit = getattr(self, field.name)
             if limit is not None and totals.get(field.name, float("-inf")) >= limit:
@@ -54,10 +54,10 @@ class StopRule:
 
 @dataclasses.dataclass
 class _Peer:
-    """What the monitor knows of one node."""
+    """A node as the monitor knows it: its last report, when that came, and whether it has ended or is lost."""
 
     report: dict[str, Any]
-    heard: float
+    reported_at: float
     gone: bool = False
 
 
@@ -99,7 +99,7 @@ class Monitor(Periodic):
         self._reason = ""
         self._failure = ""
         self._stop_asked: float | None = None
-        self._told = False  # the launcher, how everybody ended
+        self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._row: dict[str, float] = {}
 
     def start(self) -> None:
@@ -109,12 +109,12 @@ class Monitor(Periodic):
     # What nodes and the launcher call.
 
     def expect(self, names: Sequence[str]) -> None:
-        """Fails the program if one of these nodes isn't heard soon: it hangs before its first heartbeat."""
+        """Fails the program if one of these nodes sends no heartbeat soon: it hangs before its first one."""
         with self._state:
             self._expected = names
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
-        """Takes a node's report; answers with the program's counters, whether it ends, and why this node is to stop."""
+        """Takes a node's report; replies with the program's counters, whether it ends, and why this node must stop."""
         with self._state:
             self._peers[report["name"]] = _Peer(report, time.monotonic(), self._meet(report))
             for name, values in report["samples"].items():
@@ -128,15 +128,15 @@ class Monitor(Periodic):
             }
 
     def _meet(self, report: dict[str, Any]) -> bool:
-        """Takes in who is new or came back; whether the node has said goodbye, which may overtake a heartbeat."""
+        """Registers a node that is new or came back; whether it is gone: a goodbye may overtake a heartbeat."""
         before = self._peers.get(report["name"])
         if before is not None and before.report["life"] == report["life"]:
             return before.gone
-        if before is not None:  # its own counters begin again
+        if before is not None:  # Its own counters begin again.
             for name, value in before.report["counts"].items():
                 self._base[name] = self._base.get(name, 0.0) + value
-        elif report["heard"]:
-            self._fail(f"the monitor came back without its counters: {report['name']} was heard by another before")
+        elif report["acknowledged"]:
+            self._fail(f"the monitor came back without its counters: {report['name']} reported to another before")
         if report["build"] != self.build:
             self._fail(f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike")
         return False
@@ -147,7 +147,7 @@ class Monitor(Periodic):
             self._base = dict(counts)
 
     def goodbye(self, name: str, failure: str) -> None:
-        """A node has ended; `failure` names what it was doing and the cause, or is empty."""
+        """Registers that a node has ended; `failure` names what it was doing and the cause, or is empty."""
         with self._state:
             if name in self._peers:
                 self._peers[name].gone = True
@@ -163,14 +163,14 @@ class Monitor(Periodic):
                 self._reason, self._stop_asked = reason, time.monotonic()
 
     def status(self) -> dict[str, Any]:
-        """All that a view shows: totals, rates, metrics, nodes, how it ends."""
+        """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends."""
         with self._state:
             now = time.monotonic()
             nodes = {
                 name: {
                     "activity": peer.report["activity"],
-                    "activity_s": peer.report["activity_s"] + now - peer.heard,
-                    "heard_s": now - peer.heard,
+                    "activity_s": peer.report["activity_s"] + now - peer.reported_at,
+                    "heard_s": now - peer.reported_at,
                     "rss_mb": peer.report["rss_mb"],
                     "process": peer.report["process"],
                     "gone": peer.gone,
@@ -178,7 +178,7 @@ class Monitor(Periodic):
                 }
                 for name, peer in self._peers.items()
             }
-            self._told = self._stop_asked is not None and self._all_gone()
+            self._end_shown = self._stop_asked is not None and self._all_gone()
             return {
                 "totals": self.totals(),
                 "row": dict(self._row),
@@ -210,34 +210,34 @@ class Monitor(Periodic):
             self._miss_the_silent()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
-            if self._ending_s() > END_S or (self._told and self._all_gone()):
+            if self._ending_s() > END_S or (self._end_shown and self._all_gone()):
                 super().stop()
 
     def _miss_the_silent(self) -> None:
         now = time.monotonic()
         for name, peer in self._peers.items():
-            silent = now - peer.heard
+            silent = now - peer.reported_at
             if not peer.gone and silent > self._silent_s:
                 peer.gone = True
                 self._fail(f"{name} has sent no heartbeat for {silent:.0f} s; it was {peer.report['activity']}")
         age = now - self._started
-        unheard = [name for name in self._expected if name not in self._peers]
-        if unheard and age > self._start_s and not self._reason:
-            self._fail(f"{', '.join(unheard)} sent no heartbeat since the launch, {age:.0f} s ago")
+        unknown = [name for name in self._expected if name not in self._peers]
+        if unknown and age > self._start_s and not self._reason:
+            self._fail(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
 
     def _all_gone(self) -> bool:
         return not self._awaited() and all(peer.gone for peer in self._peers.values())
 
     def _drained(self) -> bool:
-        """Whether services may end: nobody is left who could call them, or has been given long enough."""
+        """Whether services may end: no node is left that could call them, or the nodes had time enough."""
         if self._ending_s() > DRAIN_S:
             return True
         return not self._awaited() and all(peer.gone or peer.report["serves"] for peer in self._peers.values())
 
     def _awaited(self) -> bool:
-        """Whether somebody may still be heard for the first time: nodes outlive a monitor that was killed."""
-        unheard = any(name not in self._peers for name in self._expected)
-        return unheard and self._ending_s() < UNHEARD_S
+        """Whether a node may still send its first heartbeat: nodes outlive a monitor that was killed."""
+        unknown = any(name not in self._peers for name in self._expected)
+        return unknown and self._ending_s() < UNKNOWN_S
 
     def _ending_s(self) -> float:
         """Seconds since nodes were asked to end; 0 while they have not been."""
@@ -249,7 +249,7 @@ class Monitor(Periodic):
             self._writer.close()
 
     def stop(self) -> None:
-        """Told to stop from outside, it asks the nodes to, and stays until they have said goodbye."""
+        """Asks the nodes to stop, and stays until they have said goodbye."""
         self.stop_program("the monitor was told to stop")
 
     def _fail(self, failure: str) -> None:
@@ -266,7 +266,7 @@ class Monitor(Periodic):
         row.update({name: _mean(values) for name, values in self._recent.items() if values})
         for metric, values in self._measured().items():
             row[metric] = _mean(values.values())
-            if len(values) > 1:  # each node's own, too
+            if len(values) > 1:  # Each node's own value is logged, too.
                 row.update({f"{metric}/{name}": value for name, value in values.items()})
         row.update({f"rss_mb/{name}": peer.report["rss_mb"] for name, peer in self._peers.items()})
         for key, value in seconds.items():

@@ -52,7 +52,7 @@ class Remote(NamedTuple):
     inference: Any
 
 
-def open_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenAct:
+def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None) -> OpenAct:
     """How a node acts, decided by its handle.
 
     Args:
@@ -60,12 +60,21 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenA
       agent: its policy acts, in this process; not used with `Remote`.
       variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
       table: whose sequences say where local params may change.
+      refresh_every: env steps of a slot between two looks for newer params; None takes the table's period.
+
+    Raises:
+      ValueError: refresh_every is given, but it isn't this node that decides when params change.
     """
     if isinstance(variables, Remote):
+        if refresh_every is not None:
+            raise ValueError(
+                f"{node.name}: refresh_every is {refresh_every}, but an inference node acts for it, with the newest "
+                "params at any step: leave it out"
+            )
         return functools.partial(RemoteAct, node, variables.inference)
     from boonta.nodes.acting.local import open_local_acting
 
-    return open_local_acting(node, agent, variables, table)
+    return open_local_acting(node, agent, variables, table, refresh_every)
 
 
 def tables_only(agent: Agent) -> Agent:

@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Policy, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
@@ -63,24 +63,24 @@ class Acting:
 
 
 class LocalAct:
-    """A group of environments' policy, with the newest params; they change only where a new sequence may start.
+    """A group of environments' policy, with the newest params at every so many steps.
 
     Args:
       acting: the policy in the group's stream.
       params: the newest.
-      period: steps between two that may start a sequence.
+      refresh_every: env steps of a slot between two looks for newer params.
       wait_for: the node's.
     """
 
-    def __init__(self, acting: Acting, params: VariableClient, period: int, wait_for: Callable[..., Any]):
+    def __init__(self, acting: Acting, params: VariableClient, refresh_every: int, wait_for: Callable[..., Any]):
         self._acting = acting
         self._params = params
-        self._period = period
+        self._refresh_every = refresh_every
         self._wait_for = wait_for
         self._age = 0
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        if self._age % self._period == 0:
+        if self._age % self._refresh_every == 0:
             self._wait_for("params", self._params.poll)
             self._version, self._held = self._params.snapshot()  # other groups may fetch newer ones meanwhile
         self._age += 1
@@ -90,30 +90,40 @@ class LocalAct:
 class ColocatedAct:
     """A group of environments' policy on a device whose params the learner sends there; extras stay on it.
 
-    Params change only where a sequence has just ended, so that in lock-step an update may wait for it.
+    Params change only where a sequence has just ended, so that in lock-step an update may wait for it; or else at every
+    `refresh_every` steps.
 
     Args:
       acting: the policy in the group's stream.
       place: where the params are.
       group: number of the group, over all actors.
       table: whose sequences they are.
+      refresh_every: env steps of a slot between two looks for newer params; None looks where a sequence has ended.
       wait_for: the node's.
     """
 
-    def __init__(self, acting: Acting, place: Colocated, group: int, table: Table, wait_for: Callable[..., Any]):
+    def __init__(
+        self,
+        acting: Acting,
+        place: Colocated,
+        group: int,
+        table: Table,
+        refresh_every: int | None,
+        wait_for: Callable[..., Any],
+    ):
         self._acting = acting
         self._place = place
         self._group = group
-        self._period = table.period
         self._wait_for = wait_for
-        self._rows = 0  # until the running sequence ends
-        self._first_rows = table.sequence_length
+        self._first_rows = table.sequence_length if refresh_every is None else refresh_every
+        self._next_rows = table.period if refresh_every is None else refresh_every
+        self._rows = 0  # Steps until params may change.
         self._block = 0
 
     def __call__(self, timestep: TimeStep) -> Acted:
         if self._rows == 0:
             self._version, self._params = self._wait_for("params", self._poll)
-            self._rows = self._period if self._block else self._first_rows
+            self._rows = self._next_rows if self._block else self._first_rows
             self._block += 1
         self._rows -= 1
         return Acted(self._version, *self._acting(self._params, timestep))
@@ -124,14 +134,20 @@ class ColocatedAct:
         return self._place.variables.get(self._place.device, updates, timeout_s)
 
 
-def open_local_acting(node: Node, agent: Agent, variables: Any, table: Table) -> OpenAct:
+def open_local_acting(
+    node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None
+) -> OpenAct:
     """Acts in this process; the node's groups share params and compilation. See `nodes.acting.base.open_acting`."""
     act = jit_policy(agent.policy)
     if isinstance(variables, Colocated):
+        if variables.lock_step is not None and refresh_every is not None:
+            raise ValueError(
+                f"{node.name}: refresh_every is {refresh_every}; in lock-step params change where a sequence has ended"
+            )
 
         def open_colocated(group: int, num_envs: int, seed: int) -> ColocatedAct:
             acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch, variables.device)
-            return ColocatedAct(acting, variables, group, table, node.wait_for)
+            return ColocatedAct(acting, variables, group, table, refresh_every, node.wait_for)
 
         return open_colocated
     params = VariableClient(variables, acting_params(agent))
@@ -139,7 +155,7 @@ def open_local_acting(node: Node, agent: Agent, variables: Any, table: Table) ->
     def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
         del group
         acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
-        return LocalAct(acting, params, table.period, node.wait_for)
+        return LocalAct(acting, params, refresh_every or table.period, node.wait_for)
 
     return open_act
 

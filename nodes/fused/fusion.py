@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import stage
-from boonta.nodes.learner import policy_lag
+from boonta.nodes.fused.updates import looped, one_by_one, policy_lag
 from boonta.nodes.tables.device import make_replay
 
 MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
@@ -46,11 +46,11 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What the host hears of some rounds.
+    """What some rounds return to the host.
 
     Attributes:
-      metrics: of the last update, scalars by name.
-      episodes: that ended.
+      metrics: scalars of the last update, by name.
+      episodes: those that ended.
     """
 
     metrics: dict[str, jax.Array]
@@ -97,12 +97,12 @@ def fuse(
       agent: with one table.
       env: a `JaxEnv`.
       num_envs: B, slots.
-      constrain: may say how a batch is laid over devices.
+      constrain: may lay a batch over devices.
       unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
         one 10 to 30 times slower; no more than `MOST_UNROLLED`, for each of them is compiled.
 
     Raises:
-      ValueError: the table is none that this can keep; says which field, what it is and what it must be.
+      ValueError: the device can't keep this table; the message names the field, its value and what it must be.
     """
     (table,) = one_table(agent)
     rollouts, updates = ratio(table, num_envs)
@@ -113,7 +113,7 @@ def fuse(
             f"must be at most {MOST_UNROLLED}"
         )
     learn = _make_learn(agent, constrain)
-    in_turn = _unrolled if unrolled else _scanned
+    in_turn = one_by_one if unrolled else looped
     if table.kind == "queue":
         first, fill, round = _queue(agent, env, table, updates, learn, in_turn)
     else:
@@ -170,7 +170,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
 
 
 Learn = Callable[[Nest, jax.Array, Batch], tuple[Nest, Any, dict[str, jax.Array]]]
-InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]
+InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]  # Metrics are [updates].
 
 
 def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
@@ -203,7 +203,7 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
             return state._replace(learner=learner, updates=state.updates + 1), metrics
 
         state, metrics = in_turn(one, state, batches, updates)
-        return state, Outcome(metrics, episodes)
+        return state, Outcome(_last(metrics), episodes)
 
     return overlap, fill, round
 
@@ -242,7 +242,7 @@ def _replay(
             return state._replace(learner=learner, replay=table_state, key=key, updates=state.updates + 1), metrics
 
         state, metrics = in_turn(one, state, None, updates)
-        return state, Outcome(metrics, episodes)
+        return state, Outcome(_last(metrics), episodes)
 
     return first * table.period, fill, round
 
@@ -261,20 +261,9 @@ def _split(x: jax.Array, parts: int) -> jax.Array:
     return jnp.moveaxis(x.reshape(x.shape[0], x.shape[1] // parts, parts, *x.shape[2:]), 2, 0)
 
 
-def _scanned(one: Callable, state: State, inputs: Nest, number: int) -> tuple[State, dict[str, jax.Array]]:
-    """Makes `number` updates, one for each of the inputs, leaves [number, ...]; the last one's metrics."""
-    if number == 1:
-        return _unrolled(one, state, inputs, number)
-    state, metrics = jax.lax.scan(one, state, inputs, length=number)
-    return state, jax.tree.map(lambda x: x[-1], metrics)
-
-
-def _unrolled(one: Callable, state: State, inputs: Nest, number: int) -> tuple[State, dict[str, jax.Array]]:
-    """Does the same without a loop."""
-    metrics: dict[str, jax.Array] = {}
-    for i in range(number):
-        state, metrics = one(state, jax.tree.map(lambda x, i=i: x[i], inputs))
-    return state, metrics
+def _last(metrics: dict[str, jax.Array]) -> dict[str, jax.Array]:
+    """The metrics of the last update, of those of all: [updates] -> []."""
+    return jax.tree.map(lambda x: x[-1], metrics)
 
 
 def _repeat(round: Callable[[State], tuple[State, Outcome]]) -> Callable[[State, jax.Array], tuple[State, Outcome]]:

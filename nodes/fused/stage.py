@@ -140,7 +140,7 @@ def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episo
     """Adds a step to its slots' episodes; those that it ended, leaves [B]."""
     first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
     reward = stage.timestep.reward
-    if spec.num_players == 2:  # counted for player 0, who loses what the other earns
+    if spec.num_players == 2:  # Returns are player 0's, who loses what the other earns.
         reward = jnp.where(shown.observation.player == 0, reward, -reward)
     returns = jnp.where(first, 0.0, stage.episode_return + reward)
     steps = jnp.where(first, 0, stage.episode_steps + 1)

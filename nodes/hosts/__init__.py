@@ -1,1 +1,1 @@
-"""Devices and hosts: who acts, who learns, and what the hosts of one program agree on."""
+"""Devices and hosts: which act, which learn, and what the hosts of one program agree on."""

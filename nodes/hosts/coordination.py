@@ -3,7 +3,7 @@
 See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), Figure 3: the whole
 is replicated, a replica learns from what its own host has seen, gradients are averaged over all learning devices.
 
-The processes meet at a coordinator, which the first one runs. It tells them where the others' devices are, and ends
+The processes meet at a coordinator, which the first one runs. It distributes the addresses of their devices, and ends
 those that are left once one has died.
 """
 
@@ -22,28 +22,28 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed  # the coordinator's table of words, and heartbeats before jax 0.8, have no other name
+from jax._src import distributed  # The coordinator's key-value store and, before jax 0.8, its heartbeats are only here.
 from jax.sharding import Sharding
 
 Nest = Any
 
-SILENT_S = 10  # without a heartbeat, after which a process counts as dead, and the others end
+SILENT_S = 10  # A process without a heartbeat for so long counts as dead, and the others end.
 BEAT_S = 2
-JAX_LATER_S = 60  # than our own deadline, at which JAX would end the process without a word of who doesn't come
-ALIKE_S = 60.0  # for the others to say what they were built from, once all are there
-LEAVE_S = 60  # for the others to have done their work, too
-LAST_WORDS_S = 2.0  # for the others to say why they end
+JAX_LATER_S = 60  # JAX kills the process silently at its own deadline, so ours must come first.
+ALIKE_S = 60.0  # Deadline for the others to publish what they were built from.
+LEAVE_S = 60  # Deadline for the others to finish their work, too.
+LAST_WORDS_S = 2.0  # Time for the others to print why they end.
 
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """The hosts of a program. Each runs the same command, but for `index`.
+    """The hosts of a program. Each runs the same command with another `index`.
 
     Attributes:
       coordinator: HOST:PORT of the first host, by which the others reach it.
-      number: how many they are.
-      index: which this is, from 0.
-      reach_s: seconds to wait for the others; images are pulled meanwhile, machines started.
+      number: how many hosts there are.
+      index: which of them this is, from 0.
+      reach_s: seconds to wait for the others; meanwhile images are pulled and machines started.
     """
 
     coordinator: str = ""
@@ -63,7 +63,7 @@ class Hosts:
 
     @property
     def first(self) -> bool:
-        """Whether this host does what but one must: evaluate, and keep the run's folder."""
+        """Whether this host does what only one may do: evaluate, and keep the run's folder."""
         return self.index == 0
 
     def share(self, name: str, whole: int) -> int:
@@ -80,8 +80,8 @@ class Hosts:
         """Meets the others; does nothing where there are none. To be called before JAX looks for devices.
 
         Args:
-          built_from: what this host's program was made of, in words.
-          folder: which all hosts must share.
+          built_from: a description of what this host's program was made of.
+          folder: all hosts must share it.
 
         Raises:
           OSError: the coordinator can't be reached, not all hosts come, or the folder isn't shared.
@@ -93,20 +93,20 @@ class Hosts:
         print(f"host {self.index} {wait} at {self.coordinator}", flush=True)
         if not self.first:
             self._await_coordinator()
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")  # devices of another kind have their own
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")  # Devices of another kind have their own.
         self._meet()
         self._require_alike(built_from)
         self._require_shared(pathlib.Path(folder))
 
     def leave(self, code: int) -> None:
-        """Waits until this process may end: until the others have done their work, if it has done its own (code 0)."""
+        """Waits until this process may end: if it has done its work (code 0), until the others have done theirs."""
         if code == 0:
-            jax.distributed.shutdown()  # waits for all
+            jax.distributed.shutdown()  # It waits for all hosts.
         elif self.first:
-            time.sleep(LAST_WORDS_S)  # the others end, without another word, as soon as they miss the coordinator
+            time.sleep(LAST_WORDS_S)  # JAX kills the others silently once the coordinator is gone.
 
     def _await_coordinator(self) -> None:
-        """Waits until the first host listens: JAX itself would end the process, without a word of who doesn't."""
+        """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
         host, _, port = self.coordinator.rpartition(":")
         end = time.monotonic() + self.reach_s
         while True:
@@ -120,7 +120,7 @@ class Hosts:
             time.sleep(0.5)
 
     def _meet(self) -> None:
-        """Joins JAX's coordination in another thread: waiting for a host that doesn't come, JAX may never return."""
+        """Joins JAX's coordination in another thread: if a host doesn't come, JAX may never return."""
         met: concurrent.futures.Future[None] = concurrent.futures.Future()
 
         def meet() -> None:
@@ -140,12 +140,12 @@ class Hosts:
             ) from None
 
     def _require_alike(self, built_from: str) -> None:
-        _say(f"built_from/{self.index}", built_from)
+        _post(f"built_from/{self.index}", built_from)
         for other in range(self.number):
-            words = _hear(f"built_from/{other}", other)
-            if words != built_from:
+            posted = _read(f"built_from/{other}", other)
+            if posted != built_from:
                 raise ValueError(
-                    f"host {self.index} is {built_from}, but host {other} is {words}: start all hosts alike"
+                    f"host {self.index} is {built_from}, but host {other} is {posted}: start all hosts alike"
                 )
 
     def _require_shared(self, folder: pathlib.Path) -> None:
@@ -156,11 +156,11 @@ class Hosts:
             for old in folder.glob(".shared-*"):
                 old.unlink()
             (folder / mark).touch()
-            _say("mark", mark)
+            _post("mark", mark)
             return
-        mark = _hear("mark", 0)
+        mark = _read("mark", 0)
         if folder.parent.is_dir():
-            os.listdir(folder.parent)  # network file systems look again
+            os.listdir(folder.parent)  # This makes network file systems look again.
         if not (folder / mark).exists():
             raise OSError(
                 f"--workdir {folder} of host {self.index} is not the first host's: all must share it, for checkpoints"
@@ -168,7 +168,7 @@ class Hosts:
 
 
 def place(nest: Nest, sharding: Any) -> Nest:
-    """This host's part of arrays of all hosts, put on its devices.
+    """Puts this host's part of arrays of all hosts on its devices.
 
     Args:
       nest: leaves of numbers, on this host.
@@ -184,12 +184,12 @@ def place(nest: Nest, sharding: Any) -> Nest:
 
 
 def own(leaves: np.ndarray) -> np.ndarray:
-    """This host's part of an array [B, ...] of all hosts, which `place` would put together."""
+    """This host's part of an array [B, ...] of all hosts: the inverse of `place`."""
     return np.split(leaves, jax.process_count())[jax.process_index()]
 
 
 def _initialize(hosts: Hosts) -> None:
-    """Starts JAX's coordination with heartbeats short enough that a dead host ends the others in seconds."""
+    """Starts JAX's coordination, with heartbeats so short that a dead host ends the others in seconds."""
     settings: dict[str, Any] = {
         "coordinator_address": hosts.coordinator,
         "num_processes": hosts.number,
@@ -197,7 +197,7 @@ def _initialize(hosts: Hosts) -> None:
         "cluster_detection_method": "deactivate",
         "initialization_timeout": int(hosts.reach_s) + JAX_LATER_S,
     }
-    if hosts.coordinator.startswith(("127.0.0.1:", "localhost:")):  # else JAX listens on every interface
+    if hosts.coordinator.startswith(("127.0.0.1:", "localhost:")):  # Otherwise JAX listens on every interface.
         settings["coordinator_bind_address"] = hosts.coordinator
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         settings |= {"heartbeat_timeout_seconds": SILENT_S, "shutdown_timeout_seconds": LEAVE_S}
@@ -208,15 +208,16 @@ def _initialize(hosts: Hosts) -> None:
     distributed.global_state.initialize(**settings)
 
 
-def _say(key: str, words: str) -> None:
+def _post(key: str, value: str) -> None:
+    """Puts a value into the coordinator's key-value store."""
     assert distributed.global_state.client is not None
-    distributed.global_state.client.key_value_set(f"boonta/{key}", words)
+    distributed.global_state.client.key_value_set(f"boonta/{key}", value)
 
 
-def _hear(key: str, host: int) -> str:
-    """What a host has said, which is waited for."""
+def _read(key: str, host: int) -> str:
+    """Waits for a value that a host posts."""
     assert distributed.global_state.client is not None
     try:
         return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * ALIKE_S))
     except RuntimeError as error:
-        raise OSError(f"host {host} has not said {key} within {ALIKE_S:.0f} s: {error}") from error
+        raise OSError(f"host {host} has not posted {key} within {ALIKE_S:.0f} s: {error}") from error

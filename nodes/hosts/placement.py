@@ -1,8 +1,8 @@
 """Sebulba: actors and learner as threads of one process, its devices split between acting and learning.
 
 See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Decomposed Actors
-and Learners with Sebulba" and Figure 3. Sebulba is placement: the nodes are those of a cluster. What is its own is who
-has which device, and that time steps go to the acting device at once, where trajectories gather.
+and Learners with Sebulba" and Figure 3. Sebulba is placement: the nodes are those of a cluster. Only the placement of
+devices is its own, and time steps go to the acting device at once, where trajectories gather.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def split(placement: Placement, present: Sequence[jax.Device]) -> tuple[Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """An environment whose time steps lie on a device: acted in there, and kept there, they are sent but once.
+    """An environment whose time steps are sent to a device once; they are acted on and kept there.
 
     Attributes:
       env: makes the environments, which step on the host.

@@ -14,8 +14,9 @@ import numpy as np
 from boonta.agents.base import Policy
 from boonta.envs import base
 from boonta.nodes.acting.local import Act, Acting
+from boonta.nodes.base import Stopped
 from boonta.nodes.matches import elo
-from boonta.nodes.stopwatch import Stopped, Stopwatch
+from boonta.nodes.metrics import Stopwatch
 
 Nest = Any
 

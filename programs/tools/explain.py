@@ -23,7 +23,7 @@ from boonta.agents.muzero.policy import make_policy, view_of
 from boonta.agents.muzero.search import Planned, make_search
 from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.programs.tools.play import agent_and_env, frame_of, newest_params, picture, program_of
 from boonta.programs.wiring.run import BadInput, command
 

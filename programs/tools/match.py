@@ -19,7 +19,7 @@ from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.programs.tools.play import agent_and_env, newest_params
 from boonta.programs.wiring.run import BadInput, command
 

@@ -19,7 +19,7 @@ from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, command

@@ -11,6 +11,7 @@ import jax
 from boonta.agents.base import Table, learned_from, written_by
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
+from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, split
@@ -69,7 +70,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
         if role == "learner":
             given: dict[str, Any] = {"replay": shared.replay, "variables": shared.variables, "devices": shared.learning}
             if isinstance(shared.monitor, HostMonitor):
-                given["council"] = shared.monitor
+                given["agreement"] = SeveralHosts(shared.monitor)
             nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
         elif role == "actor":
             nodes += [_actor(program, group, shared, i, device) for i, device in enumerate(shared.acting)]
@@ -120,10 +121,20 @@ def _share(program: Program, actors: Group) -> Shared:
     num_envs = actors.settings.get("num_envs", NUM_ENVS) // placement.threads
     replay, lock_step = _open(program, own, learning, num_envs), None
     if placement.lag is not None:
+        _require_single_updates(program)
         lock_step = LockStep(placement.lag, placement.groups, num_envs, own.batch_size)
     alone, folder = run.hosts.number == 1, run.own.workdir
     monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
     return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+
+
+def _require_single_updates(program: Program) -> None:
+    """Raises ValueError where the learner's cadence is not an update at a time, which lock-step counts on."""
+    learner = program.of_role("learner")
+    assert learner is not None
+    cadence = {name: learner.settings.get(name, 1) for name in ("updates_per_step", "publish_every")}
+    if set(cadence.values()) != {1}:
+        raise ValueError(f"placement.lag is {program.run.placement.lag}, but {cadence}: lock-step needs 1 of both")
 
 
 def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> Pipe | LocalReplay:

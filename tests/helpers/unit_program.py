@@ -17,25 +17,25 @@ from boonta.tests.helpers import tiny
 RUN = Run(launch="sebulba", placement=Placement(threads=1, lag=1))
 
 
-class TellingLearner(Learner):
+class WritingLearner(Learner):
     """Writes what this host's copy of the params is after 5 updates, and in the end."""
 
-    def __init__(self, *handles, told_in: str, **settings):
+    def __init__(self, *handles, written_to: str, **settings):
         super().__init__(*handles, **settings)
-        self._told_in = told_in
+        self._written_to = written_to
 
     def step(self) -> None:
         super().step()
         if self._updates == 5:
-            self._tell("after-5")
+            self._write("after-5")
 
     def close(self) -> None:
         super().close()
-        self._tell(f"end-{self._updates}")
+        self._write(f"end-{self._updates}")
 
-    def _tell(self, name: str) -> None:
+    def _write(self, name: str) -> None:
         params = self._agent.update.params(self._state)["linear"]["w"]
-        np.save(f"{self._told_in}/{name}.npy", np.asarray(params))
+        np.save(f"{self._written_to}/{name}.npy", np.asarray(params))
 
 
 class BrittleActor(Actor):
@@ -57,7 +57,7 @@ def unit_program(run: RunFlags = RUN, batch_size: int = 12, num_envs: int = 6, e
       evaluate: adds an evaluator.
     """
     env = Catch(rows=3, columns=3)
-    groups = [group(TellingLearner, told_in=run.own.workdir), group(BrittleActor, num_envs=num_envs)]
+    groups = [group(WritingLearner, written_to=run.own.workdir), group(BrittleActor, num_envs=num_envs)]
     if evaluate:
         groups.append(group(Evaluator, episodes=50, every_s=0.5))
     return Program("unit_program", run, tiny.make(env.spec, batch_size), env, groups)

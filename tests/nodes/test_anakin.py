@@ -91,7 +91,7 @@ def test_no_key_is_used_twice(tmp_path):
     anakin.start()
     state, seed_key = anakin._state, jax.random.PRNGKey(0)
     used = [seed_key, *jax.random.split(seed_key)]
-    for key in [state.learner.key, state.key, state.stage.key, *state.stage.env.key, anakin._eval_key]:
+    for key in [state.learner.key, state.key, state.stage.key, *state.stage.env.key, anakin._fused.eval_key]:
         used.append(key)
         for i in range(5):  # as a chain of splits goes on, and as numbers are folded in
             key, drawn = jax.random.split(key)
@@ -152,10 +152,10 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
     weights = []
     for convolves in (True, False):
         if not convolves:
-            monkeypatch.setattr("boonta.nodes.anakin.convolves", lambda *agent_and_env: False)
+            monkeypatch.setattr("boonta.nodes.fused.learners.slow_in_loop", lambda *given: False)
         settings = {"eval_every": 0, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
         anakin = Anakin("anakin", impala.make(config, env.spec), env, folder=str(tmp_path / str(convolves)), **settings)
-        assert anakin._in_loop != convolves
+        assert anakin._fused.in_loop != convolves
         anakin.start()
         while anakin._updates < 3:
             anakin.step()
@@ -177,16 +177,16 @@ def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
     anakin.close()  # waits for the save that is under way
 
 
-def test_the_next_dispatch_is_enqueued_before_the_last_is_heard(tmp_path, monkeypatch):
+def test_the_next_dispatch_is_enqueued_before_the_last_is_collected(tmp_path, monkeypatch):
     anakin = node(tmp_path, 10_000)
     anakin.start()
     order = []
-    rounds, hear = anakin._device.rounds, anakin._hear
-    monkeypatch.setattr(anakin._device, "rounds", lambda *given: (order.append("given"), rounds(*given))[1])
-    monkeypatch.setattr(anakin, "_hear", lambda *given: (order.append("heard"), hear(*given))[1])
+    rounds, collect = anakin._device.rounds, anakin._collect
+    monkeypatch.setattr(anakin._device, "rounds", lambda *given: (order.append("dispatched"), rounds(*given))[1])
+    monkeypatch.setattr(anakin, "_collect", lambda *given: (order.append("collected"), collect(*given))[1])
     for _ in range(3):
         anakin.step()
-    assert order == ["given", "given", "heard", "given", "heard"]
+    assert order == ["dispatched", "dispatched", "collected", "dispatched", "collected"]
 
 
 def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):

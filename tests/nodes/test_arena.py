@@ -8,8 +8,8 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.arena import Arena, thin
+from boonta.nodes.base import Stopped
 from boonta.nodes.evaluator import Evaluator
-from boonta.nodes.stopwatch import Stopped
 from boonta.nodes.variables import Colocated, DeviceVariables, VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.nim import Nim, Take, agent, params

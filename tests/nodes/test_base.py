@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from boonta.nodes.base import Node, Periodic
-from boonta.nodes.stopwatch import Stopped
+from boonta.nodes.base import Node, Periodic, Stopped
 
 
 class FakeMonitor:

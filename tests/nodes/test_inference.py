@@ -20,7 +20,7 @@ from boonta.nodes.acting.local import Acting, jit_policy
 from boonta.nodes.actor import Actor
 from boonta.nodes.base import Node
 from boonta.nodes.inference import Inference, padded
-from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables.queue import Pipe
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny

@@ -35,6 +35,7 @@ class Batches:
     """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
 
     waits_for = "trajectories"
+    there = 20  # batches that are ready
 
     def __init__(self, replay, tables, sharding):
         self._size = tables[0].batch_size
@@ -44,8 +45,12 @@ class Batches:
 
     def next(self, timeout_s: float):
         seed = next(self._seeds)
+        self.there -= 1
         keys, zeros = 100 * seed + np.arange(self._size), np.zeros(self._size, np.int32)
         return jax.device_put(batch(seed, self._size), self._sharding), Drawn(keys, zeros, zeros.astype(np.float32))
+
+    def ready(self) -> bool:
+        return self.there > 0
 
     def prioritise(self, drawn, errors):
         self.prioritised.append((drawn.keys, errors))
@@ -54,14 +59,14 @@ class Batches:
         """Nothing is open."""
 
 
-def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.ndarray:
+def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1, **settings) -> np.ndarray:
     """The weights after so many updates, as the variable server got them."""
     monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
     variables = VariableServer("variables")
-    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices)
+    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices, **settings)
     learner.start()
-    for _ in range(updates):
+    while learner._updates < updates:
         learner.step()
     learner.close()
     version, packed = variables.get(-1)
@@ -69,7 +74,7 @@ def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1) -> np.nd
     return unpack(packed, learner._agent.update.params(learner._state))["linear"]["w"]
 
 
-def check_priorities(tmp_path, monkeypatch, devices: int | None = 1) -> None:
+def check_priorities(tmp_path, monkeypatch, devices: int | None = 1, updates_per_step: int = 1) -> None:
     """Each batch's errors, here the sequences' mean rewards, reach the dataset with its keys and in its order."""
     monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
@@ -78,20 +83,105 @@ def check_priorities(tmp_path, monkeypatch, devices: int | None = 1) -> None:
         return state, jnp.mean(jnp.abs(batch.steps.reward), axis=0), {}
 
     agent = agent._replace(update=agent.update._replace(step=step))
-    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=devices)
+    cadence = {"updates_per_step": updates_per_step}
+    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=devices, **cadence)
     learner.start()
     for _ in range(3):
         learner.step()
     learner.settle()
-    assert len(learner._dataset.prioritised) == 3
+    assert len(learner._dataset.prioritised) == 3 * updates_per_step
     for seed, (keys, errors) in enumerate(learner._dataset.prioritised):
         assert isinstance(errors, np.ndarray)
         np.testing.assert_array_equal(keys, 100 * seed + np.arange(8))
         np.testing.assert_allclose(errors, np.mean(np.abs(batch(seed).steps.reward), axis=0), rtol=1e-6)
 
 
-def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch):
-    check_priorities(tmp_path, monkeypatch)
+@pytest.mark.parametrize("updates_per_step", [1, 3])
+def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch, updates_per_step):
+    check_priorities(tmp_path, monkeypatch, updates_per_step=updates_per_step)
+
+
+def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch):
+    single = learn(tmp_path / "single", monkeypatch, 8)
+    np.testing.assert_allclose(learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
+    monkeypatch.setattr("boonta.nodes.learner.slow_in_loop", lambda *given: True)
+    np.testing.assert_allclose(learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
+
+
+class Versions(VariableServer):
+    """Keeps which versions were published."""
+
+    def __init__(self):
+        super().__init__("variables")
+        self.seen: list[int] = []
+
+    def put(self, version, packed):
+        self.seen.append(version)
+        super().put(version, packed)
+
+
+@pytest.mark.parametrize(
+    ("cadence", "steps", "published", "at_end"),
+    [
+        ({}, 3, [0, 1, 2, 3], []),
+        ({"publish_every": 3}, 8, [0, 3, 6], [8]),
+        ({"publish_every": 4}, 8, [0, 4, 8], []),
+        ({"updates_per_step": 4}, 2, [0, 4, 8], []),
+        ({"updates_per_step": 2, "publish_every": 3}, 5, [0, 4, 6, 10], []),
+    ],
+)
+def test_params_are_published_first_last_and_every_so_many_updates(
+    tmp_path, monkeypatch, cadence, steps, published, at_end
+):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    agent, variables = tiny.make(Catch().spec), Versions()
+    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1, **cadence)
+    learner.start()
+    for _ in range(steps):
+        learner.step()
+    learner.settle()
+    assert variables.seen == published
+    learner.close()
+    assert variables.seen == published + at_end
+    newest = unpack(variables.get(-1)[1], agent.update.params(learner._state))
+    np.testing.assert_array_equal(newest["linear"]["w"], learner._state.weights["linear"]["w"])
+
+
+def test_each_of_several_updates_is_logged_as_if_it_were_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    cadence = {"updates_per_step": 2}
+    agent = tiny.make(Catch().spec)
+    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
+    learner.start()
+    for _ in range(2):
+        learner.step()
+    learner.settle()
+    report = learner.report()
+    assert report["counts"]["updates"] == 4
+    assert report["metrics"]["policy_lag"] == 3.0  # The fourth update learns from version 0.
+    assert report["metrics"]["target_age/trajectories"] == 3.0
+    assert learner._step._cache_size() == 1
+
+
+def test_a_step_of_several_updates_is_ready_when_all_its_batches_are_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr(Batches, "there", 2)
+    cadence = {"updates_per_step": 3}
+    agent = tiny.make(Catch().spec)
+    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
+    learner.start()
+    assert not learner.ready()
+    learner._dataset.there += 1
+    assert learner.ready() and learner.ready()
+    learner.step()
+    assert learner._updates == 3 and learner._dataset.there == 0 and not learner.ready()
+
+
+@pytest.mark.parametrize("cadence", [{"updates_per_step": 0}, {"publish_every": 0}])
+def test_a_cadence_below_one_is_refused(tmp_path, cadence):
+    ((field, _),) = cadence.items()
+    with pytest.raises(ValueError, match=f"learner: .*{field} (is )?0.* must be at least 1"):
+        Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), **cadence)
 
 
 def test_what_the_metrics_say_is_set_wrong_is_told_once(tmp_path, monkeypatch):
@@ -189,7 +279,10 @@ def test_one_device_and_eight_learn_the_same():
         patch = pytest.MonkeyPatch()
         one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
         np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
+        four = learn(pathlib.Path(tempfile.mkdtemp()), patch, 8, 8, updates_per_step=4)
+        np.testing.assert_allclose(learn(pathlib.Path(tempfile.mkdtemp()), patch, 8), four, rtol=1e-5, atol=1e-7)
         check_priorities(pathlib.Path(tempfile.mkdtemp()), patch, 8)
+        check_priorities(pathlib.Path(tempfile.mkdtemp()), patch, 8, updates_per_step=3)
         with pytest.raises(ValueError, match="batch_size is 9; it must divide over 8 learner devices"):
             make_mesh(8, 9)
         """

@@ -11,7 +11,7 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "name": name,
         "process": "host/1",
         "life": "first",
-        "heard": False,
+        "acknowledged": False,
         "build": "",
         "warning": "",
         "serves": serves,
@@ -192,7 +192,7 @@ def test_a_node_that_comes_back_is_counted_on(monitor):
 
 
 def test_a_monitor_that_comes_back_without_its_counters_fails_the_program(monitor):
-    reply = monitor.beat({**report("learner"), "heard": True})
+    reply = monitor.beat({**report("learner"), "acknowledged": True})
     assert "came back without its counters: learner" in reply["stop"] and reply["failure"] == reply["stop"]
 
 

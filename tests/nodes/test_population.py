@@ -60,7 +60,7 @@ def run(node: Anakin) -> Anakin:
 def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp_path):
     together = run(population(tmp_path))
     assert together.members == [{"seed": s, "learning_rate": rate} for rate in (0.1, 0.5) for s in (3, 4)]
-    weights = together._state.learner.weights["linear"]["w"]
+    weights = together._state.learner.learner.weights["linear"]["w"]
     for i, member in enumerate(together.members):
         agent = make(Config(member["learning_rate"]))
         folder = str(tmp_path / str(i))
@@ -83,7 +83,7 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     again = population(tmp_path)
     again.start()
     assert again._updates == 20
-    np.testing.assert_array_equal(again._state.learner.weights["linear"]["w"], weights)
+    np.testing.assert_array_equal(again._state.learner.learner.weights["linear"]["w"], weights)
 
 
 def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path):
@@ -102,14 +102,40 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
 
     settings = {"eval_every": 10, "eval_episodes": 64, "stop": StopRule(updates=20), "devices": 1}
     together = run(population(tmp_path, make=make_all_by_rate, seeds=1, **settings))
-    returns = [row["eval_return"] for row in together._last]
+    returns = [row["eval_return"] for row in together._rows]
     assert returns[0] != returns[1]
     for i, rate in enumerate((0.1, 0.5)):
         agent = make_all_by_rate(Config(rate))
         alone = run(Anakin("anakin", agent, ENV, folder=str(tmp_path / str(i)), seed=3, **settings))
         assert returns[i] == pytest.approx(alone.report()["metrics"]["eval_return"])
-        weights = [node._state.learner.weights["linear"]["w"] for node in (together, alone)]
+        weights = [
+            learner.weights["linear"]["w"] for learner in (together._state.learner.learner, alone._state.learner)
+        ]
         np.testing.assert_allclose(weights[0][i], weights[1], rtol=1e-5, atol=1e-6)
+
+
+def test_hyper_parameters_are_state_which_checkpoints_hold_and_others_may_change(tmp_path):
+    together = population(tmp_path, seeds=1, stop=StopRule(updates=40))
+    together.start()
+    while together._updates < 20:
+        together.step()
+    member = together._state.learner
+    np.testing.assert_array_equal(member.values["learning_rate"], np.float32([0.1, 0.5]))
+    before = np.asarray(member.learner.weights["linear"]["w"])
+    changed = {"learning_rate": jnp.where(jnp.arange(2) == 0, 0.0, member.values["learning_rate"])}
+    changed = jax.device_put(changed, member.values["learning_rate"].sharding)
+    together._state = together._state._replace(learner=member._replace(values=changed))
+    while together._updates < 40:
+        together.step()
+    together.close()
+    after = np.asarray(together._state.learner.learner.weights["linear"]["w"])
+    np.testing.assert_array_equal(before[0], after[0])
+    assert np.any(before[1] != after[1])
+    rows = metrics.read(tmp_path, metrics.MEMBERS)
+    assert [row["learning_rate"] for row in rows[:2] + rows[-2:]] == [0.1, 0.5, 0.0, 0.5]
+    again = population(tmp_path, seeds=1)
+    again.start()
+    np.testing.assert_array_equal(again._state.learner.values["learning_rate"], np.float32([0.0, 0.5]))
 
 
 def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
@@ -118,7 +144,7 @@ def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
 
     monkeypatch.setattr("boonta.nodes.fused.stage.play", play)
     together = run(population(tmp_path, config=Config(factor=1e10), vary={"learning_rate": [1e30, 1e-11]}, seeds=1))
-    weights = together._state.learner.weights["linear"]["w"]
+    weights = together._state.learner.learner.weights["linear"]["w"]
     assert np.isnan(weights[0]).any() and np.isfinite(weights[1]).all()
     rows = metrics.read(tmp_path, metrics.MEMBERS)
     assert [row["loss"] is None for row in rows] == [True, False, True, False]
@@ -158,7 +184,7 @@ def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, said):
 def check_devices(folder) -> None:
     """Called in a process that has four."""
     one, four = (run(population(folder / str(devices), devices=devices)) for devices in (1, 4))
-    leaves = [node._state.learner.weights["linear"]["w"] for node in (one, four)]
+    leaves = [node._state.learner.learner.weights["linear"]["w"] for node in (one, four)]
     assert len(leaves[1].sharding.device_set) == 4
     np.testing.assert_allclose(*leaves, rtol=1e-5, atol=1e-7)
     with pytest.raises(ValueError, match="members are 4; they must divide over 3 devices"):

@@ -11,11 +11,12 @@ import pytest
 
 from boonta.agents.base import Table
 from boonta.envs.catch import Catch
+from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import Pipe
-from boonta.nodes.variables import VariableServer, pack
+from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, VariableServer, pack, publish
 from boonta.tests.helpers import tiny
 
 
@@ -65,6 +66,34 @@ def test_params_change_only_where_a_sequence_may_start(agent, variables):
         node.step()
     pipe = node._replay
     assert list(first_sequence(pipe).version) == [5] * 5 + [6]
+
+
+@pytest.mark.parametrize(
+    ("refresh_every", "versions"), [(1, [0, 1, 2, 3, 4, 5]), (2, [0, 0, 2, 2, 4, 4]), (4, [0, 0, 0, 0, 4, 4])]
+)
+@pytest.mark.parametrize("colocated", [False, True])
+def test_params_are_looked_for_every_so_many_steps(agent, colocated, refresh_every, versions):
+    pipe, params = Pipe(agent.tables[0]), {"linear": {"w": np.zeros((50, 3), np.float32)}}
+    device = jax.devices()[0]
+    server = DeviceVariables([device]) if colocated else VariableServer("variables")
+    handle = Colocated(server, device) if colocated else server
+    node = None
+    for t in range(6):  # The version published last is the number of the step.
+        publish(server, t, jax.device_put(params, device))
+        node = node or actor(agent, handle, pipe, threads=1, refresh_every=refresh_every)
+        node.step()
+    assert list(first_sequence(pipe).version) == versions
+
+
+def test_a_refresh_that_cannot_be_is_refused(agent, variables):
+    with pytest.raises(ValueError, match="actor/0: refresh_every is 0; it must be at least 1"):
+        actor(agent, variables, None, refresh_every=0)
+    with pytest.raises(ValueError, match="refresh_every is 3, but an inference node acts for it"):
+        actor(agent, Remote(None), None, refresh_every=3)
+    device = jax.devices()[0]
+    lock_step = Colocated(DeviceVariables([device]), device, LockStep(1, 1, 4, 4))
+    with pytest.raises(ValueError, match="refresh_every is 3; in lock-step params change where a sequence has ended"):
+        actor(agent, lock_step, None, refresh_every=3)
 
 
 def test_what_another_group_fetches_does_not_change_params_within_a_sequence(agent, variables):

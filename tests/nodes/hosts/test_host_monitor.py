@@ -1,25 +1,23 @@
-"""What hosts tell each other with an update, and what all of them conclude from it."""
+"""What hosts report to each other with an update, and what all of them decide."""
 
 from __future__ import annotations
 
 import math
 
+import jax
 import numpy as np
 import pytest
 
+from boonta.nodes.hosts.agreement import Decision, HostReport, SeveralHosts, SingleHost, decode, encode, merge
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.hosts.host_monitor import HostMonitor, Said
+from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.monitor import StopRule
 
-NOTHING = Said(0, 0, 0, 0, 0, math.nan, 0, 0)
+NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0)
 
 
 def monitor(tmp_path, index: int = 0, **rule) -> HostMonitor:
     return HostMonitor("monitor", str(tmp_path), StopRule(**rule), Hosts("here:1", 2, index))
-
-
-def told(*rows: Said) -> np.ndarray:
-    return np.array(rows, np.float64).view(np.int32)
 
 
 def beat(monitor: HostMonitor, **counts: float) -> dict:
@@ -28,7 +26,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
         {
             **report,
             "serves": False,
-            "heard": False,
+            "acknowledged": False,
             "build": "",
             "warning": "",
             "activity": "",
@@ -39,52 +37,94 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
     )
 
 
-def test_what_is_told_survives_as_integers(tmp_path):
+def test_a_report_survives_as_integers(tmp_path):
     one = monitor(tmp_path)
     beat(one, env_steps=2.0**53 - 1, frames=12.0)
-    said = Said(*one.tell(saving=True).view(np.float64))
-    assert (said.env_steps, said.frames, said.ending, said.saving) == (2.0**53 - 1, 12.0, 0.0, 1.0)
-    assert math.isnan(said.eval_return)
+    bits = encode(one.host_report(saving=True))
+    assert bits.dtype == np.int32
+    report = decode(bits)
+    assert (report.env_steps, report.frames, report.ending, report.saving) == (2.0**53 - 1, 12.0, 0.0, 1.0)
+    assert math.isnan(report.eval_return)
+
+
+def test_merged_reports_add_counters_and_take_the_longest_age():
+    reports = [NOTHING._replace(env_steps=3, seconds=7, ending=1), NOTHING._replace(env_steps=4, seconds=5, frames=2)]
+    merged = merge(reports, updates=9)
+    wanted = {"env_steps": 7, "frames": 2, "episodes": 0, "sequences": 0, "updates": 9, "seconds": 7}
+    assert merged.totals == wanted and merged.ending == (0,) and not merged.saving
 
 
 def test_counters_are_those_of_all_hosts(tmp_path):
     one = monitor(tmp_path)
     beat(one, env_steps=10.0)
-    one.conclude(told(NOTHING._replace(env_steps=10), NOTHING._replace(env_steps=32)), updates=1)
+    one.follow([NOTHING._replace(env_steps=10), NOTHING._replace(env_steps=32)], updates=1)
     assert one.totals()["env_steps"] == 42.0
-    assert Said(*one.tell(saving=False).view(np.float64)).env_steps == 10.0  # its own
+    assert one.host_report(saving=False).env_steps == 10.0  # its own
 
 
 def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):
-    rows = told(NOTHING._replace(env_steps=60), NOTHING._replace(env_steps=40))
+    reports = [NOTHING._replace(env_steps=60), NOTHING._replace(env_steps=40)]
     for index in (0, 1):
         one = monitor(tmp_path, index, env_steps=100)
-        one.conclude(rows, updates=7)
+        one.follow(reports, updates=7)
         assert one.agreed and "env_steps reached 100" in one.status()["reason"] and not one.status()["failure"]
     by_updates = monitor(tmp_path, 0, updates=7)
-    by_updates.conclude(rows, updates=6)
+    by_updates.follow(reports, updates=6)
     assert not by_updates.agreed
-    by_updates.conclude(rows, updates=7)
+    by_updates.follow(reports, updates=7)
     assert by_updates.agreed
 
 
-def test_only_the_first_hosts_evaluation_and_wish_to_save_count(tmp_path):
+def test_only_the_first_hosts_evaluation_and_due_checkpoint_count(tmp_path):
     one = monitor(tmp_path, 1, eval_return=0.5)
-    assert not one.conclude(told(NOTHING, NOTHING._replace(eval_return=1.0, saving=1)), updates=1) and not one.agreed
-    assert one.conclude(told(NOTHING._replace(eval_return=1.0, saving=1), NOTHING), updates=2) and one.agreed
+    other = NOTHING._replace(eval_return=1.0, saving=1)
+    assert not one.follow([NOTHING, other], updates=1).saving and not one.agreed
+    assert one.follow([other, NOTHING], updates=2).saving and one.agreed
 
 
-def test_a_host_that_is_told_to_end_waits_for_the_others(tmp_path):
-    """Its nodes go on until all have heard; its own end is no failure, that of the others is."""
+def test_a_host_that_is_asked_to_end_waits_for_the_others(tmp_path):
+    """Its nodes go on until all hosts know; its own end is no failure, that of the others is."""
     first, second = (monitor(tmp_path, index) for index in (0, 1))
     second.stop_program("SIGTERM to the launcher")
     assert beat(second)["stop"] == "" and not second.agreed
-    rows = told(NOTHING, Said(*second.tell(saving=False).view(np.float64)))
+    reports = [NOTHING, second.host_report(saving=False)]
     for one in (first, second):
-        one.conclude(rows, updates=3)
+        one.follow(reports, updates=3)
         assert one.agreed
     assert second.status()["reason"] == "SIGTERM to the launcher" and not second.status()["failure"]
     assert first.status()["failure"] == "host 1 was told to end; a checkpoint is saved"
+
+
+def test_several_hosts_decide_by_one_row_of_each_host(tmp_path):
+    """Reports come back as one row for each device; here each of two hosts has two devices."""
+    one = monitor(tmp_path, 1, env_steps=50)
+    agreement = SeveralHosts(one)
+    assert not agreement.first and not agreement.saves_at_end()
+    assert agreement.merge(None, 0) == agreement.merge((), 1) == Decision(save=False, end=False)
+    saving, other = encode(NOTHING._replace(env_steps=30, saving=1)), encode(NOTHING._replace(env_steps=15))
+    assert agreement.merge(np.stack([saving, saving, other, other]), 2) == Decision(save=True, end=False)
+    assert one.totals()["env_steps"] == 30
+    more = encode(NOTHING._replace(env_steps=20))
+    assert agreement.merge(np.stack([saving, saving, more, more]), 3) == Decision(save=True, end=True)
+    assert agreement.saves_at_end()
+
+
+def test_several_hosts_report_alike_from_each_device(tmp_path):
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    one = monitor(tmp_path)
+    beat(one, env_steps=5.0)
+    (row,) = np.asarray(SeveralHosts(one).report(True, sharding))
+    assert decode(row).env_steps == 5.0 and decode(row).saving == 1.0
+    assert SingleHost().report(True, sharding) == ()
+
+
+def test_a_single_host_saves_whenever_it_is_due():
+    agreement = SingleHost()
+    for due in (True, False):
+        agreement.report(due, sharding=None)
+        assert agreement.merge((), 1) == Decision(save=due, end=False)
+    assert agreement.first and agreement.saves_at_end()
 
 
 def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):

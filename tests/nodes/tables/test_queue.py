@@ -10,8 +10,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps, Table
-from boonta.nodes.base import Node
-from boonta.nodes.stopwatch import Stopped
+from boonta.nodes.base import Node, Stopped
 from boonta.nodes.tables.queue import Pipe, PipeDataset, PipeWriter
 
 TABLE = Table("trajectories", "queue", sequence_length=3, period=2, batch_size=4, size=8)

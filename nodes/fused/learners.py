@@ -1,0 +1,209 @@
+"""What the Anakin node drives: pure functions of one learner and its environments, and where their state lives.
+
+`nodes.fused.population` makes the same of many learners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from boonta.agents.base import Agent, Batch, Nest
+from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.fused.updates import slow_in_loop
+from boonta.nodes.learner import make_mesh, require_finite
+
+Row = dict[str, float]
+Metrics = dict[str, Any]  # Arrays of scalars by name, [] of one learner, [members] of a population.
+
+
+class Setup(NamedTuple):
+    """What is fused, and with which settings.
+
+    Attributes:
+      name: of the node, for messages.
+      agent: with one table.
+      env: a `JaxEnv`.
+      num_envs: B, environment slots of each learner.
+      devices: how many of this process's devices to use; None takes all.
+      seed: of the params, the environments, and all randomness.
+      eval_episodes: episodes in an evaluation, each in a slot of its own.
+      eval_steps: env steps after which an evaluation's episode is cut.
+    """
+
+    name: str
+    agent: Agent
+    env: Any
+    num_envs: int
+    devices: int | None = None
+    seed: int = 0
+    eval_episodes: int = 50
+    eval_steps: int = 10_000
+
+
+class Evaluation(NamedTuple):
+    """The result of an evaluation.
+
+    Attributes:
+      metrics: of the episodes.
+      values: the hyper-parameters that are part of the learner state, by field.
+    """
+
+    metrics: Metrics
+    values: Metrics
+
+
+class FusedLearner(NamedTuple):
+    """One learner, or a population of them, fused with its environments and not yet compiled.
+
+    Attributes:
+      mesh: of devices.
+      in_loop: whether many rounds are one program; otherwise the host dispatches one after the other.
+      program: its `init` gets `run_key`.
+      begin: `() -> learner state`, before the first update.
+      run_key: of environments, policy and replay; one for each learner.
+      eval_key: of evaluations.
+      evaluate: `(learner state, key) -> evaluation`.
+      place: `(shapes of the state) -> shardings`.
+      place_learner: sharding of the learner state.
+      summarise: `(metrics, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the loss of no
+        learner is finite.
+      member_rows: `(evaluation, metrics, episodes, updates) -> rows`, one for each member of a population.
+      best: `(learner state, metrics, rows) -> learner state` that other programs start from; None: the state itself.
+    """
+
+    mesh: Mesh
+    in_loop: bool
+    program: fusion.Fusion
+    begin: Callable[[], Nest]
+    run_key: jax.Array
+    eval_key: jax.Array
+    evaluate: Callable[[Nest, jax.Array], Evaluation]
+    place: Callable[[fusion.State], fusion.State]
+    place_learner: NamedSharding
+    summarise: Callable[[Metrics, int], dict[str, float]]
+    member_rows: Callable[[Evaluation, Metrics, stage.Episodes, int], list[Row]]
+    best: Callable[[Nest, Metrics, Sequence[Row]], Nest] | None
+
+
+def one_learner(setup: Setup) -> FusedLearner:
+    """Fuses one agent: environment slots and batches are split over the devices, the learner is replicated.
+
+    Raises:
+      ValueError: the devices are not there, or slots and batches don't divide over them.
+    """
+    agent, num_envs = setup.agent, setup.num_envs
+    mesh = make_mesh(setup.devices, agent.tables[0].batch_size)
+    if num_envs % mesh.size:
+        raise ValueError(f"{setup.name}: num_envs is {num_envs}; it must divide over {mesh.size} devices")
+    in_loop = may_loop(setup, mesh)
+    fused = fusion.fuse(agent, setup.env, num_envs, constrain=batch_by_slot(mesh), unrolled=not in_loop)
+    learner_key, run_key, eval_key = streams(setup.seed)
+
+    def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
+        return fused.init(learner, version, jax.random.fold_in(key, version))
+
+    def summarise(metrics: Metrics, updates: int) -> dict[str, float]:
+        require_finite(metrics, updates)
+        return {name: float(value) for name, value in metrics.items()}
+
+    return FusedLearner(
+        mesh=mesh,
+        in_loop=in_loop,
+        program=fused._replace(init=init),
+        begin=lambda: agent.update.init(learner_key),
+        run_key=run_key,
+        eval_key=eval_key,
+        evaluate=lambda learner, key: Evaluation(play(setup, agent, learner, key), {}),
+        place=lambda shapes: by_slot(shapes, mesh),
+        place_learner=NamedSharding(mesh, PartitionSpec()),
+        summarise=summarise,
+        member_rows=lambda *evaluated: [],
+        best=None,
+    )
+
+
+def play(setup: Setup, agent: Agent, learner: Nest, key: jax.Array) -> dict[str, jax.Array]:
+    """Plays an evaluation's episodes with the params of one learner; see `stage.play`."""
+    params = agent.update.params(learner)
+    return stage.play(setup.env, agent.eval_policy, params, setup.eval_episodes, setup.eval_steps, key)
+
+
+def streams(seed: int) -> jax.Array:
+    """Keys [3] of a seed: for the learner; for environments, policy and replay; for evaluations.
+
+    No key of one stream is ever one of another's. `split(key)[i]` is `fold_in(key, i)`, so a key that is split by one
+    must not be folded into by another: each gets a child of its own, and the seed's own key goes to none.
+    """
+    return jax.random.split(jax.random.PRNGKey(seed), 3)
+
+
+def may_loop(setup: Setup, mesh: Mesh) -> bool:
+    """Whether rounds may run in a loop of the program on these devices."""
+    agent = setup.agent
+    (table,) = agent.tables
+    rows = (table.sequence_length, table.batch_size)
+    shapes = step_shapes(agent, setup.env.spec)
+    steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), shapes)
+    batch = Batch(steps=steps, probability=jax.ShapeDtypeStruct((table.batch_size,), np.float32))
+    learner = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))
+    return not slow_in_loop(mesh.devices.flat[0].platform, agent.update, learner, batch)
+
+
+def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
+    """Where each leaf of a fused program's state lives: what has a slot axis is split along it, the rest replicated."""
+    everywhere, slots, columns = (
+        NamedSharding(mesh, PartitionSpec(*axes))
+        for axes in ((), ("batch",), (None, "batch"))  # [], [B, …], [T, B, …]
+    )
+    place = jax.tree.map(lambda _: everywhere, shapes)
+    spread = jax.tree.map(lambda _: slots, shapes.stage)
+    replay = place.replay
+    if replay != ():
+        replay = replay.replace(experience=jax.tree.map(lambda _: slots, shapes.replay.experience))  # [B, time, …]
+    return place._replace(
+        stage=spread._replace(key=everywhere), kept=jax.tree.map(lambda _: columns, shapes.kept), replay=replay
+    )
+
+
+def batch_by_slot(mesh: Mesh) -> Callable[[Batch], Batch]:
+    """Lays a batch out as the learner does: its sequences are split over the mesh."""
+
+    def constrain(batch: Batch) -> Batch:
+        columns, slots = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",)))
+        steps, probability = jax.lax.with_sharding_constraint((batch.steps, batch.probability), (columns, slots))
+        return batch._replace(steps=steps, probability=probability)
+
+    return constrain
+
+
+def check_fits(agent: Agent, env: Any) -> None:
+    """Traces the agent's policy on what the environment shows.
+
+    Args:
+      agent: made for some spec, which it does not remember.
+      env: a `JaxEnv`.
+
+    Raises:
+      ValueError: the policy can't take the observations, or its actions are not the environment's.
+    """
+    spec, name = env.spec, type(env).__name__
+    remade = f"make the agent with the spec of this {name}"
+    try:
+        action = step_shapes(agent, spec).action
+    except (AttributeError, TypeError, ValueError) as error:
+        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", spec.observations)
+        raise ValueError(
+            f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}); {remade}"
+        ) from error
+    wanted = spec.actions
+    if (action.shape, action.dtype) != (wanted.shape, wanted.dtype):
+        raise ValueError(
+            f"the agent's actions are {action.dtype}{list(action.shape)}, those of {name} are "
+            f"{wanted.dtype}{list(wanted.shape)}; {remade}"
+        )

@@ -1,0 +1,212 @@
+"""Many learners at once, each with its own seed and hyper-parameters: the fused program of one under one more `vmap`.
+
+A member's hyper-parameters are part of its learner state: checkpoints hold them, and they may be changed between rounds
+without a compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from boonta.agents.base import Agent, MakeAgent, Nest, with_values
+from boonta.nodes.fused import fusion, stage
+from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
+from boonta.nodes.learner import make_mesh
+
+Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
+
+
+class Member(NamedTuple):
+    """A member's learner state; a population's has a leading axis [members].
+
+    Attributes:
+      values: its hyper-parameters.
+      learner: the state of the agent's update, as if the member were alone.
+    """
+
+    values: Values
+    learner: Nest
+
+
+def population(
+    setup: Setup, make: MakeAgent, config: Any, members: Sequence[Mapping[str, float]], evaluates: bool
+) -> FusedLearner:
+    """Fuses a population: members are split over the devices, each whole on one.
+
+    Args:
+      setup: of each member; its seed and its agent's tables are those of all.
+      make: makes an agent of a config.
+      config: hyper-parameters that all members share.
+      members: a row for each: its "seed", and its values of the fields that differ.
+      evaluates: whether evaluations are made.
+
+    Raises:
+      ValueError: the devices are not there, or members don't divide over them; or a field can't differ between members,
+        because the program's shape depends on it or nothing does.
+    """
+    size, present = len(members), len(jax.devices())
+    devices = present if setup.devices is None else setup.devices
+    if 1 <= devices <= present and size % devices:
+        raise ValueError(f"{setup.name}: members are {size}; they must divide over {devices} devices")
+    mesh = make_mesh(setup.devices, size)
+    fields = [field for field in members[0] if field != "seed"]
+    values = {field: jnp.array([member[field] for member in members], jnp.float32) for field in fields}
+    keys = [streams(int(member["seed"])) for member in members]
+    learner_keys, run_keys, _ = jnp.stack(keys, axis=1)  # [members, 2] each
+    in_loop = may_loop(setup, mesh)
+    one = _Member(setup, make, config, in_loop)
+    for field in fields:
+        _require_traced(one, setup.name, field, evaluates)
+    spread = NamedSharding(mesh, PartitionSpec("batch"))  # [members, ...]
+    return FusedLearner(
+        mesh=mesh,
+        in_loop=in_loop,
+        program=one.program(size),
+        begin=lambda: jax.vmap(one.begin)(values, learner_keys),
+        run_key=run_keys,
+        eval_key=streams(setup.seed)[2],
+        evaluate=lambda learner, key: jax.vmap(one.evaluate, in_axes=(0, None))(learner, key),  # The same episodes.
+        place=lambda shapes: jax.tree.map(lambda _: spread, shapes),
+        place_learner=spread,
+        summarise=lambda metrics, updates: _summarise(metrics, size, updates),
+        member_rows=lambda *evaluated: _rows(members, *evaluated),
+        best=lambda learner, metrics, rows: _best(setup.agent, learner, metrics, rows),
+    )
+
+
+class _Member:
+    """Pure functions of one member; its values may be traced."""
+
+    def __init__(self, setup: Setup, make: MakeAgent, config: Any, in_loop: bool):
+        self._setup = setup
+        self._make, self._config = make, config
+        self._unrolled = not in_loop
+
+    def begin(self, values: Values, key: jax.Array) -> Member:
+        return Member(values, self._agent(values).update.init(key))
+
+    def init(self, member: Member, version: jax.Array, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
+        key = jax.random.fold_in(key, version)
+        state, episodes = self._fuse(member.values).init(member.learner, version, key)
+        return state._replace(learner=member._replace(learner=state.learner)), episodes
+
+    def round(self, state: fusion.State) -> tuple[fusion.State, fusion.Outcome]:
+        return self._lift(lambda fused, alone: fused.round(alone), state)
+
+    def rounds(self, state: fusion.State, number: jax.Array) -> tuple[fusion.State, fusion.Outcome]:
+        return self._lift(lambda fused, alone: fused.rounds(alone, number), state)
+
+    def evaluate(self, member: Member, key: jax.Array) -> Evaluation:
+        return Evaluation(play(self._setup, self._agent(member.values), member.learner, key), member.values)
+
+    def program(self, size: int) -> fusion.Fusion:
+        """The program of so many members; updates are those of each, env steps those of all."""
+        fused = self._fuse({})
+        return fused._replace(
+            init=jax.vmap(self.init, in_axes=(0, None, 0)),
+            round=jax.vmap(self.round),
+            rounds=jax.vmap(self.rounds, in_axes=(0, None)),
+            env_steps=size * fused.env_steps,
+            first_steps=size * fused.first_steps,
+        )
+
+    def _lift(self, call: Callable[..., Any], state: fusion.State) -> tuple[fusion.State, fusion.Outcome]:
+        """Runs a function of one fused learner on its part of a member's state."""
+        member = state.learner
+        alone, outcome = call(self._fuse(member.values), state._replace(learner=member.learner))
+        return alone._replace(learner=member._replace(learner=alone.learner)), outcome
+
+    def _agent(self, values: Values) -> Agent:
+        return self._make(with_values(self._config, values))
+
+    def _fuse(self, values: Values) -> fusion.Fusion:
+        return fusion.fuse(self._agent(values), self._setup.env, self._setup.num_envs, unrolled=self._unrolled)
+
+
+def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
+    """Means over the members that have not diverged, and how many have."""
+    sound = np.isfinite(_loss(metrics, size))
+    _require_any(sound, updates)
+    means = {name: float(np.mean(values[sound])) for name, values in metrics.items()}
+    return {**means, "diverged": float(np.sum(~sound))}
+
+
+def _rows(
+    members: Sequence[Mapping[str, float]],
+    evaluation: Evaluation,
+    metrics: Metrics,
+    episodes: stage.Episodes,
+    updates: int,
+) -> list[Row]:
+    """What is known of each member; its loss is not finite if it has diverged."""
+    rows, loss = [], _loss(metrics, len(members))
+    for i, member in enumerate(members):
+        values = {field: _decimal(numbers[i]) for field, numbers in evaluation.values.items()}
+        row = {"member": i, "seed": member["seed"], **values, "updates": updates, "loss": float(loss[i])}
+        if episodes.number[i]:
+            row["return"] = float(episodes.returns[i] / episodes.number[i])
+        rows.append({**row, **{name: float(numbers[i]) for name, numbers in evaluation.metrics.items()}})
+    return rows
+
+
+def _best(agent: Agent, population: Member, metrics: Metrics, rows: Sequence[Row]) -> Nest:
+    """The state of the learner with the best last evaluation, of those that have not diverged, then or since."""
+    sound = np.isfinite(_loss(metrics, len(rows)))
+    for leaf in jax.tree.leaves(agent.update.params(population.learner)):  # [members, ...]
+        sound &= np.asarray(jnp.isfinite(leaf).reshape(len(rows), -1).all(axis=1))
+    _require_any(sound, int(rows[0]["updates"]))
+    returns = np.array([row["eval_return"] for row in rows])
+    best = int(np.argmax(np.where(sound, returns, -np.inf)))
+    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[best])), population.learner)
+
+
+def _loss(metrics: Metrics, size: int) -> np.ndarray:
+    return metrics.get("loss", np.zeros(size))
+
+
+def _require_any(sound: np.ndarray, updates: int) -> None:
+    if not sound.any():
+        raise FloatingPointError(
+            f"all {len(sound)} members have diverged after {updates:,} updates: lower their learning rates"
+        )
+
+
+def _decimal(value: np.ndarray) -> float:
+    """The shortest decimal number that a float32 stands for: 0.1 rather than 0.10000000149."""
+    return float(str(np.float32(value)))
+
+
+def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> None:
+    """Refuses a field that the program's shape depends on, or nothing at all; traced, and nothing is compiled."""
+
+    def trace(value: jax.Array) -> Any:
+        key = jax.random.PRNGKey(0)
+        state, _ = one.init(one.begin({field: value}, key), jnp.int32(0), key)
+        evaluation = one.evaluate(state.learner, key).metrics if evaluates else ()
+        state, _ = one.round(state)
+        return state._replace(learner=state.learner.learner), evaluation  # Without the value itself.
+
+    try:
+        traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))
+    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # A tracer stands where a number is needed.
+        raise ValueError(
+            f"{name}: {field} can't vary within a population: the program needs its value before it is compiled (a "
+            "shape, a number of steps or a choice); run a program for each value"
+        ) from error
+    if not _reaches(traced.jaxpr):
+        raise ValueError(f"{name}: {field} has no effect with these settings: members that differ in it would be equal")
+
+
+def _reaches(jaxpr: Any) -> bool:
+    """Whether the first argument of a traced program has a part in what it returns."""
+    needed = {id(variable) for variable in jaxpr.outvars}
+    for equation in reversed(jaxpr.eqns):
+        if any(id(variable) in needed for variable in equation.outvars):
+            needed.update(id(variable) for variable in equation.invars)
+    return id(jaxpr.invars[0]) in needed

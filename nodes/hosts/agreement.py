@@ -1,0 +1,158 @@
+"""What the learners of several hosts agree on: their counters, when all save and when all end.
+
+An update is one computation of all hosts: a host that made one update less would leave the others waiting in it. So
+each host's report travels with the update, and every host derives the same decision from the same reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from jax.sharding import NamedSharding
+
+from boonta.nodes.hosts.coordination import place
+
+if TYPE_CHECKING:
+    from boonta.nodes.hosts.host_monitor import HostMonitor
+
+COUNTERS = ("env_steps", "frames", "episodes", "sequences")
+
+
+class HostReport(NamedTuple):
+    """What a host reports to the others with an update.
+
+    Attributes:
+      env_steps, frames, episodes, sequences: its own counters.
+      seconds: the run's age there.
+      eval_return: of its last evaluation; nan without one.
+      ending: 1 if this host was asked to end.
+      saving: 1 if a checkpoint is due on this host; only the first host's counts.
+    """
+
+    env_steps: float
+    frames: float
+    episodes: float
+    sequences: float
+    seconds: float
+    eval_return: float
+    ending: float
+    saving: float
+
+
+class Merged(NamedTuple):
+    """What all hosts know after an update.
+
+    Attributes:
+      totals: counters of all hosts together, the longest age and the first host's evaluation.
+      ending: numbers of the hosts that were asked to end.
+      saving: whether all save a checkpoint now.
+    """
+
+    totals: dict[str, float]
+    ending: tuple[int, ...]
+    saving: bool
+
+
+def encode(report: HostReport) -> np.ndarray:
+    """The report's bits, int32 [2 x fields]: JAX would round the float64 values."""
+    return np.array(report, np.float64).view(np.int32)
+
+
+def decode(bits: np.ndarray) -> HostReport:
+    """The inverse of `encode`."""
+    return HostReport(*np.ascontiguousarray(bits).view(np.float64))
+
+
+def merge(reports: Sequence[HostReport], updates: int) -> Merged:
+    """Merges the reports of all hosts, in their order.
+
+    Args:
+      reports: one for each host, made with the same update.
+      updates: made so far, including that one.
+    """
+    totals = {name: sum(getattr(report, name) for report in reports) for name in COUNTERS}
+    totals |= {"updates": updates, "seconds": max(report.seconds for report in reports)}
+    if not np.isnan(reports[0].eval_return):  # only the first host evaluates
+        totals["eval_return"] = reports[0].eval_return
+    ending = tuple(i for i, report in enumerate(reports) if report.ending)
+    return Merged(totals, ending, bool(reports[0].saving))
+
+
+class Decision(NamedTuple):
+    """What the learner does after an update.
+
+    Attributes:
+      save: it saves a checkpoint.
+      end: it makes no further update.
+    """
+
+    save: bool = False
+    end: bool = False
+
+
+class Agreement(Protocol):
+    """How a learner agrees with those of the other hosts.
+
+    Attributes:
+      first: whether this host keeps the program's counters.
+    """
+
+    first: bool
+
+    def report(self, saving: bool, sharding: NamedSharding) -> Any:
+        """This host's report for the next update, on its devices; `saving`: a checkpoint is due."""
+
+    def merge(self, reports: Any, updates: int) -> Decision:
+        """The decision after an update; `reports` as the update returned them, `updates` made so far."""
+
+    def saves_at_end(self) -> bool:
+        """Whether a learner that ends now may save: all hosts must be at the same update."""
+
+
+class SingleHost:
+    """The trivial agreement: a single host saves whenever a checkpoint is due, and its monitor alone ends it."""
+
+    first = True
+
+    def __init__(self) -> None:
+        self._saving = False
+
+    def report(self, saving: bool, sharding: NamedSharding) -> tuple[()]:
+        del sharding
+        self._saving = saving
+        return ()
+
+    def merge(self, reports: Any, updates: int) -> Decision:
+        del reports, updates
+        return Decision(save=self._saving)
+
+    def saves_at_end(self) -> bool:
+        return True
+
+
+class SeveralHosts:
+    """The agreement of several hosts: their reports travel as int32 [devices, 2 x fields], alike on a host's devices.
+
+    Args:
+      monitor: this host's, which knows its counters and ends its nodes.
+    """
+
+    def __init__(self, monitor: HostMonitor):
+        self.first = monitor.hosts.first
+        self._monitor = monitor
+
+    def report(self, saving: bool, sharding: NamedSharding) -> Any:
+        bits = encode(self._monitor.host_report(saving))
+        return place(np.tile(bits, (len(sharding.addressable_devices), 1)), sharding)
+
+    def merge(self, reports: Any, updates: int) -> Decision:
+        if reports is None or not len(reports):  # No update has returned yet.
+            return Decision()
+        by_host = reports[:: len(reports) // self._monitor.hosts.number]
+        merged = self._monitor.follow([decode(bits) for bits in by_host], updates)
+        return Decision(merged.saving, self._monitor.agreed)
+
+    def saves_at_end(self) -> bool:
+        return self._monitor.agreed
