@@ -108,7 +108,7 @@ def test_it_waits_for_the_past_by_name(client):
             "reanalyzers need a replay table to read and one to write to; the agent has .'trajectories'.",
         ),
         (("fresh", "past"), {}, "need a replay table to read and one to write to"),
-        (("fresh", "again"), {}, "no replay table to read"),
+        (("fresh", "again"), {}, "need a replay table to read"),
         (("fresh", "past", "again"), {"period": 2}, "'again' has sequences of 6 steps every 2; both must be 6"),
         (
             ("fresh", "past", "again"),
