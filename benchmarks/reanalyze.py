@@ -1,12 +1,12 @@
-"""Data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over several seeds.
+"""Measures data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over seeds.
 
     ./run python benchmarks/reanalyze.py --out curves.png
     ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --seeds 2 --eval-return None \\
         --plain "muzero_minatar.py --stop.env-steps 300000" \\
         --reanalyze "muzero_minatar.py --reanalyzers 1 --config.reanalyze-ratio 0.8 --stop.env-steps 150000"
 
-Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
-interrupted comparison goes on where it was.
+It runs whole programs one after the other and keeps their folders. Finished runs are only read, so an interrupted
+comparison continues where it stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.timing import ROOT
 from boonta.nodes import metrics
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,14 +33,15 @@ class Options:
     """What to compare.
 
     Attributes:
-      out: the picture of all curves.
-      workdir: holds a folder for each run.
+      out: file for the picture of all curves.
+      workdir: folder that holds a folder for each run.
       plain: the program without reanalyze, and its flags.
-      reanalyze: the same with.
-      flags: of both.
-      seeds: runs of each.
-      eval_return: reached by the evaluator: the end of a run, and what is compared. None compares the mean return of
-        the last hundred training episodes, with what the plain run has at its end; give both programs one by flags.
+      reanalyze: the program with reanalyze, and its flags.
+      flags: flags of both programs.
+      seeds: number of runs of each program.
+      eval_return: a run stops when its evaluator reaches this return, and the env steps until then are compared. With
+        None, the runs stop by their own flags, and the compared return is the plain run's final mean return of the last
+        hundred training episodes.
     """
 
     out: pathlib.Path
@@ -79,7 +80,7 @@ def main(options: Options) -> None:
 
 
 def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -> list[dict[str, float]]:
-    """A run's rows, which it makes unless they are there."""
+    """Returns the metrics of a run, which it runs first unless the run's folder has them."""
     if not (folder / "done").exists():
         stop = [] if options.eval_return is None else [f"--stop.eval-return={options.eval_return}"]
         flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]
