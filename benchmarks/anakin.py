@@ -1,7 +1,7 @@
-"""How fast a fused program plays while it learns, and what its time goes to.
+"""Measures how fast a fused program plays while it learns, and how its time is divided.
 
     ./run python benchmarks/anakin.py
-    ./run python benchmarks/anakin.py --worlds cartpole --num-envs 64 1024 4096 --seconds 10
+    ./run python benchmarks/anakin.py --envs cartpole --num-envs 64 1024 4096 --seconds 10
     XLA_FLAGS=--xla_force_host_platform_device_count=2 ./run python benchmarks/anakin.py --devices 1 2
     ./run python benchmarks/anakin.py --agent muzero --num-envs 64
 
@@ -34,8 +34,8 @@ from boonta.nodes.fused import fusion
 from boonta.nodes.fused.compiled import Compiled
 from boonta.nodes.fused.learners import Setup, one_learner
 
-World = Literal["catch", "grid_world", "cartpole", "breakout"]
-WORLDS: dict[str, JaxEnv] = {
+EnvName = Literal["catch", "grid_world", "cartpole", "breakout"]
+ENVS: dict[str, JaxEnv] = {
     "catch": Catch(),
     "grid_world": GridWorld(),
     "cartpole": Gymnax("CartPole-v1"),
@@ -55,18 +55,18 @@ class Options:
     """What to measure.
 
     Attributes:
-      agent: who plays and learns.
-      worlds: environments.
-      num_envs: slots; a batch of IMPALA's has as many sequences.
-      devices: that they are spread over.
-      unroll_length: T, env steps of a slot in a round of IMPALA's.
-      width: of its MLP's two layers.
-      value_torso: whether its policy and value share them, or have two layers each.
-      seconds: measured for each part, after one as a warm-up.
+      agent: the agent.
+      envs: the environments, one row each.
+      num_envs: numbers of slots; IMPALA's batch has as many sequences.
+      devices: numbers of devices that the slots are spread over.
+      unroll_length: T, env steps per slot and round, for IMPALA.
+      width: width of the two layers of IMPALA's MLP.
+      value_torso: whether IMPALA's policy and value share these layers or have two layers each.
+      seconds: time to measure each part, after a warm-up.
     """
 
     agent: Literal["impala", "muzero"] = "impala"
-    worlds: tuple[World, ...] = ("catch", "grid_world", "cartpole", "breakout")
+    envs: tuple[EnvName, ...] = ("catch", "grid_world", "cartpole", "breakout")
     num_envs: tuple[int, ...] = (64, 1024)
     devices: tuple[int, ...] = (1,)
     unroll_length: int = 16
@@ -80,35 +80,35 @@ def main(options: Options) -> None:
     print(f"{jax.device_count()} {jax.devices()[0].device_kind}, jax {jax.__version__}")
     names = f"{'num_envs':>8s} {'devices':>7s} {'env steps/s':>12s} {'env':>6s} {'policy':>7s} {'update':>7s}"
     print(f"{'':12s} {names} {'simulations/s':>14s}  compile")
-    for world, num_envs, devices in itertools.product(options.worlds, options.num_envs, options.devices):
-        env = WORLDS[world]
-        agent, simulations = make(options, world, num_envs)
+    for env_name, num_envs, devices in itertools.product(options.envs, options.num_envs, options.devices):
+        env = ENVS[env_name]
+        agent, simulations = make(options, env_name, num_envs)
         cost, compiling = {}, {}
         for part in PARTS:
             rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)
-            cost[part] = 1 / rate  # seconds an env step
+            cost[part] = 1 / rate  # Seconds per env step.
         env_s, act_s, all_s = (cost[part] for part in PARTS)
         shares = (env_s / all_s, max(0.0, act_s - env_s) / all_s, max(0.0, all_s - act_s) / all_s)
-        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in compiling.items())
+        shown = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in compiling.items())
         print(
-            f"{world:12s} {num_envs:8,d} {devices:7d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} "
-            f"{shares[2]:7.0%} {simulations / all_s:14,.0f}  {told}",
+            f"{env_name:12s} {num_envs:8,d} {devices:7d} {1 / all_s:12,.0f} {shares[0]:6.0%} {shares[1]:7.0%} "
+            f"{shares[2]:7.0%} {simulations / all_s:14,.0f}  {shown}",
             flush=True,
         )
 
 
-def make(options: Options, world: World, num_envs: int) -> tuple[Agent, int]:
-    """The agent, and the simulations that it makes for an env step."""
-    spec = WORLDS[world].spec
+def make(options: Options, env_name: EnvName, num_envs: int) -> tuple[Agent, int]:
+    """Makes the agent; returns it and its number of simulations per env step."""
+    spec = ENVS[env_name].spec
     if options.agent == "muzero":
-        return muzero.make(MUZERO[world], spec), MUZERO[world].num_simulations
+        return muzero.make(MUZERO[env_name], spec), MUZERO[env_name].num_simulations
     shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
     nets = {"mlp_width": options.width, "value_torso": options.value_torso}
     return impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), spec), 0
 
 
 def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
-    """The agent without what `part` leaves out: updates, and choosing actions."""
+    """Returns the agent without its update, or without its update and its policy, depending on `part`."""
     if part == "all":
         return agent
     update = agent.update._replace(step=lambda state, batch: (state, None, {}))
@@ -130,7 +130,7 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
     program = Compiled(fused, learner)
     state, _ = program.init(learner, 0, fused.run_key)
     number, elapsed = 1, 0.0
-    while elapsed < 0.5:  # warms up, and finds how many rounds take long enough
+    while elapsed < 0.5:  # This warms up, and finds a number of rounds that takes long enough to be measured.
         number *= 2
         state, elapsed = timed(program, state, number)
     number = max(1, round(number * seconds / elapsed))
@@ -139,7 +139,7 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
 
 
 def timed(program: Compiled, state: fusion.State, number: int) -> tuple[fusion.State, float]:
-    """Makes rounds; the state after them, and the seconds that they took."""
+    """Runs rounds; returns the state after them and the seconds that they took."""
     began = time.perf_counter()
     state, outcome = program.rounds(state, number)
     jax.block_until_ready((state, outcome))

@@ -1,10 +1,10 @@
-"""How fast IMPALA learns Atari on this machine, part by part and as a whole, and how near the whole is to the limit.
+"""Measures how fast IMPALA learns Atari on this machine: the parts, the whole, and the whole as a share of its limit.
 
     ./run python benchmarks/impala_atari.py
 
-One env step costs stepping, one forward pass and its share of an update. With the three measured alone, each on all
-cores, no design can do more than 1 / (1/env + 1/act + 1/learn) of them a second. Every part runs in a process of its
-own, with the environment variables of its group in a program. All rates are agent (env) steps a second; an agent step
+An env step costs a step of the simulator, a forward pass and a share of an update. Each of the three is measured alone,
+on all cores; no design can then exceed 1 / (1/env + 1/act + 1/learn) steps per second. Every part runs in a process of
+its own, with the environment variables that its group has in a program. All rates are env steps per second; an env step
 is four frames.
 """
 
@@ -31,12 +31,12 @@ class Options:
     """What to measure.
 
     Attributes:
-      game: of Atari.
-      network: torso of the agent.
-      num_envs: environments, over two groups.
-      batch_size: sequences in an update.
-      seconds: measured per part, after warming up; the whole program gets four times as long.
-      part: only this one, and only its number is printed.
+      game: the Atari game.
+      network: the agent's torso.
+      num_envs: environment slots, in two groups.
+      batch_size: sequences per update.
+      seconds: time to measure each part, after a warm-up; the whole program is measured four times as long.
+      part: measures only this part and prints only its rate; the benchmark uses it to start its own processes.
     """
 
     game: str = "Pong"
@@ -57,7 +57,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measures a part, or all of them and the whole, and prints the table."""
+    """Measures one part, or all parts and the whole, and prints the table."""
     if options.part is not None:
         timing.answer(rate(options.part, options))
     rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
@@ -81,7 +81,7 @@ def main(options: Options) -> None:
 
 
 def rate(part: str, options: Options) -> float:
-    """The part that is asked for, in this process."""
+    """Measures a part in this process."""
     if part == "pipe":
         whole = sebulba.Options(
             game=options.game, network=options.network, batch_size=options.batch_size, seconds=2 * options.seconds

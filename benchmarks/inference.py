@@ -1,15 +1,15 @@
-"""Local against central inference: IMPALA on Atari both ways, as whole programs with many actor processes.
+"""Compares local with central inference: IMPALA on Atari as whole programs with many actor processes.
 
     ./run python benchmarks/inference.py
 
-Central inference takes the agent, JAX and TensorFlow out of the actors, and its batches are larger; for that, each step
-of a group of environments waits for an answer from another process.
+Central inference removes the agent, JAX and TensorFlow from the actors and makes larger batches, but each step of a
+group of environments waits for an answer from another process.
 
-A central actor holds 89 MB on Pong: the interpreter with numpy and Launchpad, and the Arcade Learning Environment. A
-local one has JAX besides (128 MB), the agent's libraries, and what XLA compiles (31 MB); the inference node has those
-once.
+On Pong, an actor with central inference takes 89 MB: the interpreter with numpy and Launchpad, and the Arcade Learning
+Environment. An actor with local inference also loads JAX (128 MB), the agent's libraries, and the programs that XLA
+compiles (31 MB); with central inference only the inference node loads these.
 
-Rates depend on how many cores are left for the learner: compare those that one run of this prints.
+Rates depend on the number of cores left for the learner, so compare only rates of the same run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Options:
     """What to measure.
 
     Attributes:
-      game: of Atari.
-      actors: processes.
-      num_envs: environments of each, over two groups.
-      seconds: measured per program, after a minute of starting.
+      game: the Atari game.
+      actors: number of actor processes.
+      num_envs: environment slots per actor, in two groups.
+      seconds: time to measure each program, after a minute for its start.
     """
 
     game: str = "Pong"
@@ -52,7 +52,7 @@ def main(options: Options) -> None:
 
 
 def figures(row: dict[str, float]) -> dict[str, float]:
-    """What is compared, from a row of metrics: rates, resident memory, the age of the params that acted."""
+    """Extracts the compared figures from a row of metrics: rates, policy lag, resident memory."""
     memory = {name.removeprefix("rss_mb/"): value for name, value in row.items() if name.startswith("rss_mb/")}
     actors = [value for name, value in memory.items() if name.startswith("actor/")]
     return {

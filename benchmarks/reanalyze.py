@@ -1,12 +1,12 @@
-"""Data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over several seeds.
+"""Measures data efficiency: the env steps that MuZero needs for a return, without and with reanalyze, over seeds.
 
     ./run python benchmarks/reanalyze.py --out curves.png
     ./run python benchmarks/reanalyze.py --out curves.png --workdir runs/breakout --seeds 2 --eval-return None \\
         --plain "muzero.py minatar/breakout --env.minimal-actions --stop.env-steps 300000" \\
         --reanalyze "reanalyze.py minatar/breakout --env.minimal-actions --stop.env-steps 150000"
 
-Runs whole programs one after the other and keeps their folders, so that one that was there already is only read: an
-interrupted comparison goes on where it was.
+It runs whole programs one after the other and keeps their folders. Finished runs are only read, so an interrupted
+comparison continues where it stopped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from boonta.benchmarks.timing import ROOT
 from boonta.nodes import metrics
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ def main(options: Options) -> None:
 
 
 def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -> list[dict[str, float]]:
-    """A run's rows, which it makes unless they are there."""
+    """Returns the metrics of a run, which it runs first unless the run's folder has them."""
     if not (folder / "done").exists():
         stop = [] if options.eval_return is None else [f"--stop.eval-return={options.eval_return}"]
         flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]

@@ -1,15 +1,16 @@
-"""How Sebulba scales over hosts: what is measured on this machine, and what follows for a pod.
+"""Measures how Sebulba scales over hosts on this machine, and calculates from it how it would scale over a pod.
 
     ./run python benchmarks/scaling.py
 
-*Measured*, weak scaling: 1, 2 and 4 processes stand for hosts, each pinned to its share of the cores and with the same
-work, environments and batch; they learn as one. `apart` is what they do where each learns for itself:
-on one machine they also share caches and memory, which hosts don't. The share is of that; what is missing is the price
-of meeting in each update. Each has two simulated devices, one to act and one to learn on: with one, XLA's only thread
-would wait in the reduction.
+The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
+and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
+if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
+don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. Each
+process has two simulated devices, one to act and one to learn: with a single one, XLA's only thread would wait in the
+reduction.
 
-*Calculated*, a pod, beside "Podracer architectures for scalable Reinforcement Learning"
-(https://arxiv.org/abs/2104.06272): from the paper's own 200,000 frames/s of 8 cores, and the bytes that are reduced.
+The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
+Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from boonta.programs.impala_atari import impala_atari
 from boonta.programs.wiring.launch import Run
 from boonta.programs.wiring.sebulba import build
 
-FRAMES = 4  # of an agent step
-# Podracer, its use cases of Sebulba: 8 cores, trajectories of 60 steps, acting batches of 128, 200,000 frames/s; with
-# 2,048 cores 43 million.
+FRAMES = 4  # Frames per env step.
+# From Podracer's use cases of Sebulba: 8 cores, trajectories of 60 steps and acting batches of 128 give 200,000
+# frames/s; 2,048 cores give 43 million.
 PAPER_RATE, PAPER_CORES, PAPER_STEPS = 200_000.0, 8, 60 * 128
 PAPER_POD = {2048: 43e6}
 # TPU v3, which the paper used: 4 links of 70 GB/s for a chip of two cores, in a torus of two dimensions ("TPU v4: An
@@ -57,12 +58,12 @@ class Options:
     """What to measure.
 
     Attributes:
-      processes: how many at once.
-      num_envs: of each process, in each of two threads.
-      batch_size: sequences of each process in an update.
-      network: torso of the agent.
-      seconds: measured, after warming up.
-      worker: given to the processes that this one starts: which it is, as JSON.
+      processes: numbers of processes, one row each.
+      num_envs: environment slots in each of the two threads of a process.
+      batch_size: sequences per process and update.
+      network: the agent's torso.
+      seconds: time to measure, after a warm-up.
+      worker: the `Hosts` of a worker process, as JSON; the benchmark uses it to start its workers.
     """
 
     processes: tuple[int, ...] = (1, 2, 4)
@@ -85,14 +86,14 @@ def main(options: Options) -> None:
         apart, found = (measure(options, number, cores, together) for together in (False, True))
         rate, alone = (sum(one["steps_per_s"] for one in these) for these in (found, apart))
         size, reduce_ms = found[0]["bytes"], 1e3 * max(one["reduce_s"] for one in found)
-        told = f"{reduce_ms:8.1f} ms" if number > 1 else "-"
+        shown = f"{reduce_ms:8.1f} ms" if number > 1 else "-"
         used = min(number, len(cores))
-        print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {told:>11s}", flush=True)
-    tell_pod(size)
+        print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {shown:>11s}", flush=True)
+    print_pod(size)
 
 
 def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
-    """What so many processes measure, at once: learning as one, or each for itself."""
+    """Starts `number` processes that learn together or each by itself; returns what they measured."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -101,7 +102,7 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
         hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}
         command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts)]
         core = {cores[index % len(cores)]}
-        pin = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731  # before JAX counts cores
+        pin = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731  # JAX must count the cores after this.
         pipe, two = subprocess.PIPE, {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
         processes.append(subprocess.Popen(command, env=two, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
     outputs = [process.communicate(timeout=START_S + 10 * options.seconds) for process in processes]
@@ -122,19 +123,19 @@ def work(options: Options, hosts: Hosts) -> None:
     learner, actor = nodes[:2]
     weights = jax.eval_shape(lambda seed: agent.update.params(agent.update.init(jax.random.PRNGKey(seed))), 0)
     number = sum(leaf.size for leaf in jax.tree.leaves(weights))
-    told = {"bytes": 4.0 * number, "reduce_s": reduction_s(number)}
+    measured = {"bytes": 4.0 * number, "reduce_s": reduction_s(number)}
     with running([learner, actor]):
         warm_up(learner, str(hosts))
         before, start = actor.report()["counts"]["env_steps"], time.perf_counter()
         time.sleep(options.seconds)
-        told["steps_per_s"] = (actor.report()["counts"]["env_steps"] - before) / (time.perf_counter() - start)
-        print(json.dumps(told), flush=True)
+        measured["steps_per_s"] = (actor.report()["counts"]["env_steps"] - before) / (time.perf_counter() - start)
+        print(json.dumps(measured), flush=True)
         time.sleep(LINGER_S + hosts.first)
-        os._exit(0)  # who stops to step leaves the others waiting
+        os._exit(0)  # A normal exit would wait for the others in the next update.
 
 
 def reduction_s(number: int) -> float:
-    """Seconds that adding up so many float32 over all processes takes."""
+    """Measures the seconds of an all-reduce of `number` float32 over all processes."""
     mesh = make_mesh(1, jax.process_count())
     sharding = NamedSharding(mesh, PartitionSpec("batch"))
     values = place(np.ones((1, number), np.float32), sharding)
@@ -146,8 +147,8 @@ def reduction_s(number: int) -> float:
     return (time.perf_counter() - began) / 20
 
 
-def tell_pod(size: float) -> None:
-    """Prints what links of a TPU v3 pod would leave of a linear growth."""
+def print_pod(size: float) -> None:
+    """Prints the rates of a TPU v3 pod, linear and with the cost of its links, for updates that reduce `size` bytes."""
     period = PAPER_STEPS * FRAMES / PAPER_RATE
     print(
         f"\ncalculated: {PAPER_RATE:,.0f} frames/s of {PAPER_CORES} cores (the paper's), {size / 1e6:.1f} MB reduced in"

@@ -1,13 +1,13 @@
-"""How fast Sebulba learns Atari on this machine, by acting batch size, and against the same nodes around Reverb.
+"""Measures how fast Sebulba learns Atari on this machine, by acting batch size, and with the same nodes around Reverb.
 
     ./run python benchmarks/sebulba.py
     BOONTA_PYTHON=3.13 ./run python benchmarks/sebulba.py --no-reverb
     BOONTA_PYTHON=3.13 ./run python benchmarks/sebulba.py --agent muzero --no-reverb
 
-The shape of Figure 4b of "Podracer architectures for scalable Reinforcement Learning"
-(https://arxiv.org/abs/2104.06272): more environments step and act together, the learner's batch stays; and of Figure
-4c, where there are more learning devices than one (`--learning 1 3`). All rates are agent (env) steps a second while
-learning; an agent step is four frames. On CPU several devices share its cores: they are simulated.
+It corresponds to Figure 4b of "Podracer architectures for scalable Reinforcement Learning"
+(https://arxiv.org/abs/2104.06272), where the acting batch grows and the learner's batch stays the same, and to Figure
+4c with several numbers of learning devices (`--learning 1 3`). All rates are env steps per second while learning; an
+env step is four frames. On a CPU, several devices are simulated and share its cores.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Measures every acting batch size, and prints a row each."""
+    """Measures every acting batch size and prints a row for each."""
     present = jax.devices()
     print(f"{len(present)} {present[0].device_kind} devices, JAX {jax.__version__}")
     print(f"{'':40s} {'steps/s':>9s} {'lag':>6s}  waits")
@@ -123,7 +123,7 @@ def measure(options: Options, placement: Placement, num_envs: int) -> tuple[floa
 
 
 def warm_up(learner: Node, what: str) -> None:
-    """Waits until a learner has made its first updates; gives up on `what` if that takes too long."""
+    """Waits until a learner has made its first updates; exits with the name `what` if that takes too long."""
     begin = time.perf_counter()
     while learner.report()["counts"].get("updates", 0) < 5:
         if time.perf_counter() - begin > START_S:
@@ -133,7 +133,7 @@ def warm_up(learner: Node, what: str) -> None:
 
 @contextlib.contextmanager
 def running(nodes: list[Node]) -> Iterator[None]:
-    """Runs nodes in threads, alone, and ends them."""
+    """Runs nodes in threads, and stops them at the end."""
     threads = [threading.Thread(target=node.run, daemon=True) for node in nodes]
     for node, thread in zip(nodes, threads):
         node.monitor = None
@@ -148,7 +148,7 @@ def running(nodes: list[Node]) -> Iterator[None]:
 
 
 def print_row(label: str, rate: float, lag: float, shares: dict[str, float]) -> None:
-    """Prints a rate, the policy's lag in updates, and where the time of a thread goes."""
+    """Prints a rate, the policy lag in updates, and the division of a thread's time."""
     profile = ", ".join(f"{name.removeprefix('share/')} {share:.0%}" for name, share in shares.items() if share >= 0.05)
     print(f"{label:40s} {rate:9,.0f} {lag:6.1f}  {profile}", flush=True)
 

@@ -1,4 +1,4 @@
-"""How benchmarks time: work that says how much it did, parts in processes of their own, whole programs."""
+"""Timing for benchmarks: of functions, of parts in processes of their own, and of whole programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def per_second(work: Callable[[], float], seconds: float) -> float:
-    """How much `work` does a second: it returns the env steps that one call did. Warms up first."""
+    """Measures `work`, which returns the env steps of one call, in env steps per second; warms up first."""
     for _ in range(3):
         work()
     done, start = 0.0, time.perf_counter()
@@ -32,7 +32,7 @@ def per_second(work: Callable[[], float], seconds: float) -> float:
 
 
 def on_all_cores(make_work: Callable[[int], Callable[[], float]], seconds: float) -> float:
-    """The sum of `per_second` over one thread a core."""
+    """Runs `per_second` in one thread per core; returns the sum."""
     rates: list[float] = []
     works = [make_work(i) for i in range(os.cpu_count() or 1)]
     threads = [threading.Thread(target=lambda w=work: rates.append(per_second(w, seconds))) for work in works]
@@ -47,9 +47,9 @@ def in_process(file: str, options: Any, part: str) -> float:
     """Measures a part in a fresh process, with the environment variables that its group has in a program.
 
     Args:
-      file: the benchmark, which answers with `answer` where a part is asked for.
-      options: a dataclass, all of whose fields are flags.
-      part: for `options.part`.
+      file: the benchmark, which calls `answer` if its flag `--part` is given.
+      options: the benchmark's options, a dataclass whose fields are its flags.
+      part: the value of the flag `--part`.
     """
     from boonta.programs.wiring.launch import ON_CPU  # Needs Launchpad, which a part alone does not.
 
@@ -62,7 +62,7 @@ def in_process(file: str, options: Any, part: str) -> float:
 
 
 def answer(rate: float) -> None:
-    """Prints the rate and ends the process: Reverb's and TensorFlow's threads would abort it on its way out."""
+    """Prints the rate and ends the process at once, because Reverb's and TensorFlow's threads abort a normal exit."""
     print(json.dumps(rate), flush=True)
     os._exit(0)
 
@@ -87,7 +87,7 @@ def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float
 
 
 def print_table(alone: dict[str, float], limit: float, together: dict[str, float]) -> None:
-    """Prints rates and costs of the parts, of the limit that they set, and of the whole, with its share of it."""
+    """Prints the rates and costs of the parts, their limit, and the whole with its share of the limit."""
     print(f"{'':50s} {'steps/s':>9s} {'us/step':>9s} {'of limit':>9s}")
     for label, rate in {**alone, "limit of the parts: 1/(1/env + 1/act + 1/learn)": limit, **together}.items():
         share = f"{rate / limit:9.0%}" if label in together else ""
@@ -95,7 +95,7 @@ def print_table(alone: dict[str, float], limit: float, together: dict[str, float
 
 
 def print_profile(row: dict[str, float]) -> None:
-    """Prints where a thread's time goes in a whole program, and the memory it takes."""
+    """Prints the division of a thread's time in a whole program, and the memory of all nodes."""
     print("\nwhere a thread's time goes, as processes through Reverb:")
     for name, value in sorted(row.items(), key=lambda item: -item[1]):
         if name.startswith("share/") and value >= 0.01 and "resting" not in name:

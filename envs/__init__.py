@@ -1,1 +1,1 @@
-"""Batched environments: one contract (`base`), one conformance suite (`conformance`), one module per world."""
+"""Batched environments: a contract (`base`), its conformance suite, and a module per environment or adapter."""

@@ -20,16 +20,17 @@ from dm_env import specs
 
 from boonta.envs import base
 
-_NOOP = 0  # index of the no-op in every game's action set
-_NEVER = 2**30  # frames; more than any episode has, and a C int
+_NOOP = 0  # The index of the no-op in every game's action set.
+_NO_FRAME_LIMIT = 2**30  # More frames than any episode has; fits a C int.
 
 
 @dataclasses.dataclass(frozen=True)
 class Atari:
-    """One game, one grey frame a step; frames are stacked by the agent and rewards clipped in its loss.
+    """One Atari game that shows one grey frame per step; the agent stacks frames and its loss clips rewards.
 
-    A frame is the pixelwise maximum of the last two of the action's repeats (sprites flicker on odd and even frames),
-    resized by area. Deviation from Mnih et al.: grey is taken before the maximum, not after; FIRST shows one raw frame.
+    A frame is the pixelwise maximum of the last two repeats of the action, because sprites flicker on odd and even
+    frames, resized by area. It deviates from Mnih et al. in two ways: the conversion to grey comes before the maximum,
+    not after it, and FIRST shows a single raw frame.
 
     Sources of the defaults:
       Mnih 2015: "Human-level control through deep reinforcement learning" (https://doi.org/10.1038/nature14236),
@@ -39,22 +40,23 @@ class Atari:
       Hessel 2018: "Rainbow" (https://arxiv.org/abs/1710.02298), Appendix.
 
     Attributes:
-      game: 'Pong', 'pong', 'MsPacman', 'ms_pacman': ALE's name in any spelling of case and underscores.
-      height: of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The screen itself has 210.
-      width: of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The screen itself has 160.
-      frame_skip: frames that an action is repeated for; 4 in Mnih 2015 and Espeholt 2018.
-      full_action_set: all 18 actions instead of those that the game knows. Off as for Espeholt 2018's single-game
-        agents; their multi-task agent and Machado 2018 have it on.
-      repeat_action_probability: with which a frame takes the last action instead (sticky actions). 0 as in
-        Espeholt 2018; Machado 2018 recommends 0.25. Scores under the two do not compare.
-      noop_max: an episode starts after 0 to this many frames without action; 30 in Mnih 2015.
-      fire_reset: presses FIRE, where the action set has it, in the first of these frames: a habit of OpenAI Baselines.
-        Off, for none of the papers above does it.
-      life_loss: a lost life is LAST with discount 0. The game goes on: the FIRST after it is the same game some frames
-        later, and `episodes()` counts whole games. On in Mnih 2015 and Espeholt 2018; off as Machado 2018 recommends.
-      max_episode_frames: a game is truncated (discount 1 on LAST) after this many frames, no-ops not counted; 108,000
-        or half an hour as in Hessel 2018. Machado 2018 has 18,000.
-      num_threads: of C++ that step the slots; ALE takes no more than there are cores.
+      game: ALE's name of the game; case and underscores don't matter: 'Pong', 'pong', 'MsPacman', 'ms_pacman'.
+      height: Height of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The original screen has 210.
+      width: Width of the frame in pixels; 84 in Mnih 2015 and Espeholt 2018. The original screen has 160.
+      frame_skip: Number of frames that an action is repeated for; 4 in Mnih 2015 and Espeholt 2018.
+      full_action_set: Whether to use all 18 actions instead of those that the game responds to. Off in Espeholt 2018's
+        single-game agents; on in their multi-task agent and in Machado 2018.
+      repeat_action_probability: Probability that a frame repeats the previous action (sticky actions). 0 in Espeholt
+        2018; Machado 2018 recommends 0.25. Scores under the two can't be compared.
+      noop_max: An episode starts after 0 to this many frames of no-op; 30 in Mnih 2015.
+      fire_reset: Whether the first of these frames presses FIRE, where the action set has it, as OpenAI Baselines
+        does. Off, because none of the papers above does it.
+      life_loss: Whether a lost life is LAST with discount 0. The game goes on: the FIRST after it shows the same game
+        some frames later, and `episodes()` counts whole games. On in Mnih 2015 and Espeholt 2018; Machado 2018
+        recommends to leave it off.
+      max_episode_frames: A game is truncated (discount 1 on LAST) after this many frames, not counting no-ops. 108,000
+        frames, half an hour, in Hessel 2018; 18,000 in Machado 2018.
+      num_threads: Number of C++ threads that step the slots; ALE uses at most one per core.
     """
 
     game: str
@@ -93,16 +95,16 @@ class Atari:
 
 
 class _AtariBatch(base.BatchedEnv):
-    """Turns the vector environment's next-step auto-reset into the contract's streams.
+    """Turns the vector environment's next-step auto-reset into the streams that the contract asks for.
 
-    The emulators know of one end only, the game's own: they show the next game in the step after it, as the contract
-    has it. Two other ends are made here. Not by the emulator's own settings, because
-      - its frame limit leaves out taking the picture, so that LAST shows a blend with the step before, of which a
-        truncated episode would then bootstrap;
-      - its `episodic_life` starts a new game after a lost life, and its `life_loss_info` has no step that ignores the
+    The emulators report only the game's own end, and show the next game in the step after it, as the contract asks.
+    This class adds the two other ends, the frame limit and the lost life. The emulator's own settings don't serve:
+      - At its frame limit it doesn't update the picture, so LAST would show a blend with the step before, and a
+        truncated episode would bootstrap from that blend.
+      - Its `episodic_life` starts a new game after a lost life, and its `life_loss_info` has no step that ignores the
         action.
-    See `preprocessed_env.cpp` of ALE 0.12.1. On the game's own end LAST shows such a blend, too; with discount 0 no
-    value is taken of it.
+    See `preprocessed_env.cpp` of ALE 0.12.1. LAST shows such a blend on the game's own end, too, but nothing
+    bootstraps from it, because its discount is 0.
     """
 
     def __init__(self, settings: Atari, num_envs: int, seed: int):
@@ -116,21 +118,21 @@ class _AtariBatch(base.BatchedEnv):
             _rom_id(settings.game),
             num_envs,
             num_threads=settings.num_threads,
-            max_num_frames_per_episode=_NEVER,
+            max_num_frames_per_episode=_NO_FRAME_LIMIT,
             repeat_action_probability=settings.repeat_action_probability,
             full_action_space=settings.full_action_set,
             img_height=settings.height,
             img_width=settings.width,
             stack_num=1,
             frameskip=settings.frame_skip,
-            noop_max=settings.noop_max + 1,  # it draws from 0 to one below
+            noop_max=settings.noop_max + 1,  # ALE excludes the upper bound.
             reward_clipping=False,
             use_fire_reset=settings.fire_reset,
         )
 
     def reset(self) -> base.TimeStep:
         frame, info = self._simulator.reset(seed=self._seeds)
-        self._seeds = None  # the emulators' own generators go on from here
+        self._seeds = None  # Later resets go on with the emulators' own generators.
         none = np.zeros(self.num_envs, bool)
         self._lives = info["lives"]
         self._game_steps = np.zeros(self.num_envs, np.int64)  # env steps of the running game, [B]
@@ -141,7 +143,7 @@ class _AtariBatch(base.BatchedEnv):
         return base.TimeStep(np.full(self.num_envs, base.FIRST, np.int32), zeros, zeros + 1, self._squeeze(frame))
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        # The emulators answer an action out of range by never answering.
+        # An action out of range makes the emulators hang.
         action = base.check_action(action, self.spec.actions, self.num_envs)
         first = self._was_over | self._was_cut | self._was_life_lost
         frame, reward, over, _, info = self._simulator.step(np.where(first, _NOOP, action).astype(np.int32))
@@ -153,15 +155,15 @@ class _AtariBatch(base.BatchedEnv):
         ended = (over | cut) & ~new_game
         self._tracker.update(reward, first=new_game, ended=ended)
 
-        # A truncated game ran on in its emulator, and the no-op after a lost life may have ended the game unseen: both
-        # begin anew now, so that FIRST is the first step of a game that is played. It costs one more call, seldom.
+        # A truncated game still runs in its emulator, and the no-op after a lost life may have ended the game. Both
+        # are reset here, so that FIRST is always the first step of a new game. This extra call is rare.
         restart = self._was_cut | (self._was_life_lost & ended)
         if restart.any():
             frame, info = self._simulator.reset(options={"reset_mask": restart})
             lives = info["lives"]
             self._game_steps[restart] = 0
 
-        # Some games stand at 0 lives for a few frames before they end: that end is the game's own.
+        # Some games show 0 lives for a few frames before they end; their own end is the one that counts.
         life_lost = (lives < self._lives) & (lives > 0) & self._life_loss & ~over & ~first
         self._lives = lives
         self._was_over, self._was_cut, self._was_life_lost = over & ~first, cut & ~first, life_lost
@@ -178,15 +180,15 @@ class _AtariBatch(base.BatchedEnv):
         return self._tracker.take()
 
     def close(self) -> None:
-        del self._simulator  # its destructor joins the threads
+        del self._simulator  # The destructor joins the threads.
 
     def _squeeze(self, frame: np.ndarray) -> np.ndarray:
-        """[B, 1, H, W] -> [B, H, W] without a copy: every step has a buffer of its own, which numpy frees."""
+        """Drops the stack axis, [B, 1, H, W] -> [B, H, W]; no copy is needed, for each step has its own buffer."""
         return frame[:, 0]
 
 
 def _rom_id(game: str) -> str:
-    """ALE's name of a game given in any spelling."""
+    """Returns ALE's name of a game, whatever its case and underscores."""
     known = {rom.replace("_", ""): rom for rom in sorted(roms.get_all_rom_ids())}
     key = game.replace("_", "").lower()
     if key not in known:
@@ -196,19 +198,19 @@ def _rom_id(game: str) -> str:
 
 
 def _rom_path(rom: str) -> pathlib.Path:
-    """The game's file, its checksum seen to by ALE."""
+    """Returns the path of the game's file, whose checksum ALE has verified."""
     try:
         path = roms.get_rom_path(rom)
     except (FileNotFoundError, NotADirectoryError) as error:
         folder = os.environ.get("ALE_ROMS_DIR") or "the package ale_py"
         raise FileNotFoundError(f"game is {rom!r}, which ALE knows, but there is no {rom}.bin in {folder}") from error
-    assert path is not None  # only of names that _rom_id refuses
+    assert path is not None  # ALE returns None only for unknown names, which _rom_id refuses.
     return path
 
 
 @functools.cache
 def _num_actions(rom: pathlib.Path, full_action_set: bool) -> int:
-    """Asks an emulator, which is gone again on return."""
+    """Returns the size of the game's action set, read from a temporary emulator."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     emulator = ale_py.ALEInterface()
     emulator.loadROM(rom)

@@ -24,19 +24,19 @@ DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
 
 class EnvSpec(NamedTuple):
-    """What one slot of an environment takes and gives; no leaf has a batch axis.
+    """Specs of one slot's observations, actions, rewards and discounts; no leaf has a batch axis.
 
     The first four fields are those of `acme.specs.EnvironmentSpec`.
 
     Attributes:
       observations: a nest of dm_env specs.
       actions: a `DiscreteArray` or a `BoundedArray`.
-      rewards: float32 scalar; raw, never clipped: agents clip in their loss.
+      rewards: float32 scalar. Rewards are raw; agents that clip do so in their loss.
       discounts: float32 scalar in [0, 1].
-      frames_per_step: simulator frames that one env step takes (Atari: the action repeat).
-      num_players: 2 for a zero-sum game in which one stream holds the moves of both, turn and turn about. Observations
-        are then a `BoardView`, and a reward is counted for the player whose action led to it: a winning move earns +1
-        whoever makes it, so that the value of a position is its reward minus the value of the next.
+      frames_per_step: simulator frames per env step (Atari: the action repeat).
+      num_players: 1, or 2 for a zero-sum game whose players alternate in one stream. Observations are then a
+        `BoardView`, and each reward is from the view of the player who acted: a winning move earns +1 whoever makes it,
+        so the value of a position is the reward of its action minus the value of the next position.
     """
 
     observations: Any
@@ -48,12 +48,12 @@ class EnvSpec(NamedTuple):
 
 
 class BoardView(NamedTuple):
-    """What the player to move sees: the observation of games with turns, or with actions that are not always legal.
+    """The observation of a game with turns or illegal actions, from the view of the player to move.
 
     Attributes:
-      view: float32 [B, ...], planes or flat, as that player sees the position; it also tells who the player is.
-      legal: bool [B, A], at least one True; on LAST all True, for the action there is ignored.
-      player: int32 [B], 0 or 1, in turns; on LAST the one whose turn it would be. Always 0 where one plays alone.
+      view: float32 [B, ...], planes or flat: the position as that player sees it, and which player that is.
+      legal: bool [B, A], at least one True; all True on LAST, where the action is ignored.
+      player: int32 [B], 0 or 1 in alternation; on LAST the player whose turn it would be. Always 0 with one player.
     """
 
     view: Any
@@ -62,14 +62,14 @@ class BoardView(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """One step of every slot, with dm_env's field names. Environments give numpy arrays; a jitted policy sees JAX's.
+    """One step of every slot, with dm_env's field names; numpy arrays, or JAX arrays inside a jitted policy.
 
     Each slot is an endless stream FIRST, MID…, LAST, FIRST, …: the step after LAST is FIRST and ignores its action.
-    The arrays are the receiver's to keep: no later step writes into them.
+    The caller may keep the arrays: no later step writes into them.
 
     Attributes:
       step_type: int32 [B], values of `dm_env.StepType`.
-      reward: float32 [B], for the action that led here, counted for the player who took it; 0 on FIRST.
+      reward: float32 [B], of the action that led here, from the view of the player who took it; 0 on FIRST.
       discount: float32 [B]; 0 on LAST is termination, above 0 on LAST is truncation; 1 on FIRST.
       observation: a nest of arrays [B, ...].
     """
@@ -81,12 +81,12 @@ class TimeStep(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """A finished episode of the real game: raw score and length, whatever the agent sees cut at life loss.
+    """A finished episode of the real game; a lost life doesn't end it, even where it is LAST for the agent.
 
     Attributes:
-      slot: which of the batch's slots played it.
-      episode_return: sum of raw rewards; of two players the sum for player 0, the other's reward being its loss.
-      env_steps: steps taken.
+      slot: index of the slot that played it.
+      episode_return: sum of raw rewards; with two players, the sum from player 0's view.
+      env_steps: length of the episode in env steps.
     """
 
     slot: int
@@ -102,59 +102,59 @@ class BatchedEnv(abc.ABC):
 
     @abc.abstractmethod
     def reset(self) -> TimeStep:
-        """Starts every slot anew; returns FIRST steps [B]."""
+        """Resets every slot; returns FIRST steps [B]."""
 
     @abc.abstractmethod
     def step(self, action: np.ndarray) -> TimeStep:
         """Steps every slot with action [B, ...]; slots whose last step was LAST reset and ignore theirs.
 
         Raises:
-          ValueError: the action has not the shape or dtype of the spec, see `check_action`.
+          ValueError: the action doesn't have the shape or dtype of the spec, see `check_action`.
         """
 
-    def taken(self, action: np.ndarray) -> np.ndarray:
-        """What the world takes for the action [B, ...] chosen in the step shown last; asked before `step`.
+    def executed_action(self, action: np.ndarray) -> np.ndarray:
+        """Returns the action that the next `step(action)` will execute, [B, ...].
 
-        It is that action, except in a world that plays the past back and has its own.
+        It is the same action, except in an environment that replays stored steps and executes the recorded one.
         """
         return action
 
     @abc.abstractmethod
     def episodes(self) -> list[Episode]:
-        """Takes the episodes finished since the last call."""
+        """Returns the episodes that have finished since the last call."""
 
     def render(self) -> np.ndarray | None:
-        """Draws every slot as it is now, uint8 [B, H, W, 3]; None where the observation itself is the picture."""
+        """Draws every slot, uint8 [B, H, W, 3]; returns None where the observation is itself a picture."""
         return None
 
-    def close(self) -> None:  # noqa: B027  # most environments hold nothing to free
+    def close(self) -> None:  # noqa: B027  # Most environments have nothing to free.
         """Frees the simulator."""
 
 
 class Env(Protocol):
-    """Makes batched environments; usually a frozen dataclass of the environment's settings, so it can be pickled."""
+    """A factory of batched environments; usually a frozen dataclass of settings, so that it can be pickled."""
 
     @property
     def spec(self) -> EnvSpec: ...
 
     def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
-        """Makes `num_envs` slots; the same seed and actions give the same steps."""
+        """Makes a batch of `num_envs` slots; the same seed and actions give the same steps."""
         ...
 
 
 class Player(Protocol):
-    """Chooses actions by other means than a network of ours, for matches; usually a frozen dataclass of its settings.
+    """An opponent for matches that is not one of our networks; usually a frozen dataclass of its settings.
 
-    It may look at more of the environment than the timestep shows, and belongs to the games that it understands.
+    It may read more of the environment than the timestep shows, so it may be restricted to some kinds of games.
     """
 
     def __call__(self, env: BatchedEnv, timestep: TimeStep, rng: np.random.Generator) -> np.ndarray:
         """Chooses an action for every slot of an environment whose last step was `timestep`.
 
         Args:
-          env: is read, never stepped.
-          timestep: of B slots.
-          rng: for whatever the player draws.
+          env: the batch; the player may read it but must not step it.
+          timestep: the last step of the B slots.
+          rng: the source of the player's randomness.
 
         Returns:
           int32 [B]; any action in slots whose step is LAST, where it is ignored.
@@ -163,7 +163,7 @@ class Player(Protocol):
 
 
 class EpisodeTracker:
-    """Adds up the raw return and length of the running episode of each slot; environments keep one for `episodes()`."""
+    """Accumulates each slot's raw return and episode length; environments use it to implement `episodes()`."""
 
     def __init__(self, num_envs: int):
         self._return = np.zeros(num_envs, np.float64)
@@ -171,12 +171,12 @@ class EpisodeTracker:
         self._finished: list[Episode] = []
 
     def update(self, reward: np.ndarray, first: np.ndarray, ended: np.ndarray) -> None:
-        """Accounts one step of every slot.
+        """Adds one step of every slot.
 
         Args:
           reward: raw reward [B].
-          first: bool [B], this step starts a game: nothing is added.
-          ended: bool [B], this step ends a game.
+          first: bool [B], whether this step starts a game; its reward isn't counted.
+          ended: bool [B], whether this step ends a game.
         """
         self._return = np.where(first, 0.0, self._return + reward)
         self._length = np.where(first, 0, self._length + 1)
@@ -186,15 +186,15 @@ class EpisodeTracker:
             self._length[i] = 0
 
     def take(self) -> list[Episode]:
-        """Gives the episodes finished since the last call."""
+        """Returns the episodes that have finished since the last call."""
         finished, self._finished = self._finished, []
         return finished
 
 
 def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
-    """Spreads one seed over the slots: int64 [B], each in [0, 2**31), as far as simulators with C ints take them.
+    """Derives a seed for each slot: int64 [B], each in [0, 2**31), so that simulators can store it as a C int.
 
-    Not `seed + i`: actors with neighbouring seeds would then share most of their slots' streams.
+    `seed + i` would not do: actors with neighbouring seeds would then share most of their slots' streams.
 
     Raises:
       ValueError: num_envs is below 1, or seed is negative.
@@ -207,12 +207,12 @@ def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
 
 
 def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
-    """What to give instead of a name that is none of those known, in words: the nearest, or else all.
+    """Returns a hint for an unknown name: the nearest known names, or all of them if none is near.
 
     Args:
-      given: the name.
-      known: others, spelled as `given` is.
-      shown: how a known one is to be spelled.
+      given: the unknown name.
+      known: the known names, normalised as `given` is.
+      shown: maps a known name to its spelling in the hint.
     """
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
@@ -220,13 +220,13 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
 
 
 def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
-    """Refuses an action that no slot could take; simulators that are handed one answer with nonsense, or never.
+    """Refuses an invalid action, with which simulators would return nonsense or hang.
 
-    Real-valued actions out of bounds pass: worlds clip them, each in its own way.
+    Real-valued actions out of bounds pass, because environments clip them, each in its own way.
 
     Args:
-      action: [B, ...], anything that numpy takes for an array.
-      spec: of one slot's action.
+      action: [B, ...], anything that numpy can convert to an array.
+      spec: spec of one slot's action.
       num_envs: B.
 
     Returns:
@@ -250,14 +250,14 @@ def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
 
 
 class LoopedEnv(BatchedEnv):
-    """Steps single dm_env environments one after another: the short way in for a world that has no batch of its own."""
+    """Steps B dm_env environments one after another: the easiest base for an environment without its own batching."""
 
     def __init__(self, envs: Sequence[dm_env.Environment], spec: EnvSpec):
-        """Takes the B environments, each seeded for itself, and the spec that they share."""
+        """Takes B environments, each already seeded, and the spec that they share."""
         self.num_envs = len(envs)
         self.spec = spec
         self._envs = envs
-        self._last = np.zeros(len(envs), bool)  # [B], the slot's last step was LAST
+        self._last = np.zeros(len(envs), bool)  # Whether the slot's last step was LAST, [B].
         self._tracker = EpisodeTracker(len(envs))
 
     def reset(self) -> TimeStep:
@@ -278,7 +278,7 @@ class LoopedEnv(BatchedEnv):
 
     def _batch(self, steps: list[dm_env.TimeStep]) -> TimeStep:
         step_type = np.array([step.step_type for step in steps], np.int32)
-        # dm_env leaves the reward and discount of FIRST None.
+        # dm_env sets the reward and discount of FIRST to None.
         reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
         discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
         observation = tree.map_structure(

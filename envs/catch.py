@@ -1,6 +1,6 @@
-"""Catch: a ball falls, a paddle catches it. The smallest game that needs sight and foresight.
+"""Catch: a paddle catches a falling ball. It is the smallest game that needs both vision and planning.
 
-Every agent is tried on it first.
+Every agent is tested on it first.
 
 Glossary of shapes: B batch (environment slots stepped together).
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class Catch:
     """A ball falls one row a step from a random column; the paddle in the bottom row moves left, stays or moves right.
 
-    The step in which the ball reaches the bottom row ends the episode, always as a termination, with a reward of +1
-    if the paddle is there and -1 if not; every other reward is 0. The best mean return is 1, for the paddle starts in
-    the middle and always has the time to get there. The board shows 1 for the ball and for the paddle, 0 elsewhere.
+    The episode terminates when the ball reaches the bottom row, with a reward of +1 if the paddle is there and -1 if
+    not; every other reward is 0. The best mean return is 1, because the paddle starts in the middle and can always get
+    there in time. The board is 1 at the ball and at the paddle, 0 elsewhere.
 
     See "Recurrent Models of Visual Attention" (https://arxiv.org/abs/1406.6247), Section 4.2, for the game, and
     "Behaviour Suite for Reinforcement Learning" (https://arxiv.org/abs/1908.03568), `bsuite/environments/catch.py`,
@@ -67,7 +67,7 @@ class Catch:
 
 
 class _CatchBatch(base.BatchedEnv):
-    """All slots at once. Every episode is equally long, so the balls of all slots are always in the same row."""
+    """Steps all slots at once. All episodes have the same length, so all balls are always in the same row."""
 
     def __init__(self, game: Catch, num_envs: int, seed: int):
         self.num_envs = num_envs
@@ -75,8 +75,8 @@ class _CatchBatch(base.BatchedEnv):
         self._rows, self._columns = game.rows, game.columns
         self._slots = np.arange(num_envs)
         self._rng = np.random.default_rng(base.slot_seeds(num_envs, seed))
-        self._ball = self._paddle = np.zeros(num_envs, np.int64)  # columns, [B]
-        self._row = game.rows - 1  # of the balls; in the bottom row the episode is over
+        self._ball = self._paddle = np.zeros(num_envs, np.int64)  # Columns, [B].
+        self._row = game.rows - 1  # The row of all balls; the episode is over in the bottom row.
         self._tracker = base.EpisodeTracker(num_envs)
 
     def reset(self) -> base.TimeStep:
@@ -99,7 +99,7 @@ class _CatchBatch(base.BatchedEnv):
         return self._tracker.take()
 
     def _timestep(self, reward: np.ndarray) -> base.TimeStep:
-        """Shows the slots as they are now, with the reward [B] of the action that led here."""
+        """Returns the current step of every slot, given the reward [B] of the action that led here."""
         first, last = self._row == 0, self._row == self._rows - 1
         step_type = base.FIRST if first else base.LAST if last else base.MID
         board = np.zeros((self.num_envs, self._rows, self._columns), np.float32)

@@ -1,8 +1,8 @@
-"""Holds an environment to the contract of `envs.base`: those of this package, and the reader's own.
+"""Checks that an environment keeps the contract of `envs.base`; use it for your own environments, too.
 
-    conformance.check(MyWorld(size=3))
+    conformance.check(MyEnv(size=3))
 
-One check that every environment passes, after the API test of "Pgx" (https://arxiv.org/abs/2303.17503).
+All environments here pass it. It follows the API test of "Pgx" (https://arxiv.org/abs/2303.17503).
 
 Glossary of shapes: B batch (environment slots stepped together), T time.
 """
@@ -23,7 +23,7 @@ _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type"
 
 
 class ConformanceError(AssertionError):
-    """An environment breaks a rule of the contract; says which, what was seen instead, and where."""
+    """Raised when an environment breaks a rule; the message gives the rule, what was seen instead, and where."""
 
     def __init__(self, rule: str, seen: str, slot: int | None = None, step: int | None = None):
         place = "".join(f", {name} {i}" for name, i in (("slot", slot), ("step", step)) if i is not None)
@@ -31,7 +31,7 @@ class ConformanceError(AssertionError):
 
 
 class _Play(NamedTuple):
-    """What an environment showed: one entry for each reset or step."""
+    """A recording of an environment, with one entry for each reset or step."""
 
     steps: list[base.TimeStep]
     episodes: list[list[base.Episode]]
@@ -40,20 +40,20 @@ class _Play(NamedTuple):
 def check(
     env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False, endless: bool = False
 ) -> None:
-    """Plays an environment with random actions, legal ones where it tells, and asserts every rule of the contract.
+    """Plays random actions, legal ones where the observation gives them, and asserts every rule of the contract.
 
-    It is played five times and the plays are compared: as it comes, once more the same, with other actions in the
-    first slot, with other actions in all but the first, with other actions on LAST.
+    The environment is played five times and the recordings are compared: a first play, an identical one, one with
+    other actions in the first slot, one with other actions in all slots but the first, one with other actions on LAST.
 
     Args:
       env: the factory to check.
-      num_envs: slots; with a single one their independence goes unchecked.
-      steps: of each play, after a quarter of which the environment is reset. Some episodes should end in them: if
-        none does, the rules on ends go unchecked, and a warning says so.
-      seed: of the environment and of the actions.
-      lives: games may go on after LAST, as in `Atari(life_loss=True)`. The stream does not tell then what
-        `episodes()` should give; it is only checked not to give more than there was.
-      endless: no step may be LAST, as in `envs.continuing`; games return what their slots earned in them.
+      num_envs: number of slots; with a single slot the check can't compare slots for independence.
+      steps: steps of each play; the environment is reset after a quarter of them. Some episodes should end within
+        them: otherwise the rules on ends can't be checked, and a warning says so.
+      seed: seed of the environment and of the actions.
+      lives: whether games may go on after LAST, as in `Atari(life_loss=True)`. The steps then don't determine what
+        `episodes()` must return; the check only limits the number of episodes.
+      endless: whether no step may be LAST, as in `envs.continuing`; a game's return is then what its slot earned.
 
     Raises:
       ConformanceError: a rule is broken.
@@ -73,7 +73,7 @@ def check(
         _check_episodes(play, lives, env.spec.num_players)
 
     def check_same(changed: np.ndarray, slots: np.ndarray, rule: str) -> None:
-        """Plays with others' actions where changed [T, B], and compares in slots [B]."""
+        """Plays with the other actions where changed [T, B], and compares the recordings in slots [B]."""
         changed = changed.reshape(changed.shape + (1,) * (actions.ndim - changed.ndim))
         _compare(play, _play(env, seed, np.where(changed, others, actions)), slots, rule)
 
@@ -90,12 +90,12 @@ def check(
 
 
 def _resets(steps: int) -> set[int]:
-    """The entries of a play that come from `reset()`: the first, and two so close that one cuts episodes short."""
+    """Indices of the entries that come from `reset()`: the first, and two so close that one cuts episodes short."""
     return {0, steps // 4, steps // 4 + 2}
 
 
 def _play(env: base.Env, seed: int, actions: np.ndarray) -> _Play:
-    """Plays the actions [T, B, ...]; checks every step's values, and that no array is written into once given."""
+    """Plays the actions [T, B, ...]; checks the values of every step, and that no step overwrites earlier arrays."""
     steps, num_envs = actions.shape[:2]
     batch = env(num_envs, seed)
     play = _Play([], [])
@@ -113,7 +113,7 @@ def _play(env: base.Env, seed: int, actions: np.ndarray) -> _Play:
 
 
 def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
-    """Asserts that two plays agree in some slots [B]."""
+    """Asserts that two plays are equal in the slots where `slots` [B] is True."""
     for t, (one, two) in enumerate(zip(play.steps, other.steps)):
         for (path, a), b in zip(tree.flatten_with_path(one), tree.flatten(two)):
             differs = slots & np.any(np.reshape(a != b, (len(slots), -1)), axis=1)  # [B]
@@ -122,7 +122,7 @@ def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
 
 
 def _check_spec(spec: base.EnvSpec) -> None:
-    """Asserts that the spec is made of dm_env's specs, and of those that agents understand."""
+    """Asserts that the spec consists of dm_env specs that agents support."""
     if not isinstance(spec, base.EnvSpec):
         raise ConformanceError("spec is an EnvSpec", repr(spec))
     for path, leaf in tree.flatten_with_path(spec.observations):
@@ -144,7 +144,7 @@ def _check_spec(spec: base.EnvSpec) -> None:
 
 
 def _check_pickle(env: base.Env) -> None:
-    """Asserts that the factory can go to another process."""
+    """Asserts that the factory can be sent to another process."""
     rule = "the factory can be pickled, and its spec stays the same"
     try:
         spec = pickle.loads(pickle.dumps(env)).spec
@@ -155,7 +155,7 @@ def _check_pickle(env: base.Env) -> None:
 
 
 def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
-    """Asserts that the factory makes what was asked for, and that an action for one slot too many is refused."""
+    """Asserts that the factory makes the batch asked for, and that `step` refuses actions for one slot too many."""
     rule = "step() refuses an action of the wrong shape with a ValueError"
     batch = env(num_envs, seed)
     try:
@@ -180,7 +180,7 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
 
 
 def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t: int) -> None:
-    """Asserts structure, shape, dtype and range of every array of a step."""
+    """Asserts the structure, shape, dtype and range of every array of a step."""
     wanted = base.TimeStep(_STEP_TYPE, spec.rewards, spec.discounts, spec.observations)
     try:
         tree.assert_same_structure(wanted, timestep)
@@ -203,7 +203,7 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
 
 
 def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_players: int, t: int) -> None:
-    """Asserts that steps, and players, follow each other as they should; previous is None after `reset()`."""
+    """Asserts the order of step types and of players; `previous` is None after `reset()`."""
     first = timestep.step_type == base.FIRST
     wanted = np.ones_like(first) if previous is None else previous.step_type == base.LAST
     rules = [
@@ -227,12 +227,12 @@ def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_pla
 
 
 def _check_episodes(play: _Play, lives: bool, num_players: int) -> None:
-    """Asserts that `episodes()` gives the returns and lengths that the steps add up to, each once and at once."""
+    """Asserts that `episodes()` returns each episode once, as it ends, with the return and length of its steps."""
     tracker = base.EpisodeTracker(len(play.steps[0].step_type))
     wanted = []
     for timestep in play.steps:
         first, last = timestep.step_type == base.FIRST, timestep.step_type == base.LAST
-        by_player_1 = num_players == 2 and timestep.observation.player == 0  # player 0 loses what player 1 wins
+        by_player_1 = num_players == 2 and timestep.observation.player == 0  # Player 1 acted; the game is zero-sum.
         tracker.update(np.where(by_player_1, -timestep.reward, timestep.reward), first, last)
         wanted.append(tracker.take())
     if lives:
@@ -250,7 +250,7 @@ def _check_episodes(play: _Play, lives: bool, num_players: int) -> None:
 
 
 def _check_games(play: _Play) -> None:
-    """Asserts that no step is LAST, and that each game of `episodes()` returns what its slot earned in it."""
+    """Asserts that no step is LAST, and that the return of each game is what its slot earned in it."""
     earned = np.zeros(len(play.steps[0].reward))  # [B]
     for t, timestep in enumerate(play.steps):
         if base.LAST in timestep.step_type:
@@ -269,7 +269,7 @@ def _name(path: tuple) -> str:
 
 
 def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) -> np.ndarray:
-    """Actions [*size, ...] from all over the spec; a side without bound is taken 2 from the other, or at 1 or -1."""
+    """Draws actions [*size, ...] within the spec; a missing bound is 2 away from the other one, or -1 or 1."""
     rng = np.random.default_rng(seed)
     if isinstance(spec, specs.DiscreteArray):
         return rng.integers(spec.num_values, size=size, dtype=spec.dtype)
@@ -278,7 +278,7 @@ def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) 
 
 
 def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
-    """Actions [B, ...] as they are, or, where the step says what is legal, as numbers among the legal ones."""
+    """Returns the actions [B, ...] themselves, or, for a `BoardView`, the legal actions that they index."""
     if not isinstance(timestep.observation, base.BoardView):
         return actions
     choices = [np.flatnonzero(legal) for legal in timestep.observation.legal]
@@ -288,7 +288,7 @@ def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
 
 
 def _other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:
-    """For each action another one."""
+    """Returns a different action for each action."""
     if isinstance(spec, specs.DiscreteArray):
         return (actions + 1) % spec.num_values
     low, high = _bounds(spec)

@@ -1,4 +1,4 @@
-"""Tasks that never end, out of tasks that do.
+"""Continuing tasks made of episodic ones.
 
 Glossary of shapes: B batch (environment slots stepped together).
 """
@@ -14,16 +14,16 @@ from boonta.envs import base
 
 @dataclasses.dataclass(frozen=True)
 class Continuing:
-    """One game after the other in a single stream, which knows no end: no step is LAST, no discount 0.
+    """Plays one game after the other in a single stream without ends: no step is LAST and no discount is 0.
 
-    The step that ends a game shows its last observation and reward as ever; the next step, whose action does nothing,
-    begins the next game with a reward of 0. `episodes()` still gives the games, so that their scores can be read.
+    The step that ends a game still shows its last observation and reward; the next step ignores its action and
+    begins the next game with a reward of 0. `episodes()` still returns the games, so their scores can be measured.
 
     See "Reinforcement Learning: An Introduction" (http://incompleteideas.net/book/the-book-2nd.html), Section 3.3, for
     continuing tasks.
 
     Attributes:
-      env: of one player.
+      env: an environment with one player.
     """
 
     env: base.Env
@@ -31,7 +31,7 @@ class Continuing:
     def __post_init__(self) -> None:
         players = self.env.spec.num_players
         if players != 1:
-            raise ValueError(f"env has {players} players; allowed: 1, for players would not alternate between games")
+            raise ValueError(f"env has {players} players; allowed: 1, because players would not alternate across games")
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -42,7 +42,7 @@ class Continuing:
 
 
 class _ContinuingBatch(base.BatchedEnv):
-    """Renames the ends, and the beginnings after them."""
+    """Turns FIRST and LAST into MID, and the discount of LAST into 1."""
 
     def __init__(self, env: base.BatchedEnv):
         self.num_envs = env.num_envs

@@ -24,12 +24,12 @@ from boonta.envs import base
 class DmEnv:
     """B copies of one dm_env environment, stepped one after another in this process.
 
-    float64 becomes float32, a discrete action int32. Wrappers, Acme's for instance, go around what `make` makes.
+    float64 becomes float32, and a discrete action becomes int32. `make` may wrap its environment in dm_env wrappers.
 
     Attributes:
-      make: `(seed=…, **kwargs) -> dm_env.Environment`, called for each slot, with a seed of its own; to go to another
-        process it must be picklable: a class or a function of a module, not a lambda.
-      kwargs: for it.
+      make: `(seed=…, **kwargs) -> dm_env.Environment`, called once per slot with a seed of its own. To be sent to
+        another process it must be picklable: a class or a function of a module, not a lambda.
+      kwargs: keyword arguments of `make`.
     """
 
     make: Callable[..., dm_env.Environment]
@@ -37,10 +37,10 @@ class DmEnv:
 
     @functools.cached_property
     def spec(self) -> base.EnvSpec:
-        """Asks a copy of the environment, which is closed again.
+        """Reads the specs from a temporary copy of the environment.
 
         Raises:
-          ValueError: actions or rewards are none that agents can take; says what they are.
+          ValueError: agents don't support the action spec or the reward spec; the message shows it.
         """
         env = self._make(0)
         try:
@@ -65,7 +65,7 @@ class DmEnv:
 
 
 class _Slot(dm_env.Environment):
-    """One environment, given its actions in the dtype that it asks for."""
+    """One environment, whose actions are converted to the dtype of its own spec."""
 
     def __init__(self, env: dm_env.Environment):
         self._env = env
@@ -88,13 +88,13 @@ class _Slot(dm_env.Environment):
 
 
 def _narrow(spec: specs.Array) -> specs.Array:
-    """The spec with a dtype that networks compute with."""
+    """Returns the spec with the dtype that networks compute with."""
     if isinstance(spec, specs.DiscreteArray):
         return specs.DiscreteArray(spec.num_values, np.int32, spec.name)
     if spec.dtype != np.float64:
         return spec
     if not isinstance(spec, specs.BoundedArray):
         return specs.Array(spec.shape, np.float32, spec.name)
-    with np.errstate(over="ignore"):  # a float64 bound beyond float32 is no bound
+    with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
         low, high = spec.minimum.astype(np.float32), spec.maximum.astype(np.float32)
     return specs.BoundedArray(spec.shape, np.float32, low, high, spec.name)

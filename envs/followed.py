@@ -1,4 +1,4 @@
-"""A board game whose moves OpenSpiel's game of the same rules follows, for players that look into its states.
+"""A board game with an OpenSpiel game of the same rules beside it, for players that read OpenSpiel's states.
 
 Glossary of shapes: B batch (environment slots stepped together).
 """
@@ -16,14 +16,14 @@ from boonta.envs.open_spiel import OpenSpiel
 
 @dataclasses.dataclass(frozen=True)
 class Followed:
-    """Is `env`; beside it OpenSpiel's game takes the same actions.
+    """Behaves as `env`, and plays the same actions in an OpenSpiel game beside it.
 
     Attributes:
-      env: a game of two, such as `as_env(Pgx("connect_four"))`.
-      by: the game with the same rules, whose actions have the same numbers.
+      env: a game of two players, such as `as_env(Pgx("connect_four"))`.
+      by: the OpenSpiel game with the same rules and the same numbering of actions.
 
     Raises:
-      ValueError: they have not as many actions, or players. Other differences show when it is played.
+      ValueError: the numbers of actions or players differ. Other differences are found while playing.
     """
 
     env: base.Env
@@ -46,10 +46,10 @@ class Followed:
 
 
 class FollowedBatch(base.BatchedEnv):
-    """Both batches.
+    """The batch of the game and the batch of the OpenSpiel game that follows it.
 
     Attributes:
-      follower: OpenSpiel's.
+      follower: the OpenSpiel batch.
     """
 
     def __init__(self, settings: Followed, num_envs: int, seed: int):
@@ -75,7 +75,7 @@ class FollowedBatch(base.BatchedEnv):
             pass
 
     def _same(self, ours: base.TimeStep, theirs: base.TimeStep) -> base.TimeStep:
-        """Our step, if it says the same as the follower's.
+        """Returns our step after comparing it with the follower's.
 
         Raises:
           ValueError: the rules differ.

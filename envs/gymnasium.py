@@ -26,13 +26,13 @@ from boonta.envs import base
 class Gymnasium:
     """B copies of one gymnasium environment, stepped one after another in this process.
 
-    `terminated` becomes discount 0 on LAST, `truncated` alone discount 1. A `Discrete` space becomes 0 to n-1 whatever
-    it starts with, float64 becomes float32, and a `Dict` of observations stays a dict.
+    `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
+    whatever its `start`, float64 becomes float32, and a `Dict` of observations stays a dict.
 
     Attributes:
-      env: an id for `gymnasium.make`, or whatever makes a `gymnasium.Env` when called; to go to another process it
-        must be picklable: a class or a function of a module, not a lambda.
-      kwargs: for either of the two.
+      env: an id for `gymnasium.make`, or a callable that makes a `gymnasium.Env`. To be sent to another process the
+        callable must be picklable: a class or a function of a module, not a lambda.
+      kwargs: keyword arguments of `gymnasium.make` or of the callable.
     """
 
     env: str | Callable[..., gymnasium.Env]
@@ -40,10 +40,10 @@ class Gymnasium:
 
     @functools.cached_property
     def spec(self) -> base.EnvSpec:
-        """Asks a copy of the environment, which is closed again.
+        """Reads the spaces of a temporary copy of the environment.
 
         Raises:
-          ValueError: a space is none of those that agents can take; says which.
+          ValueError: agents don't support one of the spaces; the message shows it.
         """
         env = self._make()
         try:
@@ -65,7 +65,7 @@ class Gymnasium:
 
 
 class _Slot(dm_env.Environment):
-    """One gymnasium environment in dm_env's words; its next game is begun by `base.LoopedEnv`."""
+    """One gymnasium environment as a dm_env environment; `base.LoopedEnv` resets it after LAST."""
 
     def __init__(self, env: gymnasium.Env, seed: int):
         self._env = env
@@ -73,7 +73,7 @@ class _Slot(dm_env.Environment):
 
     def reset(self) -> dm_env.TimeStep:
         observation, _ = self._env.reset(seed=self._seed)
-        self._seed = None  # gymnasium seeds once; the environment's own generator goes on from here
+        self._seed = None  # Later resets go on with the environment's own generator.
         return dm_env.restart(_from_space(self._env.observation_space, observation))
 
     def step(self, action: Any) -> dm_env.TimeStep:
@@ -94,12 +94,12 @@ class _Slot(dm_env.Environment):
 
 
 def _to_spec(space: spaces.Space, name: str) -> Any:
-    """The dm_env spec, or dict of specs, of a gymnasium space."""
+    """Converts a gymnasium space to a dm_env spec, or to a dict of specs."""
     if isinstance(space, spaces.Discrete):
         return specs.DiscreteArray(int(space.n), np.int32, name)
     if isinstance(space, spaces.Box):
         dtype = np.float32 if space.dtype == np.float64 else space.dtype
-        with np.errstate(over="ignore"):  # a float64 bound beyond float32 is no bound
+        with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
             return specs.BoundedArray(space.shape, dtype, space.low.astype(dtype), space.high.astype(dtype), name)
     if isinstance(space, spaces.Dict):
         return {key: _to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
@@ -107,14 +107,14 @@ def _to_spec(space: spaces.Space, name: str) -> Any:
 
 
 def _from_space(space: spaces.Space, value: Any) -> Any:
-    """A value of a gymnasium space as `_to_spec` has it."""
+    """Converts a value of a gymnasium space to a value of `_to_spec(space)`."""
     if isinstance(space, spaces.Dict):
         return {key: _from_space(inner, value[key]) for key, inner in space.items()}
     return value - space.start if isinstance(space, spaces.Discrete) else value
 
 
 def _to_space(space: spaces.Space, action: np.ndarray) -> Any:
-    """An action of `_to_spec`'s spec as a gymnasium space has it."""
+    """Converts an action of `_to_spec(space)` to an action of the gymnasium space."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
     return np.asarray(action, space.dtype)

@@ -1,4 +1,4 @@
-"""MinAtar: five Atari games shrunk to ten by ten cells, their rules from the package of that name.
+"""MinAtar: five Atari games on boards of ten by ten cells, with the rules of the package `minatar`.
 
 See "MinAtar: An Atari-Inspired Testbed for Thorough and Reproducible Reinforcement Learning Experiments"
 (https://arxiv.org/abs/1903.03176) and https://github.com/kenjyoung/MinAtar.
@@ -29,18 +29,18 @@ _NUM_ACTIONS = 6  # no-op, left, up, right, down, fire, in every game
 
 @dataclasses.dataclass(frozen=True)
 class MinAtar:
-    """One game; each channel of the board marks one kind of thing with 1, elsewhere it is 0.
+    """One MinAtar game; each channel of the board is 1 where its kind of object is, and 0 elsewhere.
 
-    Defaults are those of the paper and of the package. A game's own end is a termination, in Freeway too, which ends
-    after 2,500 steps by its rules.
+    The defaults are those of the paper and of the package. A game's own end is a termination, also in Freeway, whose
+    rules end it after 2,500 steps.
 
     Attributes:
       game: "asterix", "breakout", "freeway", "seaquest" or "space_invaders".
-      sticky_actions: probability with which a step takes the action before instead.
-      difficulty_ramping: games grow harder as they go on: Asterix, Seaquest and Space Invaders know this.
-      minimal_actions: the actions that the game heeds (Breakout: 3) instead of all 6. Off in the paper; the package's
-        "-v1" environments have it on.
-      max_episode_steps: truncates (discount 1 on LAST) after so many steps. None, as in the paper, never does.
+      sticky_actions: probability that a step repeats the previous action.
+      difficulty_ramping: whether a game becomes harder with time, in Asterix, Seaquest and Space Invaders.
+      minimal_actions: whether to use only the actions that the game responds to (Breakout: 3) instead of all 6. Off in
+        the paper; on in the package's "-v1" environments.
+      max_episode_steps: truncates (discount 1 on LAST) after this many steps; None, as in the paper, never truncates.
     """
 
     game: str
@@ -79,23 +79,23 @@ class MinAtar:
 
 
 class _MinAtarBatch(base.LoopedEnv):
-    """Draws what its slots hold."""
+    """Steps the games one after another, and draws them."""
 
     def render(self) -> np.ndarray:
-        """The cells in the colours of the package's own window: the last channel that marks a cell wins."""
+        """Draws the cells in the colours of the package's own window, see `drawing.marks`."""
         return drawing.marks(np.stack([slot.board() for slot in self._envs]))
 
 
 class _Slot(dm_env.Environment):
-    """One game, with the sticky actions of `minatar.Environment`; its next game is begun by `base.LoopedEnv`."""
+    """One game, with the sticky actions of `minatar.Environment`; `base.LoopedEnv` resets it after LAST."""
 
     def __init__(self, settings: MinAtar, seed: int):
         self._game = _rules(settings.game).Env(settings.difficulty_ramping)
-        self._game.random = self._rng = np.random.RandomState(seed)  # one for both, as in the package
+        self._game.random = self._rng = np.random.RandomState(seed)  # Both share one generator, as in the package.
         self._actions = self._game.minimal_action_set() if settings.minimal_actions else range(_NUM_ACTIONS)
         self._sticky_actions = settings.sticky_actions
         self._max_steps = settings.max_episode_steps
-        self._action = 0  # the last one taken; the package, too, keeps it beyond a game's end
+        self._action = 0  # The last executed action; like the package, this keeps it when a game ends.
         self._steps = 0
 
     def reset(self) -> dm_env.TimeStep:
@@ -115,7 +115,7 @@ class _Slot(dm_env.Environment):
         return dm_env.transition(reward, self.board())
 
     def board(self) -> np.ndarray:
-        """What is where: bool [10, 10, C]."""
+        """Returns the objects on the board, bool [10, 10, C]."""
         return self._game.state()
 
     def observation_spec(self) -> Any:
@@ -127,13 +127,13 @@ class _Slot(dm_env.Environment):
 
 @functools.cache
 def _rules(game: str) -> types.ModuleType:
-    """The package's module of a game, loaded past the package itself.
+    """Loads the package's module of a game without importing the package itself.
 
-    `import minatar` loads pyplot, seaborn and pandas for a window that nobody opens here: three seconds and 100 MB of
-    every process.
+    `import minatar` would load pyplot, seaborn and pandas for a window that is not used here, which costs every
+    process three seconds and 100 MB.
     """
     package = importlib.util.find_spec("minatar")
-    assert package is not None and package.origin is not None  # one of the core's dependencies
+    assert package is not None and package.origin is not None  # minatar is a dependency of the core.
     folder = pathlib.Path(package.origin).parent / "environments"
     known = sorted(path.stem for path in folder.glob("[!_]*.py"))
     if game not in known:

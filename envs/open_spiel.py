@@ -17,28 +17,28 @@ from dm_env import specs
 
 from boonta.envs import base, drawing
 
-_PROBES, _PROBE_MOVES = 10, 200  # random games, and moves of each, that look for a player who moves twice in a row
-_BOTTOM_UP = {"connect_four"}  # whose planes begin with the lowest row
+_PROBES, _PROBE_MOVES = 10, 200  # Random games, and moves of each, played by `_moves_again`.
+_BOTTOM_UP = {"connect_four"}  # Games whose planes begin with the lowest row.
 
 
 @dataclasses.dataclass(frozen=True)
 class OpenSpiel:
-    """A game of one player, or a zero-sum game of two who take turns, with nothing hidden; chance is fine.
+    """A perfect-information game for one player, or a zero-sum one for two who take turns; chance is allowed.
 
-    Chance nodes are no steps of their own: what a slot's seeded generator draws belongs to the move before.
+    Chance nodes are not steps: the outcomes that a slot's seeded generator draws belong to the move before them.
 
-    The view is OpenSpiel's observation tensor for the player to move. Many games show both players the same, so a game
-    of two has one more plane (or number, if flat) that holds the player, 0 or 1.
+    The view is OpenSpiel's observation tensor for the player to move. Many games show both players the same tensor, so
+    a game of two has one more plane (or number, if flat) that holds the player, 0 or 1.
 
-    Agents take the value of the next step for the other player's, so players must strictly alternate. Where the rules
-    let one move twice in a row, as in "pig" or "dots_and_boxes", `passes` gives the other a step in between: that makes
-    the streams of these few games longer, and leaves every agent as it is.
+    Agents treat the value of the next step as the other player's, so players must strictly alternate. Where the rules
+    let a player move twice in a row, as in "pig" or "dots_and_boxes", `passes` inserts a step in which the other player
+    passes. This makes the streams of these few games longer, but no agent needs to know of it.
 
     Attributes:
-      game: as `pyspiel.load_game` takes it: "tic_tac_toe", "breakthrough(rows=6,columns=6)".
+      game: a name for `pyspiel.load_game`, such as "tic_tac_toe" or "breakthrough(rows=6,columns=6)".
       view: "planes" [H, W, C], or "flat" [N], which every game has.
-      passes: adds an action, the last, that is the only legal one to a player who must wait; and to the view a plane
-        (or number) that is 1 then.
+      passes: adds a last action, "pass", which is the only legal one for a player who must wait, and a plane (or
+        number) of the view that is 1 in these steps.
     """
 
     game: str
@@ -78,12 +78,12 @@ class OpenSpiel:
 
 
 class OpenSpielBatch(base.BatchedEnv):
-    """One OpenSpiel state a slot.
+    """A batch that holds one OpenSpiel state per slot.
 
     Attributes:
-      game: OpenSpiel's own.
-      states: of the slots, for players to look at and to copy, not to change. Who is to move in them is not who is to
-        move in the stream where the latter must pass.
+      game: the OpenSpiel game.
+      states: the state of each slot. Players may read and copy them, but not change them. Where the player to move in
+        the stream must pass, the player to move in the state is the other one.
     """
 
     def __init__(self, settings: OpenSpiel, num_envs: int, seed: int):
@@ -119,7 +119,7 @@ class OpenSpielBatch(base.BatchedEnv):
         return self._tracker.take()
 
     def render(self) -> np.ndarray | None:
-        """Draws cells in the mean colour of their planes, as player 0 sees them."""
+        """Draws the planes that player 0 sees; a cell has the mean colour of its planes."""
         if len(self.game.observation_tensor_shape()) not in (2, 3):
             return None
         planes = _to_planes(self.game, np.array([state.observation_tensor(0) for state in self.states]))
@@ -140,7 +140,7 @@ class OpenSpielBatch(base.BatchedEnv):
         self._player[slot] = state.current_player()
 
     def _move(self, slot: int, action: int) -> float:
-        """Takes the action of the slot's player, and chance's after it; what it earned that player."""
+        """Applies the action of the slot's player and the chance outcomes after it; returns that player's reward."""
         state, player = self.states[slot], self._player[slot]
         self._player[slot] = (player + 1) % self.spec.num_players
         if action == self.game.num_distinct_actions():  # a pass
@@ -151,7 +151,7 @@ class OpenSpielBatch(base.BatchedEnv):
         return state.player_return(player) - before
 
     def _timestep(self, reward: np.ndarray, first: np.ndarray) -> base.TimeStep:
-        """Shows the slots as they are now, with the reward [B] of the action that led here."""
+        """Returns the current step of every slot, given the reward [B] of the action that led here."""
         last = np.array([state.is_terminal() for state in self.states])
         waits = ~last & (self._player != [state.current_player() for state in self.states])
         if waits.any() and not self._settings.passes:
@@ -160,7 +160,7 @@ class OpenSpielBatch(base.BatchedEnv):
         self._last, self._legal = last, np.zeros_like(self._legal)
         for slot, state in enumerate(self.states):
             self._legal[slot, -1 if waits[slot] else slice(None) if last[slot] else state.legal_actions()] = True
-        # The player who took the action is the one before.
+        # The other player took the action that led here.
         sign = np.where(self._player == 0, -1, 1) if self.spec.num_players == 2 else 1
         self._tracker.update(sign * reward, first=first, ended=last)
         return base.TimeStep(
@@ -171,7 +171,7 @@ class OpenSpielBatch(base.BatchedEnv):
         )
 
     def _view(self, waits: np.ndarray) -> np.ndarray:
-        """What each slot's player sees, and who that is; float32 [B, ...]."""
+        """Returns what the player to move of each slot sees, float32 [B, ...]."""
         tensors = [state.observation_tensor(player) for state, player in zip(self.states, self._player)]
         view = np.array(tensors, np.float32)
         if self._settings.view == "planes":
@@ -185,10 +185,10 @@ class OpenSpielBatch(base.BatchedEnv):
 
 @functools.cache
 def _load(name: str) -> pyspiel.Game:
-    """OpenSpiel's game.
+    """Loads a game.
 
     Raises:
-      ValueError: there is none of this name, or it is of a kind that can't be played here; says why.
+      ValueError: the name is unknown, or the game is of an unsupported kind; the message says which.
     """
     known, short = pyspiel.registered_names(), name.split("(")[0]
     if short not in known:
@@ -216,7 +216,7 @@ def _load(name: str) -> pyspiel.Game:
 
 @functools.cache
 def _moves_again(name: str) -> bool:
-    """Whether a player moves twice in a row in some random games; where these miss it, `step()` finds out."""
+    """Whether a player moves twice in a row in some random games; `step()` still checks games that pass this test."""
     rng = np.random.default_rng(0)
     for _ in range(_PROBES):
         state, mover = _load(name).new_initial_state(), None
@@ -233,14 +233,14 @@ def _moves_again(name: str) -> bool:
 
 
 def _draw(state: pyspiel.State, rng: np.random.Generator) -> None:
-    """Draws what chance decides, until a player is to move or the game is over."""
+    """Draws chance outcomes until a player is to move or the game is over."""
     while state.is_chance_node():
         outcomes, chances = zip(*state.chance_outcomes())
         state.apply_action(int(rng.choice(outcomes, p=np.array(chances) / sum(chances))))
 
 
 def _to_planes(game: pyspiel.Game, tensors: np.ndarray) -> np.ndarray:
-    """Flat tensors [B, N] as planes [B, H, W, C]; one of two axes is a single plane, and others stay as they are."""
+    """Reshapes flat tensors [B, N] to planes [B, H, W, C]; a tensor with two axes becomes a single plane."""
     shape = game.observation_tensor_shape()
     planes = tensors.reshape(-1, *shape)
     if len(shape) == 2:

@@ -1,4 +1,4 @@
-"""Players of board games to measure agents by: random, tree search, perfect.
+"""Players of board games as opponents to measure agents against: random, tree search, perfect.
 
 Glossary of shapes: B batch (environment slots stepped together).
 """
@@ -16,12 +16,13 @@ from boonta.envs import base
 from boonta.envs.followed import FollowedBatch
 from boonta.envs.open_spiel import OpenSpielBatch
 
-_TREE_MB = 1_000  # of memory, far more than the rollouts need: a tree that hits it forgets its moves
+# The memory limit of a search tree. It is far above what the rollouts need, because a tree that reaches it drops nodes.
+_TREE_MB = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomPlayer:
-    """Any legal action, each as likely as the others; plays wherever observations are a `BoardView`."""
+    """Chooses uniformly among the legal actions; plays every game whose observations are a `BoardView`."""
 
     def __call__(self, env: base.BatchedEnv, timestep: base.TimeStep, rng: np.random.Generator) -> np.ndarray:
         legal = timestep.observation.legal
@@ -30,15 +31,15 @@ class RandomPlayer:
 
 @dataclasses.dataclass(frozen=True)
 class UctPlayer:
-    """Monte Carlo tree search with random rollouts: OpenSpiel's `MCTSBot`, set as in its own `mcts_example`.
+    """Monte Carlo tree search with random rollouts: OpenSpiel's `MCTSBot` with the settings of its `mcts_example`.
 
     See "Bandit Based Monte-Carlo Planning" (https://doi.org/10.1007/11871842_29).
 
     Attributes:
-      rollouts: simulations of each move, each ending in one random game.
+      rollouts: simulations per move; each ends with one random game.
       exploration: UCT's constant c.
-      solve: also backs up proven wins and losses, which makes it a stronger opponent ("Monte-Carlo Tree Search Solver",
-        https://doi.org/10.1007/978-3-540-87608-3_3).
+      solve: whether to back up proven wins and losses, which makes a stronger opponent ("Monte-Carlo Tree Search
+        Solver", https://doi.org/10.1007/978-3-540-87608-3_3).
     """
 
     rollouts: int
@@ -61,12 +62,12 @@ class UctPlayer:
 
 @dataclasses.dataclass(frozen=True)
 class PerfectPlayer:
-    """The best move by looking at every position there is; of several best ones any. For tiny games like tic-tac-toe.
+    """Plays a random one of the best moves, found by exhaustive search; for tiny games like tic-tac-toe.
 
-    Positions that print the same must be worth the same.
+    Positions with the same printed form must have the same value.
 
     Attributes:
-      max_positions: of the game; more are taken for a mistake.
+      max_positions: the most positions that a game may have before the player refuses it.
     """
 
     max_positions: int = 100_000
@@ -87,7 +88,7 @@ class PerfectPlayer:
 
 
 def _choose(env: base.BatchedEnv, timestep: base.TimeStep, choose: Callable[[pyspiel.State], int]) -> np.ndarray:
-    """Asks for an action wherever there is a choice; [B]."""
+    """Returns an action for every slot, [B]; calls `choose` only where there is more than one legal action."""
     legal = timestep.observation.legal
     action = legal.argmax(axis=-1).astype(np.int32)
     for slot in np.flatnonzero((timestep.step_type != base.LAST) & (legal.sum(axis=-1) > 1)):
@@ -105,12 +106,12 @@ def _batch(env: base.BatchedEnv) -> OpenSpielBatch:
 
 @functools.cache
 def _known_values(game: str) -> dict[str, float]:
-    """The positions of a game that `_value` has seen, for all the players of this process."""
+    """Returns the process-wide cache of the values of a game's positions."""
     return {}
 
 
 def _value(state: pyspiel.State, known: dict[str, float], max_positions: int) -> float:
-    """The outcome for player 0 if both play their best from here on."""
+    """Returns the outcome for player 0 under perfect play of both players."""
     if state.is_terminal():
         return state.player_return(0)
     position = f"{state.current_player()} {state}"

@@ -1,4 +1,4 @@
-"""A world that is the past: stored trajectories are played back, whatever is done in them."""
+"""An environment that replays stored trajectories, whatever actions it is given."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import tree
 from boonta.agents.base import Nest, Steps
 from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep, check_action
 
-Source = Callable[[], Steps]  # the next trajectory, leaves [T, ...], T at least 1 and another one each time
+Source = Callable[[], Steps]  # Returns another trajectory at each call, leaves [T, ...] with T >= 1.
 
 
 class Replayed(BatchedEnv):
-    """Slots that each play a stored trajectory back; an action changes nothing, and `taken` is the recorded one.
+    """Slots that each replay a stored trajectory; actions have no effect, and `executed_action` is the recorded one.
 
-    After MooZi's mock environment, sections 5.3.1 and 5.3.2. Trajectories may differ in length: a slot whose own is
-    over plays the source's next. It knows nothing of where the source has them from, and waits as long as that does.
+    The idea is that of MooZi's mock environment, sections 5.3.1 and 5.3.2. Trajectories may differ in length: a slot
+    whose trajectory is over replays the next one of the source, and waits as long as the source takes to return it.
 
-    Where trajectories are whole episodes a slot is the endless stream that `BatchedEnv` promises. A trajectory may also
-    be a fragment that starts or ends in the middle of an episode. Then a policy that remembers the last L-1 frames sees
-    those of another episode in the fragment's first L-1 steps, and what it finds there is wrong. Sequences carry L-1
-    steps of context for this very reason, which learning uses for their frames only, see `agents.sequences`: what was
-    found in them is never looked at. A policy that remembers more than its frames can't be played fragments.
+    Where trajectories are whole episodes, a slot is the endless stream that `BatchedEnv` promises. A trajectory may
+    also be a fragment that starts or ends in the middle of an episode. A policy that stacks the last L frames then sees
+    frames of another episode in the first L-1 steps of the fragment, so its outputs there are wrong. This is harmless,
+    because the first L-1 steps of a sequence are context, of which learning only reads the frames, see
+    `agents.sequences`. A policy that remembers more than its frames can't be used with fragments.
 
     Args:
-      spec: of the environment that the trajectories are from.
+      spec: the spec of the environment that the trajectories were recorded in.
       num_envs: B.
-      source: gives trajectories; their observations have the spec's leaves, in its order.
+      source: returns trajectories; their observations have the spec's leaves, in its order.
     """
 
     def __init__(self, spec: EnvSpec, num_envs: int, source: Source):
@@ -37,8 +37,8 @@ class Replayed(BatchedEnv):
         self._source = source
         self._steps: list[Steps] = [source() for _ in range(num_envs)]
         self._row = np.zeros(num_envs, np.int64)
-        self._shown = False  # anything of these trajectories
-        self._whole = np.zeros(num_envs, bool)  # the running episode was played from its start
+        self._shown = False  # Whether any step of these trajectories has been returned.
+        self._whole = np.zeros(num_envs, bool)  # Whether the current episode was replayed from its start, [B].
         self._tracker = EpisodeTracker(num_envs)
 
     def reset(self) -> TimeStep:
@@ -57,12 +57,12 @@ class Replayed(BatchedEnv):
                 self._refill(slot)
         return self._show()
 
-    def taken(self, action: np.ndarray) -> np.ndarray:
-        """The recorded action [B, ...] of the step shown last."""
+    def executed_action(self, action: np.ndarray) -> np.ndarray:
+        """Returns the recorded action [B, ...] of the last step."""
         return self._batch(lambda steps: steps.action)
 
     def episodes(self) -> list[Episode]:
-        """Takes the episodes finished since the last call that were played from start to end."""
+        """Returns the episodes finished since the last call that were replayed from start to end."""
         return self._tracker.take()
 
     def _refill(self, slot: int) -> None:
@@ -71,7 +71,7 @@ class Replayed(BatchedEnv):
         self._whole[slot] = False
 
     def _batch(self, part: Callable[[Steps], Nest]) -> Nest:
-        """A part of the steps that are due, leaves [B, ...]."""
+        """Stacks a part of every slot's current step, leaves [B, ...]."""
         rows = [tree.map_structure(lambda leaf, t=t: leaf[t], part(steps)) for steps, t in zip(self._steps, self._row)]
         return tree.map_structure(lambda *leaves: np.stack(leaves), *rows)
 
@@ -79,10 +79,10 @@ class Replayed(BatchedEnv):
         step_type, reward, discount, observation = self._batch(
             lambda steps: (steps.step_type, steps.reward, steps.discount, steps.observation)
         )
-        # Nests that have been through a replay server come back in classes of its own.
+        # A replay server returns nests in classes of its own.
         observation = tree.unflatten_as(self.spec.observations, tree.flatten(observation))
         first, last = step_type == FIRST, step_type == LAST
         self._whole |= first
-        by_player_1 = self.spec.num_players == 2 and observation.player == 0  # player 0 loses what player 1 wins
+        by_player_1 = self.spec.num_players == 2 and observation.player == 0  # Player 1 acted; the game is zero-sum.
         self._tracker.update(np.where(by_player_1, -reward, reward), first, last & self._whole)
         return TimeStep(step_type, reward, discount, observation)

@@ -1,4 +1,4 @@
-"""The actor: steps batches of environments, acts in them and writes what it sees."""
+"""The actor: steps batches of environments, acts in them and writes the steps to the tables."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ NUM_ENVS = 32
 class Actor(Node):
     """Acts with `agent.policy` in several alternating groups of environments, one thread each.
 
-    While one group's environments step, another's policy computes (rlpyt's alternating sampler, Podracer's Sebulba).
+    While the environments of one group step, the policy of another computes, as in rlpyt's alternating sampler and
+    Podracer's Sebulba.
 
     Args:
-      name: of this node.
-      agent: the policy, and the tables to write to.
+      name: name of this node.
+      agent: its policy acts, and its tables are written to.
       env: makes the environments.
       variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.base.Remote`, for
         another node to act.
       replay: handle of the replay server, or a `Pipe`.
-      monitor: handle.
+      monitor: handle of the monitor.
       num_envs: environment slots of this node, over all its threads.
-      threads: groups that alternate.
-      seed: of the environments and the policy's randomness; differs between actors, unless `first_group` does.
+      threads: number of groups that alternate.
+      seed: seed of the environments and the policy; two actors must differ in `seed` or in `first_group`.
       first_group: number of this node's first group among those of all actors with its seed.
       refresh_every: env steps of a slot between two looks for newer params; None is the table's period, so that params
         change only where a sequence may start.
@@ -64,7 +65,7 @@ class Actor(Node):
         self._variables = variables
         self._replay = replay
         self._num_envs = num_envs
-        self._numbers = range(first_group, first_group + threads)  # of the groups
+        self._numbers = range(first_group, first_group + threads)  # The numbers of its groups.
         self._seed = seed
         self._refresh_every = refresh_every
 
@@ -77,7 +78,7 @@ class Actor(Node):
         for i in self._numbers:
             seed = int(seeds[i])
             with self.stopwatch("starting environments"):
-                env = self.world(size, seed)
+                env = self.make_env(size, seed)
             writer = open_writer(self._replay, tables, size, self.wait_for, i)
             self._groups.append(_Group(self, env, open_act(i, size, seed), writer))
         self._turn = 0
@@ -87,7 +88,7 @@ class Actor(Node):
         return [group.step for group in self._groups]
 
     def step(self) -> None:
-        """One step of the group whose turn it is."""
+        """Steps the group whose turn it is."""
         self._groups[self._turn].step()
         self._turn = (self._turn + 1) % len(self._groups)
 
@@ -95,12 +96,12 @@ class Actor(Node):
         for group in getattr(self, "_groups", []):
             group.close()
 
-    def world(self, num_envs: int, seed: int) -> BatchedEnv:
-        """Where a group plays."""
+    def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
+        """Makes the environment of one group; subclasses may override it."""
         return self._env(num_envs, seed)
 
-    def tally(self, env: BatchedEnv, sequences: int) -> None:
-        """Counts a step of a group, and the sequences that it completed."""
+    def count_step(self, env: BatchedEnv, sequences: int) -> None:
+        """Counts a step of a group and the sequences that it completed."""
         self.count(env_steps=env.num_envs, frames=env.num_envs * env.spec.frames_per_step, sequences=sequences)
         for episode in env.episodes():
             self.count(episodes=1)
@@ -109,7 +110,7 @@ class Actor(Node):
 
 
 class _Group:
-    """Environments that step together, with who acts in them and their writer."""
+    """Environments that step together, the function that acts in them, and their writer."""
 
     def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Any):
         self.env = env
@@ -122,7 +123,7 @@ class _Group:
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
         version, action, extras = self._act(timestep)
-        action = env.taken(action)
+        action = env.executed_action(action)
         with node.stopwatch("stepping environments"):
             self._timestep = env.step(action)
         versions = np.full(env.num_envs, version, np.int32)
@@ -131,8 +132,8 @@ class _Group:
         )
         with node.stopwatch("writing"):
             sequences = self._writer.append(steps)
-        node.tally(env, sequences)
+        node.count_step(env, sequences)
 
     def close(self) -> None:
         self.env.close()
-        self._writer.close()  # a replay server that ends waits five seconds for open ones
+        self._writer.close()  # An ending replay server waits five seconds for open writers.

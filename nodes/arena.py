@@ -1,4 +1,4 @@
-"""The arena: matches of the newest params, in games of two, against players of other kinds and the run's own past."""
+"""The arena: plays matches of the newest params, in games of two, against players and earlier versions of the run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ Nest = Any
 
 
 class Arena(Periodic):
-    """The evaluator of games of two: every `every_s` seconds, matches of one version with `agent.eval_policy`.
+    """The evaluator of games of two players: plays matches with `agent.eval_policy` every `every_s` seconds.
 
-    It plays each opponent and a few of the run's earlier versions, half of the games as either player, and reports the
-    shares of wins, draws and losses, and Elo ratings fitted to all results so far, in which the first opponent's is 0.
-    `eval_return` is the mean outcome against the first opponent. Results and versions are kept in memory: a run that is
-    resumed is rated from new results, on the same scale.
+    The newest version plays each opponent and some earlier versions of the run, half of the games as either player. The
+    arena reports the shares of wins, draws and losses, and Elo ratings fitted to all results so far; the rating of the
+    first opponent is 0. `eval_return` is the mean outcome against the first opponent. Results and versions are kept in
+    memory only: a resumed run is rated from new results, on the same scale.
 
     Args:
-      name: of this node.
-      agent: whose `eval_policy` plays; it sees the moves of both sides, as it does in self-play.
-      env: makes the environments, of two players.
+      name: name of this node.
+      agent: its `eval_policy` plays; it sees the moves of both sides, as it does in self-play.
+      env: makes the environments, which must have two players.
       variables: handle of the variable server.
-      monitor: handle.
-      opponents: by name, the measure of all first.
-      games: of each match; even.
-      earlier: matches an evaluation against earlier versions, drawn from those kept.
-      keep: versions kept, spread over the run.
-      max_steps: moves of both players, after which a game that isn't over is a draw.
+      monitor: handle of the monitor.
+      opponents: opponents by name; the first one anchors the Elo scale.
+      games: number of games per match, even.
+      earlier: number of matches per evaluation against earlier versions, drawn from those kept.
+      keep: number of versions kept, spread over the run.
+      max_steps: number of moves of both players after which an unfinished game is a draw.
       every_s: seconds from the start of one evaluation to the next.
-      seed: of the environments and of all who play.
+      seed: seed of the environments and of both sides.
     """
 
     role = "evaluator"
@@ -65,7 +65,7 @@ class Arena(Periodic):
         if not opponents or "earlier" in opponents:
             raise ValueError(f"{name}: opponents is {list(opponents)}; it must name at least one, and none 'earlier'")
         if games < 2 or games % 2:
-            raise ValueError(f"{name}: games is {games}; it must be even, for half are played as either player")
+            raise ValueError(f"{name}: games is {games}; it must be even, because half are played as either player")
         if earlier < 0 or keep < 2:
             raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
         self._agent = agent
@@ -83,7 +83,8 @@ class Arena(Periodic):
         self._params = open_params(self._variables, acting_params(self._agent))
         self._rng = np.random.default_rng(self._seed)
         self._versions: dict[int, Nest] = {}
-        self._results: dict[tuple[Any, Any], elo.Result] = {}  # by version and opponent, a name or another version
+        # By version and opponent, which is a name or another version.
+        self._results: dict[tuple[Any, Any], elo.Result] = {}
 
     def round(self) -> None:
         self.wait_for("params", self._params.poll)
@@ -105,7 +106,7 @@ class Arena(Periodic):
         return policy_side(self._agent.eval_policy, self._act, self._versions[version], self.stopwatch)
 
     def _match(self, version: int, name: Any, opponent: MakeSide, opening: int = 0) -> np.ndarray:
-        """Plays a version against an opponent and remembers the result; the outcomes [B]."""
+        """Plays a version against an opponent and records the result; returns the outcomes [B]."""
         outcome = play_match(
             self._env,
             self._games,
@@ -122,9 +123,9 @@ class Arena(Periodic):
         return outcome
 
     def _report(self, version: int, outcomes: Mapping[str, np.ndarray]) -> None:
-        measure, *_ = self._opponents
-        ratings = elo.ratings(self._results, anchor=measure)
-        metrics = {"eval_return": float(np.mean(outcomes[measure])), "eval_version": float(version)}
+        anchor, *_ = self._opponents
+        ratings = elo.ratings(self._results, anchor=anchor)
+        metrics = {"eval_return": float(np.mean(outcomes[anchor])), "eval_version": float(version)}
         metrics["arena/elo"] = ratings[version]
         for name, outcome in outcomes.items():
             metrics.update({f"arena/{name}/{share}": value for share, value in shares(outcome).items()})
@@ -134,7 +135,7 @@ class Arena(Periodic):
 
 
 def thin(versions: dict[int, Nest], keep: int) -> None:
-    """Drops versions until `keep` are left, each time the one with the closest neighbours: the rest spread evenly."""
+    """Drops versions until `keep` are left, each time the one with the closest neighbours, so the rest stay spread."""
     while len(versions) > keep:
         order = sorted(versions)
         i = min(range(1, len(order) - 1), key=lambda i: order[i + 1] - order[i - 1])

@@ -1,4 +1,4 @@
-"""Checkpoints of a learner: state and counters, written atomically by orbax, the newest few kept."""
+"""Checkpoints of a learner's state and counters; orbax writes them atomically, and the newest few are kept."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import orbax.checkpoint as ocp
 
 Nest = Any
 
-# One device writes what many hold alike. Where each writes a part of it, orbax takes JAX's `set_mesh` for a context
-# manager, which JAX 0.6's is not: a process's first checkpoint fails, and a mesh of one device stays set.
+# One device writes a replicated array. If each device wrote a part of it, orbax would use JAX's `set_mesh` as a context
+# manager, which it is not in JAX 0.6: a process's first checkpoint would fail, and a mesh of one device would stay set.
 _TYPES = ocp.type_handlers.create_type_handler_registry(
     (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),
     (np.ndarray, ocp.type_handlers.NumpyHandler()),
@@ -20,12 +20,12 @@ _TYPES = ocp.type_handlers.create_type_handler_registry(
 
 
 class Checkpointer:
-    """Saves and restores learner states in a folder, one step number each.
+    """Saves and restores learner states in a folder, each under a step number.
 
     Args:
-      folder: made if missing.
-      keep: newest checkpoints retained.
-      start_from: folder that `resume` turns to as long as the first has none.
+      folder: the folder of the checkpoints; it is made if missing.
+      keep: number of newest checkpoints to keep.
+      start_from: another folder, from which `resume` restores if the first one has no checkpoint.
     """
 
     def __init__(self, folder: pathlib.Path, keep: int = 3, start_from: str | None = None):
@@ -41,14 +41,14 @@ class Checkpointer:
         )
 
     def latest(self) -> int | None:
-        """The newest step, if any."""
+        """Returns the step number of the newest checkpoint, or None."""
         return self._manager.latest_step()
 
     def save(self, step: int, state: Nest, counts: dict[str, float]) -> None:
-        """Saves, and returns once the checkpoint is whole on disk. An interrupted or failed save leaves the older ones.
+        """Saves a checkpoint; returns when it is complete on disk. A failed or interrupted save keeps the older ones.
 
         Raises:
-          OSError: it could not be written; the cause says why.
+          OSError: it could not be written; the message gives the reason.
         """
         if step == self.latest():
             return
@@ -56,19 +56,19 @@ class Checkpointer:
         try:
             self._manager.save(step, args=items, force=True)
             self._manager.wait_until_finished()
-        except Exception as error:  # orbax and tensorstore raise many kinds
+        except Exception as error:  # Orbax and tensorstore raise many different classes.
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
             raise OSError(f"checkpoint {step} could not be saved in {self._folder}: {reason[:300]}") from error
 
     def restore(self, like: Nest) -> tuple[Nest, dict[str, float]]:
-        """The newest checkpoint's `(state, counts)`, on the devices of `like`.
+        """Restores the newest checkpoint's `(state, counts)` to the devices of `like`.
 
         Args:
           like: a state of the same structure; its shapes are checked, its values ignored.
 
         Raises:
-          FileNotFoundError: there is none.
-          ValueError: it is another network's; says which leaf differs first.
+          FileNotFoundError: there is no checkpoint.
+          ValueError: the checkpoint is of another network; the message names the first leaf that differs.
         """
         step = self.latest()
         if step is None:
@@ -81,7 +81,12 @@ class Checkpointer:
         return restored["state"], restored["counts"]
 
     def resume(self, state: Nest, monitor: Any) -> tuple[Nest, dict[str, float]]:
-        """As `restore`, and the monitor, which may be None, goes on counting; `state` itself if nothing was saved."""
+        """Restores the newest checkpoint and the monitor's counts; returns `state` itself if there is none.
+
+        Args:
+          state: a state of the same structure.
+          monitor: handle of the monitor, or None.
+        """
         if self.latest() is not None:
             state, counts = self.restore(state)
         elif self._start_from is not None:
@@ -109,5 +114,5 @@ def _shapes(nest: Nest) -> dict[str, tuple[int, ...]]:
 
 
 def _name(key: Any) -> str:
-    """One step of a leaf's path, spelled alike for tuples, namedtuples and dicts: orbax turns one into the other."""
+    """Names a JAX key in the same way for tuples, namedtuples and dicts, which orbax converts into each other."""
     return str(next(getattr(key, field) for field in ("name", "key", "idx") if hasattr(key, field)))

@@ -1,4 +1,4 @@
-"""The evaluator: plays the newest params in an environment of its own and writes no learning data."""
+"""The evaluator: measures the newest params in its own environments, and writes no learning data."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from boonta.nodes.variables import open_params
 
 
 class Evaluator(Periodic):
-    """Every `every_s` seconds plays `episodes` episodes of one version with `agent.eval_policy`, and reports the mean.
+    """Plays `episodes` episodes with `agent.eval_policy` every `every_s` seconds, and reports their mean return.
 
-    Each episode has a slot of its own, so that long ones count as much as short ones.
+    All episodes of an evaluation use one version of the params. Each has a slot of its own, so that long episodes are
+    not underrepresented.
 
     Args:
-      name: of this node.
-      agent: whose `eval_policy` plays.
-      env: makes the environments; for those of two players there is the `Arena`.
+      name: name of this node.
+      agent: its `eval_policy` plays.
+      env: makes the environments, which must have one player; `Arena` is for two players.
       variables: handle of the variable server, or `Colocated` with the learner.
-      monitor: handle.
-      episodes: per evaluation.
+      monitor: handle of the monitor.
+      episodes: number of episodes per evaluation.
       every_s: seconds from the start of one evaluation to the next.
       every_updates: updates between evaluations where the program is fused (`nodes.anakin`), which counts no seconds.
       max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
@@ -78,7 +79,7 @@ class Evaluator(Periodic):
         )
 
     def _evaluate(self, params: Any) -> list[float]:
-        """The return of each slot's first episode."""
+        """Returns the return of each slot's first episode."""
         seed = self._seed + self._evaluations
         env = self._env(self._episodes, seed)
         play = Play(env, self._agent.eval_policy, self._act, seed, self.stopwatch)

@@ -1,7 +1,7 @@
-"""The inference node: acts for the groups of environments of many actors, a batch at a time, on one device.
+"""The inference node: acts, in batches on one device, for the groups of environments of many actors.
 
 See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
-Actors send time steps and get actions; params, frame stacks and recurrent states stay here.
+Actors send time steps and receive actions; params, frame stacks and recurrent states stay on this node.
 
 Glossary of shapes: G groups of a batch, B slots of a group.
 """
@@ -28,7 +28,7 @@ from boonta.nodes.variables import VariableClient
 Nest = Any
 ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, list[Nest]]]
 
-REFRESH_S = 0.05  # between looking for newer params
+REFRESH_S = 0.05  # Seconds between polls for newer params.
 
 
 @dataclasses.dataclass
@@ -37,25 +37,25 @@ class _Group:
 
     Attributes:
       num_envs: B.
-      seed: of the policy's randomness.
-      state: the policy's, leaves [B, ...], on the device.
-      t: the step that it may ask for next.
-      asked: its last request.
+      seed: seed of the policy.
+      state: the policy's state, leaves [B, ...], on the device.
+      t: number of the step that it must request next.
+      request: its last request.
     """
 
     num_envs: int
     seed: int
     state: Nest
     t: int = 0
-    asked: _Request | None = None
+    request: _Request | None = None
 
 
 class _Request:
-    """What to do in step t of a group: leaves of a `TimeStep` [B, ...]; then the answer."""
+    """A request for the actions of a group in step t, with the leaves of its `TimeStep` [B, ...], and its answer."""
 
     def __init__(self, group: _Group, t: int, leaves: Sequence[np.ndarray]):
         self.group, self.t, self.leaves = group, t, leaves
-        self.came = time.monotonic()
+        self.received_at = time.monotonic()
         self.answered = threading.Event()
         self.answer: list[Any] = []
 
@@ -63,21 +63,21 @@ class _Request:
 class Inference(Node):
     """Acts with `agent.policy` for every group that registers, with the newest params.
 
-    A batch is as many groups of one size as have asked: it begins when they fill it, when nobody is left who could ask,
-    or `deadline_s` after the first asked. Each group has its own state and random stream and is one row of a `vmap`, so
-    its actions are those it would draw alone; whom it shares a batch with makes no difference but of rounding.
+    A batch holds the requests of groups of one size. It starts when it is full, when every group has a request, or
+    `deadline_s` after the first request. Each group has its own state and random stream and is one row of a `vmap`, so
+    its actions are those that it would draw alone; the other groups of the batch only affect rounding.
 
-    A batch is padded to a power of two groups, or to the most that fit. The policy is compiled for each such number
-    when it first occurs, and never again: with one number alone, a batch of few groups would cost as much as a full
-    one, which only a large accelerator has for nothing.
+    A batch is padded to a power of two groups, or to the most that fit. The policy is compiled once for each of these
+    sizes, when it first occurs. A single size would make a batch of few groups cost as much as a full one, which only a
+    large accelerator can afford.
 
     Args:
-      name: of this node.
-      agent: whose policy acts.
-      env: whose time steps are sent.
+      name: name of this node.
+      agent: its policy acts.
+      env: the environment of the actors; only its spec is used.
       variables: handle of the variable server.
-      monitor: handle.
-      max_batch: most environment slots in a batch.
+      monitor: handle of the monitor.
+      max_batch: the most environment slots in a batch.
       deadline_s: how long the first request waits for others.
     """
 
@@ -105,36 +105,36 @@ class Inference(Node):
         self._variables = variables
         self._max_batch = max_batch
         self._deadline_s = deadline_s
-        self._changed = threading.Condition()  # and the lock of all that follows
+        self._changed = threading.Condition()  # Its lock guards the attributes below.
         self._groups: dict[str, _Group] = {}
         self._waiting: list[_Request] = []
-        self._home: int | None = None
+        self._thread: int | None = None  # The node's own thread, once it has started.
 
     def start(self) -> None:
         self._spec = self._env.spec
         self._params = VariableClient(self._variables, acting_params(self._agent))
         self._act = jit_for_groups(self._agent.policy)
         with self._changed:
-            self._home = threading.get_ident()
+            self._thread = threading.get_ident()
             self._changed.notify_all()
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
         return (self.step, self._refresh)
 
-    # What actors call, in threads of the courier server; or, with the serial schedule, in the node's own.
+    # Actors call these two methods: in threads of the courier server, or with `--launch serial` in the node's own.
 
     def register(self, name: str, num_envs: int, seed: int, timeout_s: float = 0.5) -> bool | None:
-        """Makes a group known, with fresh state, as an actor does when it starts, or starts anew.
+        """Registers a group with a fresh state; actors call it when they start or restart.
 
         Args:
-          name: unique in the program, such as "actor/0/1".
+          name: name of the group, unique in the program, such as "actor/0/1".
           num_envs: B, environment slots of the group.
-          seed: of the policy's randomness.
-          timeout_s: to wait for this node's own start.
+          seed: seed of the policy.
+          timeout_s: how long to wait for the start of this node.
 
         Returns:
-          True; None if this node hasn't started within `timeout_s`.
+          True, or None if this node hasn't started within `timeout_s`.
 
         Raises:
           ValueError: the group doesn't fit into a batch.
@@ -144,7 +144,7 @@ class Inference(Node):
                 f"{self.name}: {name} has {num_envs} environments that step together; max_batch is {self._max_batch}"
             )
         with self._changed:
-            if not self._changed.wait_for(lambda: self._home is not None, timeout_s):
+            if not self._changed.wait_for(lambda: self._thread is not None, timeout_s):
                 return None
             old = self._groups.get(name)
             self._waiting = [request for request in self._waiting if request.group is not old]
@@ -152,42 +152,42 @@ class Inference(Node):
         return True
 
     def act(self, name: str, t: int, leaves: Sequence[np.ndarray], timeout_s: float = 0.5) -> list[Any] | None:
-        """What the policy does in step t of a group. Asking again for the same step only waits on.
+        """Returns the policy's output in step t of a group. A repeated request for the same step continues to wait.
 
         Args:
-          name: as registered.
-          t: 0, 1, ….
-          leaves: step type, reward, discount and leaves of the observation, each [B, ...] as the environment gives it.
-          timeout_s: to wait for the answer.
+          name: the group's registered name.
+          t: number of the step: 0, 1, ….
+          leaves: step type, reward, discount and the leaves of the observation, each [B, ...].
+          timeout_s: how long to wait for the answer.
 
         Returns:
-          `[version of the params, action [B, ...], *leaves of the extras [B, ...]]`; None if not within `timeout_s`.
+          `[version of the params, action [B, ...], *leaves of the extras [B, ...]]`; None after `timeout_s`.
 
         Raises:
           ValueError: the group is unknown, this is not its next step, or shapes or dtypes are not its environment's.
         """
         with self._changed:
             request = self._request(name, t, leaves)
-        if threading.get_ident() == self._home and not request.answered.is_set():
-            # One thread runs all nodes: nobody else can ask, or serve, before this returns.
+        if threading.get_ident() == self._thread and not request.answered.is_set():
+            # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
             self.wait_for("params", self._params.poll)
             self._serve(self._take())
         return request.answer if request.answered.wait(timeout_s) else None
 
     def _request(self, name: str, t: int, leaves: Sequence[np.ndarray]) -> _Request:
-        """The group's request for step t, which is queued if it is new."""
+        """Returns the group's request for step t; queues it if it is new."""
         group = self._groups.get(name)
         if group is None:
             raise ValueError(f"{self.name}: {name} is unknown; a group must register before it asks")
-        if group.asked is not None and group.asked.t == t:
-            return group.asked
+        if group.request is not None and group.request.t == t:
+            return group.request
         if t != group.t:
             raise ValueError(f"{self.name}: {name} asks for step {t}; its next is {group.t}. Is there another {name}?")
         self._check(name, group.num_envs, leaves)
-        group.asked = _Request(group, t, leaves)
-        self._waiting.append(group.asked)
+        group.request = _Request(group, t, leaves)
+        self._waiting.append(group.request)
         self._changed.notify_all()
-        return group.asked
+        return group.request
 
     def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray]) -> None:
         spec = self._spec
@@ -198,10 +198,10 @@ class Inference(Node):
         if got != wanted:
             raise ValueError(f"{self.name}: {name} sent {_words(got)}; its environment gives {_words(wanted)}")
 
-    # How it works.
+    # The node's own threads call the methods below.
 
     def step(self) -> None:
-        """One batch."""
+        """Serves one batch."""
         requests = self.wait_for("requests", self._next_batch)
         if self._params.snapshot()[0] < 0:
             self.wait_for("params", self._params.poll)
@@ -217,20 +217,21 @@ class Inference(Node):
             self.sleep(REFRESH_S)
 
     def _next_batch(self, timeout_s: float) -> list[_Request] | None:
-        """The next batch's requests, once it begins; None if nobody asks within `timeout_s`."""
+        """Waits until a batch can start and returns its requests; None if there is no request within `timeout_s`."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._waiting, timeout_s):
                 return None
-            left = self._waiting[0].came + self._deadline_s - time.monotonic()
-            self._changed.wait_for(self._complete, max(0.0, left))
-            return self._take() or None  # empty if the one who asked has just registered anew
+            left = self._waiting[0].received_at + self._deadline_s - time.monotonic()
+            self._changed.wait_for(self._is_complete, max(0.0, left))
+            return self._take() or None  # It is empty if the only group with a request has registered again meanwhile.
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
+        """Whether no further request can join the batch."""
         slots = sum(request.group.num_envs for request in self._waiting)
         return slots >= self._max_batch or len(self._waiting) == len(self._groups)
 
     def _take(self) -> list[_Request]:
-        """Takes the longest waiting, and those of its size, as many as fit."""
+        """Takes the oldest request and as many others of its size as fit."""
         with self._changed:
             size = self._waiting[0].group.num_envs if self._waiting else 1
             alike = [request for request in self._waiting if request.group.num_envs == size]
@@ -284,7 +285,7 @@ def jit_for_groups(policy: Policy) -> ActForGroups:
 
 
 def padded(groups: int, most: int) -> int:
-    """The next power of two, but at most `most`."""
+    """Returns the next power of two, or `most` if that is smaller."""
     return min(1 << (groups - 1).bit_length(), most)
 
 

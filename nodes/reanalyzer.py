@@ -1,4 +1,4 @@
-"""The reanalyzer: an actor whose world is the past, so that old steps get targets by new params."""
+"""The reanalyzer: an actor whose environment replays stored steps, so that new params compute their targets anew."""
 
 from __future__ import annotations
 
@@ -12,40 +12,41 @@ from boonta.envs.base import BatchedEnv
 from boonta.envs.replayed import Replayed
 from boonta.nodes.acting.playback import Playback
 
-AHEAD = 2  # pieces of `num_envs` sequences on their way, so that a slot whose sequence is over goes on with the next
+# Pieces of `num_envs` sequences that are requested ahead, so that slots can go on when their sequences end.
+PIECES_AHEAD = 2
 
 
 class Reanalyzer(Playback):
-    """Plays sequences of the past back to the agent's policy, and writes them with what it finds in them today.
+    """Replays recorded sequences to the agent's policy, and writes them again with the policy's new outputs.
 
-    Observations, rewards and actions stay as they were recorded; extras, which for MuZero are the search's policy and
-    value, are new, and so is the version of the params that made them. See MuZero Reanalyze, Appendix H of "Mastering
-    Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
+    Observations, rewards and actions stay as they were recorded. The extras (for MuZero the search's policy and value)
+    and the version of the params that computed them are new. See MuZero Reanalyze, Appendix H of "Mastering Atari, Go,
+    Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
 
-    Each sequence read is one sequence written: all slots start and end theirs together. Params change between two.
-    Arguments are those of `Playback`; the table that it reads is `table_of_the_past`.
+    It writes one sequence for each one that it reads: all slots start and end theirs together, and params change only
+    between two sequences. Its arguments are those of `Playback`; `recorded_table` says which table it reads.
     """
 
     @classmethod
     def require_tables(cls, tables: Sequence[Table]) -> None:
-        table_of_the_past(tables)
+        recorded_table(tables)
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
         return (self.step,)
 
     def start(self) -> None:
-        from boonta.nodes.tables.reverb.streams import Stream  # brings TensorFlow
+        from boonta.nodes.tables.reverb.streams import Stream  # This imports TensorFlow.
 
-        self._past = table_of_the_past(self._agent.tables)
+        self._past = recorded_table(self._agent.tables)
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False
         self._stream = Stream(self._replay, self._past, self._num_envs, in_flight=self._num_envs)
-        self._stream.ask(AHEAD)
+        self._stream.ask(PIECES_AHEAD)
 
     def step(self) -> None:
         if not self._playing:
-            super().start()  # not in `start`: the serial schedule starts all nodes before any has written a sequence
+            super().start()  # This waits for sequences, and `--launch serial` starts all nodes before any has written.
             self._playing = True
         super().step()
 
@@ -57,35 +58,35 @@ class Reanalyzer(Playback):
         if hasattr(self, "_stream"):
             self._stream.close()
 
-    def world(self, num_envs: int, seed: int) -> BatchedEnv:
+    def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, self._next)
 
     def _next(self) -> Steps:
-        """A sequence of the past, leaves [T, ...]."""
+        """Returns the next recorded sequence, leaves [T, ...]."""
         if not self._sequences:
             piece = self.wait_for(f"sequences of {self._past.name}", self._stream.take)
-            self._stream.ask(AHEAD)
+            self._stream.ask(PIECES_AHEAD)
             for i in range(self._num_envs):
                 self._sequences.append(jax.tree.map(lambda leaf, i=i: leaf[i], piece.steps))
         return self._sequences.popleft()
 
 
-def table_of_the_past(tables: Sequence[Table]) -> Table:
-    """The table that reanalyzers read: actors write to it, and the learner takes nothing from it.
+def recorded_table(tables: Sequence[Table]) -> Table:
+    """Returns the table that reanalyzers read: actors write to it, and the learner doesn't sample it.
 
     Raises:
-      ValueError: there is none, no table for what they write, or their sequences differ in length.
+      ValueError: there is no such table, no table that reanalyzers write to, or their sequences differ in length.
     """
     past = [table for table in tables if table.writer == "actor" and table.kind == "replay" and not table.share]
     if not past or not any(table.writer == "reanalyzer" for table in tables):
         raise ValueError(
-            f"reanalyzers with no replay table to read, or none to write to: the agent's are "
+            f"reanalyzers need a replay table to read and one to write to; the agent has "
             f"{[table.name for table in tables]}; for MuZero, give a reanalyze_ratio above 0"
         )
     for table in written_by("reanalyzer", tables):
         if (table.sequence_length, table.period) != (past[0].sequence_length,) * 2:
             raise ValueError(
                 f"table {table.name!r} has sequences of {table.sequence_length} steps every {table.period}; both must "
-                f"be {past[0].sequence_length}, the length of those in {past[0].name!r} that are played back"
+                f"be {past[0].sequence_length}, the length of the sequences in {past[0].name!r} that are replayed"
             )
     return past[0]

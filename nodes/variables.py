@@ -1,4 +1,4 @@
-"""The variable server: the newest acting params, as packed bytes with a version; within a process, as device arrays."""
+"""The newest acting params and their version: as bytes in a variable server, or as device arrays within a process."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Nest = Any
 
 
 def pack(params: Nest) -> bytes:
-    """Packs a pytree of arrays into one bytes object, by leaf path. Never a pickle: whoever reads it runs no code."""
+    """Packs a pytree of arrays into bytes, by leaf path. The format is not pickle, so unpacking can't run code."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
     return safetensors.save({_name(path): np.ascontiguousarray(leaf) for path, leaf in leaves})
 
 
 def unpack(packed: bytes, like: Nest) -> Nest:
-    """Unpacks into the structure of `like` (arrays or shapes).
+    """Unpacks params into the structure of `like`, whose leaves are arrays or shapes.
 
     Raises:
-      ValueError: a leaf is missing, left over, or of another shape.
+      ValueError: a leaf is missing, unknown, or of another shape.
     """
     arrays = safetensors.load(packed)
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
@@ -47,7 +47,7 @@ def _name(path: Any) -> str:
 
 
 class VariableServer(Periodic):
-    """Holds the newest params; the learner puts them, actors get them if theirs are older."""
+    """Holds the newest params: the learner puts them, and actors get them if their own are older."""
 
     role = "variables"
     serves = True
@@ -59,21 +59,24 @@ class VariableServer(Periodic):
         self._newest = threading.Lock()
 
     def put(self, version: int, packed: bytes) -> None:
-        """Replaces the params. Versions count learner updates."""
+        """Replaces the params; the version is the learner's number of updates."""
         with self._newest:
             self._version, self._packed = version, packed
 
     def get(self, have: int) -> tuple[int, bytes]:
-        """The newest `(version, packed params)`; no bytes if `have` is that version, or if there is none yet (-1)."""
+        """Returns the newest `(version, packed params)`, without bytes if `have` is that version.
+
+        Before the first params the version is -1.
+        """
         with self._newest:
             return self._version, b"" if have == self._version else self._packed
 
 
 class VariableClient:
-    """Keeps an actor's params fresh. Threads of one node may share it.
+    """Fetches newer params from the variable server; the threads of a node may share it.
 
     Args:
-      server: the variable server's handle.
+      server: handle of the variable server.
       like: the structure and shapes of the params.
     """
 
@@ -84,7 +87,7 @@ class VariableClient:
         self._newest: tuple[int, Nest] = (-1, None)
 
     def poll(self, timeout_s: float) -> bool | None:
-        """Fetches newer params if there are any; sleeps `timeout_s` and returns None while there are none at all."""
+        """Fetches newer params if there are any; if there are none at all yet, sleeps `timeout_s` and returns None."""
         with self._fetching:
             version, packed = self._server.get(self._newest[0])
             if packed:
@@ -95,30 +98,30 @@ class VariableClient:
         return True
 
     def snapshot(self) -> tuple[int, Nest]:
-        """The version, -1 while there is none, and its params; never waits for another thread's fetching."""
+        """Returns the version (-1 if none yet) and its params, without waiting for a fetch of another thread."""
         return self._newest
 
 
 class DeviceVariables:
-    """Takes the variable server's place where actors and learner share a process: params on the devices that act.
+    """Replaces the variable server where actors and learner share a process: keeps params on the acting devices.
 
-    See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272): params go from
-    the learning devices to the acting ones, never through the host.
+    Params go from the learning devices directly to the acting ones, never through the host. See "Podracer
+    architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272).
 
     Args:
-      devices: that act.
-      history: versions before the newest that are kept.
+      devices: the acting devices.
+      history: number of versions kept besides the newest.
     """
 
     def __init__(self, devices: Sequence[jax.Device], history: int = 0):
         self.devices = tuple(dict.fromkeys(devices))
         self._history = history
         self._changed = threading.Condition()
-        self._copies: dict[int, dict[jax.Device, Nest]] = {}  # by version, oldest first
+        self._copies: dict[int, dict[jax.Device, Nest]] = {}  # By version, oldest first.
         self._first: int | None = None
 
     def put(self, version: int, params: Nest) -> None:
-        """Sends params, replicated over the learner's mesh, to each device; the learner may then reuse its own."""
+        """Copies params, replicated over the learner's mesh, to each device; the learner may then donate its own."""
         copies = {}
         for i, device in enumerate(self.devices):
             own = jax.tree.map(lambda leaf, i=i: _replica(leaf, i), params)
@@ -131,12 +134,12 @@ class DeviceVariables:
             self._changed.notify_all()
 
     def get(self, device: jax.Device, updates: int | None, timeout_s: float) -> tuple[int, Nest] | None:
-        """Params on a device, with their version; None if they aren't there within `timeout_s`.
+        """Returns a version and its params on a device; None if it isn't there within `timeout_s`.
 
         Args:
-          device: one of those that act.
-          updates: since the first version, after which they were made; None for the newest.
-          timeout_s: to wait.
+          device: one of the acting devices.
+          updates: which version, as a number of updates after the first one; None for the newest.
+          timeout_s: how long to wait for it.
 
         Raises:
           KeyError: that version is no longer kept.
@@ -157,12 +160,12 @@ class DeviceVariables:
 
 
 class Colocated(NamedTuple):
-    """Given to a node that acts in the variable server's place: params lie on its device.
+    """Replaces the handle of the variable server for a node whose params are already on its device.
 
     Attributes:
-      variables: they are there.
-      device: the node's.
-      lock_step: when a group takes which version; None takes the newest.
+      variables: holds the params.
+      device: the node's acting device.
+      lock_step: decides which version a group uses; None for always the newest.
     """
 
     variables: DeviceVariables
@@ -170,22 +173,24 @@ class Colocated(NamedTuple):
     lock_step: LockStep | None = None
 
     def poll(self, timeout_s: float) -> bool | None:
-        """True as soon as there are params, None if there are none within `timeout_s`; as of a `VariableClient`."""
+        """Waits for the first params; True once there are any, else None after `timeout_s`, as a `VariableClient`."""
         return None if self.variables.get(self.device, None, timeout_s) is None else True
 
     def snapshot(self) -> tuple[int, Nest]:
-        """The newest version, -1 while there is none, and its params."""
+        """Returns the newest version (-1 if none yet) and its params."""
         return self.variables.get(self.device, None, 0.0) or (-1, None)
 
 
 class LockStep(NamedTuple):
-    """Which params act when, so that a run is repeatable: those of `lag` updates before the one that learns from it.
+    """Fixes which version of the params acts when, so that a run is repeatable.
+
+    The params that act are `lag` updates older than those of the update that learns from their data.
 
     Attributes:
-      lag: updates, at least 0, where each waits for the data of the params before it.
-      groups: of environments, whose sequences the learner takes in turn.
-      group_size: environments in a group.
-      batch_size: sequences in an update; of several hosts, as all here, this one's part.
+      lag: number of updates, at least 0; with 0 each update waits for data of the params before it.
+      groups: number of groups of environments on this host, whose sequences the learner takes in turn.
+      group_size: environments per group.
+      batch_size: sequences per update; with several hosts, this host's part.
     """
 
     lag: int
@@ -194,30 +199,30 @@ class LockStep(NamedTuple):
     batch_size: int
 
     def updates(self, group: int, block: int) -> int:
-        """Updates after which the params were made that act in a group's sequences number `block`, from 0.
+        """Returns the number of updates behind the params that act in a group's sequences number `block`, from 0.
 
-        The first update that learns from them follows those that learn from all that the learner takes before.
+        It is the number of updates before the first one that learns from these sequences, less the lag.
         """
         before = (block * self.groups + group % self.groups) * self.group_size // self.batch_size
         return max(0, before - self.lag)
 
 
 def open_params(variables: Any, like: Nest) -> Any:
-    """What keeps a node's params fresh: of a variable server's handle a `VariableClient`; a `Colocated` is one itself.
+    """Returns the object that a node polls for params: a `VariableClient`, or the `Colocated` handle itself.
 
     Args:
-      variables: the handle.
+      variables: handle of the variable server, or `Colocated`.
       like: the structure and shapes of the params.
     """
     return variables if isinstance(variables, Colocated) else VariableClient(variables, like)
 
 
 def publish(variables: Any, version: int, params: Nest) -> None:
-    """Hands params to whoever acts: to `DeviceVariables` as they are, to a variable server as bytes."""
+    """Publishes params: to `DeviceVariables` as they are, to a variable server as bytes."""
     variables.put(version, params if isinstance(variables, DeviceVariables) else pack(jax.device_get(params)))
 
 
 def _replica(leaf: jax.Array, i: int) -> jax.Array:
-    """One device's copy of a replicated array: sent as a whole it would go through the host."""
+    """Returns one device's copy of a replicated array; `device_put` of the whole array would go through the host."""
     shards = leaf.addressable_shards
     return shards[i % len(shards)].data

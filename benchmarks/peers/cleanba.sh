@@ -1,25 +1,25 @@
 #!/bin/sh
-# Cleanba's IMPALA on Pong: how many agent steps a second a peer in JAX, in one process, learns from, on two cores.
+# Measures Cleanba's IMPALA on Pong, a peer in JAX that runs in one process, in env steps per second on two cores.
 #
 #   benchmarks/peers/cleanba.sh FOLDER [SECONDS [NET]]     (110, nature)
 #
-# FOLDER holds a clone of https://github.com/vwxyzjn/cleanba as cleanba. An environment is made there (Python 3.10, as
-# it wants one below 3.11, and CPU JAX; 0.7 GB), then it trains for SECONDS, compiling included, and prints the
-# steady-state rate. FOLDER/log keeps the whole output, and a second run finds the environment there.
+# FOLDER must hold a clone of https://github.com/vwxyzjn/cleanba as cleanba. The script makes a virtual environment
+# there (Python 3.10, because Cleanba needs one below 3.11, and CPU JAX; 0.7 GB), trains for SECONDS, including
+# compilation, and prints the steady-state rate. FOLDER/log keeps the output; a second run reuses the environment.
 #
-# What is counted: the updates that its learner says it has made, 640 agent steps each, four frames to a step. The rate
-# is the slope of that count over time, once 20 s since the learner's first report, which warm up, are past.
+# The count: the updates that its learner reports, of 640 env steps each; a step is four frames. The rate is the slope
+# of that count over time, after a warm-up of 20 s from the learner's first report.
 #
-# What is run: the repository's own cleanba/cleanba_impala.py (threads that act around EnvPool, a learner that is one
-# XLA program, parameters one update old) with what compares to Boonta's IMPALA: 32 environments, in two halves with an
-# actor thread each, sequences of 20 steps, batches of 32 of them, one minibatch, every batch used once. All else is as
-# shipped: sticky actions, all 18 of them, RMSProp, acting and learning side by side. NET is "nature" or "impala". The
-# program has but the latter, a residual net of three stages (16, 32 and 32 channels), then 256 units; the Nature net
-# (convolutions of 32, 64 and 64, then 512 units) is the one that the repository's cleanba/legacy_scripts has for PPO,
-# put in its place.
+# The program: the repository's own cleanba/cleanba_impala.py (threads that act with EnvPool, a learner that is one XLA
+# program, params one update old) with settings comparable to Boonta's IMPALA: 32 environments in two halves with an
+# actor thread each, sequences of 20 steps, batches of 32 sequences, one minibatch, and each batch used once. Everything
+# else is as shipped: sticky actions, all 18 actions, RMSProp, acting and learning in parallel. NET is "nature" or
+# "impala". The program only has the latter, a residual net of three stages (16, 32 and 32 channels), then 256 units.
+# The Nature net (convolutions of 32, 64 and 64, then 512 units) is taken from the repository's PPO in
+# cleanba/legacy_scripts.
 #
-# Which versions: the repository's poetry.lock holds, but for what pip found no more: EnvPool 0.8.1 (0.8.4 instead) and
-# jaxlib 0.4.7 (0.4.13, the oldest left, with its jax and the ml-dtypes that this asks for; chex 0.1.5 fails with it).
+# The versions: those of the repository's poetry.lock, except for two that pip no longer finds: EnvPool 0.8.1 (0.8.4
+# here) and jaxlib 0.4.7 (0.4.13 here, the oldest one left, with its jax and ml-dtypes; chex 0.1.5 fails with it).
 set -eu
 
 house=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -41,10 +41,10 @@ if ! [ -e env/installed ]; then
     touch env/installed
 fi
 
-# The learner's report gets the time: it has none, and the rate is to leave out what comes before the warm-up's end.
-# The learner's loop over its one minibatch is unrolled: in a loop, XLA's CPU compiler leaves the gradients of
-# convolutions to plain code (https://github.com/jax-ml/jax/issues/12868), which made them 15 times as slow.
-# XLA gets its threads back, which the program, meant for learning on GPUs, takes from it: the learner had but one core.
+# The learner's report gets a time stamp, so that the warm-up can be left out.
+# The learner's loop over its one minibatch is unrolled, because inside a loop XLA's CPU compiler uses plain code for
+# the gradients of convolutions (https://github.com/jax-ml/jax/issues/12868), which made them 15 times as slow.
+# XLA gets all its threads: the program, meant for learning on GPUs, restricts them, so the learner had only one core.
 sed -e 's/"actor_policy_version=/"at={time.time():.3f}, actor_policy_version=/' \
     -e 's/= jax\.lax\.scan(/= jax.tree_util.Partial(jax.lax.scan, unroll=2)(/' \
     -e '/^os\.environ\["XLA_FLAGS"\] = /d' \
@@ -52,7 +52,7 @@ sed -e 's/"actor_policy_version=/"at={time.time():.3f}, actor_policy_version=/' 
 case $net in
 impala) ;;
 nature)
-    # Its class has the same name, and no parameters.
+    # The class of the Nature net has the same name, and no parameters.
     legacy=cleanba/cleanba/legacy_scripts/cleanba_ppo_envpool_impala_atari_wrapper_naturecnn.py
     sed -n '/^class Network(/,/^        return x$/p' "$legacy" >network.py
     sed -e '/^class Network(/r network.py' -e '/^class Network(/,/^        return x$/d' \

@@ -1,10 +1,10 @@
-"""Anakin, PureJaxRL and Stoix in turns: medians of env steps a second while learning, and the ratio to the better peer.
+"""Measures Anakin, PureJaxRL and Stoix in turns: medians of env steps per second while learning, and their ratio.
 
     BOONTA_PYTHON=3.13 ./run python benchmarks/peers/fused.py --purejaxrl FOLDER --stoix FOLDER
 
-`purejaxrl.py` and `stoix.sh`, beside this file, say how the folders are made. All have the same nets: two layers of 64
-for the policy and two for the values. A row's peers follow each other at once, for the speed of a shared machine
-changes by the minute.
+`purejaxrl.py` and `stoix.sh`, beside this file, say how to make the folders. All three use the same networks: two
+layers of 64 for the policy and two for the value. The peers of a row run directly after each other, because the speed
+of a shared machine changes from minute to minute.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Options:
     """What to compare.
 
     Attributes:
-      purejaxrl, stoix: folders; a peer without one is left out.
-      rounds: each measures everybody once.
-      seconds: of each of Boonta's and PureJaxRL's figures.
+      purejaxrl, stoix: the peers' folders; a peer without one is left out.
+      rounds: number of measurements of each row.
+      seconds: time to measure Boonta and PureJaxRL; Stoix has a fixed number of steps.
     """
 
     purejaxrl: pathlib.Path | None = None
@@ -49,28 +49,30 @@ def main(options: Options) -> None:
             rates[row].setdefault(who, []).append(_rate(done.stdout))
             print(f"{row[0]} {row[1]:,d}: {who} {rates[row][who][-1]:,d}", flush=True)
     print(f"{'':12s} {'num_envs':>8s} {'Boonta':>10s} {'PureJaxRL':>10s} {'Stoix':>10s} {'of the better':>14s}")
-    for (world, num_envs), own in rates.items():
+    for (env_name, num_envs), own in rates.items():
         median = {who: statistics.median(values) for who, values in own.items()}
         best = max((rate for who, rate in median.items() if who != "Boonta"), default=float("nan"))
-        told = (f"{median[who]:10,.0f}" if who in median else f"{'-':>10s}" for who in ("Boonta", "PureJaxRL", "Stoix"))
-        print(f"{world:12s} {num_envs:8,d} {' '.join(told)} {median['Boonta'] / best:14.2f}")
+        shown = (
+            f"{median[who]:10,.0f}" if who in median else f"{'-':>10s}" for who in ("Boonta", "PureJaxRL", "Stoix")
+        )
+        print(f"{env_name:12s} {num_envs:8,d} {' '.join(shown)} {median['Boonta'] / best:14.2f}")
 
 
-def commands(options: Options, world: str, num_envs: int) -> list[tuple[str, list[str]]]:
-    """Who is measured by which command."""
-    row = ["--worlds", world, "--num-envs", str(num_envs), "--seconds", str(options.seconds)]
+def commands(options: Options, env_name: str, num_envs: int) -> list[tuple[str, list[str]]]:
+    """Returns the name and the command of each program to measure."""
+    row = ["--envs", env_name, "--num-envs", str(num_envs), "--seconds", str(options.seconds)]
     own = [sys.executable, str(HERE.parent / "anakin.py"), "--width", "64", "--value-torso", "own"]
     found = [("Boonta", own + row)]
     if options.purejaxrl:
         python = str(options.purejaxrl / ".venv" / "bin" / "python")
         found.append(("PureJaxRL", [python, str(HERE / "purejaxrl.py"), str(options.purejaxrl), *row]))
-    if options.stoix and world != "catch":  # gymnax's Catch does not run in it: its select of shapes [10] and []
-        found.append(("Stoix", [str(HERE / "stoix.sh"), str(options.stoix), world, str(num_envs)]))
+    if options.stoix and env_name != "catch":  # Stoix can't run gymnax's Catch: `select` fails.
+        found.append(("Stoix", [str(HERE / "stoix.sh"), str(options.stoix), env_name, str(num_envs)]))
     return found
 
 
 def _rate(printed: str) -> int:
-    """Of the one row: world, environments, (devices,) rate."""
+    """Returns the rate in a row of the form: environment, number of slots, (devices,) rate."""
     match = ROW.search(printed)
     if not match:
         raise ValueError(f"no row of figures in {printed!r}")

@@ -1,23 +1,23 @@
 #!/bin/sh
-# LightZero's MuZero on CartPole: how many env steps a second a well-known peer plays while it learns, on two cores.
+# Measures LightZero's MuZero on CartPole, a well-known peer, in env steps per second while it learns on two cores.
 #
 #   benchmarks/peers/lightzero.sh [FOLDER [SECONDS [UPDATES [ENVS]]]]     (runs/peers/lightzero, 180, 0.015625, 8)
 #
-# Makes an environment of its own in FOLDER (Python 3.11, CPU torch; about 2 GB), trains, and prints the rate over
-# about SECONDS. FOLDER/log keeps the whole output, and a second run finds the environment there.
+# The script makes a virtual environment in FOLDER (Python 3.11, CPU torch; about 2 GB), trains, and prints the rate
+# over about SECONDS. FOLDER/log keeps the output; a second run reuses the environment.
 #
-# What is counted: the env steps that its collector reports, once 30 s of learning, which warm up, are past, over
-# all the time that passes, learning included: it collects and learns in turns.
+# The count: the env steps that its collector reports after a warm-up of 30 s of learning, divided by all the time that
+# passes, because it collects and learns in turns.
 #
-# What is run: the package's own program (zoo/classic_control/cartpole: MLP, search in C++) with 50 simulations, on
-# CartPole-v1. UPDATES is how many updates (256 positions each, unrolled 5 steps) it makes per env step: 0.015625 learns
-# from 4 positions per env step, as Boonta's muzero.CARTPOLE does; "shipped" makes its 100 per collection, minutes each.
-# ENVS is its environments, each in a process of its own, with as many episodes in a collection. What it spends on
-# evaluation is spared it, but for one at the start.
+# The program: the package's own program (zoo/classic_control/cartpole: MLP, search in C++) with 50 simulations, on
+# CartPole-v1. UPDATES is the number of updates (256 positions each, unrolled 5 steps) per env step: 0.015625 learns
+# from 4 positions per env step, as Boonta's muzero.CARTPOLE does; "shipped" makes its 100 updates per collection, which
+# take minutes. ENVS is the number of environments, each in a process of its own, and of episodes per collection.
+# Evaluations are switched off, except for one at the start.
 #
-# Which versions: LightZero 0.2.0 and DI-engine 0.5.3, which asks for a setuptools older than torch does; it works with
-# torch's, so uv overrides that. Learning needs no GPU: where uv would fetch torch's CUDA build, point UV_FIND_LINKS or
-# UV_TORCH_BACKEND=cpu at CPU wheels.
+# The versions: LightZero 0.2.0 and DI-engine 0.5.3, which asks for an older setuptools than torch does; it works with
+# torch's, so uv overrides the requirement. Learning needs no GPU: to avoid torch's CUDA build, point UV_FIND_LINKS at
+# CPU wheels or set UV_TORCH_BACKEND=cpu.
 set -eu
 
 house=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -48,8 +48,8 @@ import time
 from zoo.classic_control.cartpole.config.cartpole_muzero_config import create_config, main_config
 
 seconds, updates, envs = float(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-train = importlib.import_module("lzero.entry.train_muzero")  # the name in lzero.entry is the function's
-seen, begin = [], float("inf")  # seen: when, env steps, updates; one for each collection
+train = importlib.import_module("lzero.entry.train_muzero")  # In lzero.entry the name is the function.
+seen, begin = [], float("inf")  # `seen`: time, env steps and updates of each collection.
 
 
 class Collector(train.Collector):

@@ -1,20 +1,20 @@
 #!/bin/sh
-# muzero-general on CartPole: how many env steps a second the best-known open MuZero plays while it learns, on two cores.
+# Measures muzero-general on CartPole, the best-known open MuZero, in env steps per second while it learns on two cores.
 #
 #   benchmarks/peers/muzero_general.sh [FOLDER [SECONDS [RATIO]]]     (runs/peers/muzero_general, 180, 1.5)
 #
-# Makes an environment of its own in FOLDER (Python 3.11, CPU torch; about 2 GB), trains, and prints the rate over
-# SECONDS. FOLDER/log keeps the whole output, and a second run finds the environment there.
+# The script makes a virtual environment in FOLDER (Python 3.11, CPU torch; about 2 GB), trains, and prints the rate
+# over SECONDS. FOLDER/log keeps the output; a second run reuses the environment.
 #
-# What is counted: the steps of the games that self-play has handed to the replay buffer, once 30 s of learning, which warm
-# up, are past: from the first such game to the last one within SECONDS.
+# The count: the steps of the games that self-play puts into the replay buffer, after a warm-up of 30 s of learning,
+# from the first such game to the last one within SECONDS.
 #
-# What is run: the repository's own games/cartpole.py with its 50 simulations and one self-play worker. RATIO is its
-# updates (128 positions each, unrolled 10 steps) per env step: 1.5 as shipped, and 0.03125 learns from 4 positions per
-# env step, as Boonta's muzero.CARTPOLE does. What it spends on tests while training is spared it: no test worker.
+# The program: the repository's own games/cartpole.py with its 50 simulations and one self-play worker. RATIO is the
+# number of updates (128 positions each, unrolled 10 steps) per env step: 1.5 as shipped; 0.03125 learns from 4
+# positions per env step, as Boonta's muzero.CARTPOLE does. There is no test worker, so it spends no time on tests.
 #
-# Which versions: the last commit of 2022, on packages it still runs with: gym 0.25 has the old signatures of `reset` and
-# `step`. Learning needs no GPU: where pip would fetch torch's CUDA build, point PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL at
+# The versions: the last commit of 2022, with packages that it still runs with; gym 0.25 has the old signatures of
+# `reset` and `step`. Learning needs no GPU: to avoid torch's CUDA build, point PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL at
 # CPU wheels. MUZERO_GENERAL names another place to clone from.
 set -eu
 
@@ -49,7 +49,7 @@ from muzero import MuZero
 seconds, ratio = float(sys.argv[1]), float(sys.argv[2])
 muzero = MuZero("cartpole", {"ratio": ratio, "results_path": pathlib.Path("results").resolve()})
 muzero.train(log_in_tensorboard=False)
-seen, begin, now = [], float("inf"), 0.0  # seen: when, env steps, updates; one for each game that came in
+seen, begin, now = [], float("inf"), 0.0  # `seen`: time, env steps and updates at each new game.
 while now < begin + seconds:
     time.sleep(0.2)
     info = ray.get(muzero.shared_storage_worker.get_info.remote(["num_played_steps", "training_step"]))

@@ -1,12 +1,12 @@
-"""PureJaxRL's PPO beside `benchmarks/anakin.py`: env steps a second while it learns.
+"""Measures PureJaxRL's PPO, as a peer of `benchmarks/anakin.py`, in env steps per second while it learns.
 
     git clone https://github.com/luchris429/purejaxrl FOLDER
     python3.11 -m venv FOLDER/.venv && FOLDER/.venv/bin/pip install jax flax distrax gymnax==0.0.9 optax brax navix
     FOLDER/.venv/bin/python benchmarks/peers/purejaxrl.py FOLDER
 
-One epoch in one minibatch, so that each sequence of T = 16 steps is learned from once, as IMPALA does. It has two nets
-of two layers of 64, for the policy and for the values, as `benchmarks/anakin.py` has with `--value-torso own`.
-`fused.py` runs all in turns.
+It trains one epoch with one minibatch, so that each sequence of T = 16 steps is used once, as IMPALA does. It has two
+networks of two layers of 64, one for the policy and one for the value, like `benchmarks/anakin.py --value-torso own`.
+`fused.py` runs all of them in turns.
 """
 
 import argparse
@@ -15,11 +15,11 @@ import time
 
 import jax
 
-WORLDS = {"catch": "Catch-bsuite", "cartpole": "CartPole-v1", "breakout": "Breakout-MinAtar"}
+ENVS = {"catch": "Catch-bsuite", "cartpole": "CartPole-v1", "breakout": "Breakout-MinAtar"}
 
 
-def measure(make_train, world: str, num_envs: int, seconds: float) -> float:
-    """Env steps a second, compiling left out."""
+def measure(make_train, env_name: str, num_envs: int, seconds: float) -> float:
+    """Returns the env steps per second, without compiling."""
     config = {
         "LR": 2.5e-4,
         "NUM_ENVS": num_envs,
@@ -34,7 +34,7 @@ def measure(make_train, world: str, num_envs: int, seconds: float) -> float:
         "VF_COEF": 0.5,
         "MAX_GRAD_NORM": 0.5,
         "ACTIVATION": "relu",
-        "ENV_NAME": WORLDS[world],
+        "ENV_NAME": ENVS[env_name],
         "ANNEAL_LR": False,
         "DEBUG": False,
     }
@@ -52,14 +52,14 @@ def measure(make_train, world: str, num_envs: int, seconds: float) -> float:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", help="the clone")
-    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    parser.add_argument("--envs", nargs="+", default=list(ENVS), choices=list(ENVS))
     parser.add_argument("--num-envs", nargs="+", type=int, default=[64, 1024])
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     sys.path.insert(0, f"{options.folder}/purejaxrl")
     from ppo import make_train
 
-    for world in options.worlds:
+    for env_name in options.envs:
         for num_envs in options.num_envs:
-            rate = measure(make_train, world, num_envs, options.seconds)
-            print(f"{world:12s} {num_envs:8,d} {rate:12,.0f}", flush=True)
+            rate = measure(make_train, env_name, num_envs, options.seconds)
+            print(f"{env_name:12s} {num_envs:8,d} {rate:12,.0f}", flush=True)

@@ -1,25 +1,23 @@
 #!/bin/sh
-# Sample Factory's APPO on Pong: how many agent steps a second a well-known peer learns from, on two cores.
+# Measures Sample Factory's APPO on Pong, a well-known peer, in env steps per second that it learns from on two cores.
 #
 #   benchmarks/peers/sample_factory.sh [FOLDER [SECONDS]]     (defaults: runs/peers/sample_factory, 120)
 #
-# Makes an environment of its own in FOLDER (Python 3.11, CPU torch; about 2 GB), trains for about SECONDS and prints
-# the steady-state rate. FOLDER/log keeps the whole output, and a second run finds the environment there.
+# The script makes a virtual environment in FOLDER (Python 3.11, CPU torch; about 2 GB), trains for about SECONDS and
+# prints the steady-state rate. FOLDER/log keeps the output; a second run reuses the environment.
 #
-# What is counted: Sample Factory reports the frames of the steps its learner has trained on, and one agent step is four
-# frames, so agent steps = frames / 4. The rate is the slope of that count over time, once the first 20 s of learning,
-# which warm up, are past.
+# The count: Sample Factory reports the frames of the steps that its learner has trained on; a step is four frames. The
+# rate is the slope of that count over time, after a warm-up of 20 s of learning.
 #
-# What is run: the package's own Atari program (84x84, 4 frames stacked, rewards clipped, Nature network: convolutions of
-# 32, 64 and 64, then 512 units) with what compares to Boonta's IMPALA: 32 environments, sequences of 20 steps, batches
-# of 640 steps, every batch used once, acting and learning side by side, inputs scaled by 255 but not normalised. The
-# returns are APPO's (GAE): with_vtrace=True fails in 2.1.1, since its summaries want the advantages of the other branch.
+# The program: the package's own Atari program (84x84, 4 frames stacked, rewards clipped, Nature network: convolutions of
+# 32, 64 and 64, then 512 units) with settings comparable to Boonta's IMPALA: 32 environments, sequences of 20 steps,
+# batches of 640 steps, each batch used once, acting and learning in parallel, inputs scaled by 255 but not normalised.
+# The returns are APPO's (GAE), because with_vtrace=True fails in 2.1.1: its summaries need the other branch's advantages.
 #
-# Which versions: sample-factory 2.1.1 wants gymnasium below 1.0 (and so numpy below 2). ale-py 0.10 brings the games
-# along and still registers them with that gymnasium, in every process that imports it. `timeout` ends the training,
-# since 2.1.1 does nothing with train_for_seconds, and goes on for ever once its learner has failed. Learning needs no
-# GPU: where pip would fetch torch's CUDA build (which works too, and takes 5 GB), point PIP_FIND_LINKS or
-# PIP_EXTRA_INDEX_URL at CPU wheels.
+# The versions: sample-factory 2.1.1 needs gymnasium below 1.0, and so numpy below 2. ale-py 0.10 includes the games and
+# still registers them with that gymnasium, in every process that imports it. `timeout` ends the training, because 2.1.1
+# ignores train_for_seconds and never ends once its learner has failed. Learning needs no GPU: to avoid torch's CUDA
+# build (which works too, and takes 5 GB), point PIP_FIND_LINKS or PIP_EXTRA_INDEX_URL at CPU wheels.
 set -eu
 
 house=$(cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -40,7 +38,7 @@ fi
 
 cat >train.py <<'END'
 import sys
-import ale_py  # registers the games, in this process and in those it spawns
+import ale_py  # This registers the games, in this process and in those that it starts.
 from sf_examples.atari.train_atari import main
 
 if __name__ == "__main__":
@@ -63,7 +61,7 @@ sed 's/\x1b\[[0-9;]*m//g' log | awk '
         match($0, /frames: [0-9]+/)
         frames = substr($0, RSTART + 8, RLENGTH - 8)
         if (!started) started = now
-        if (now < started) now += 86400  # past midnight
+        if (now < started) now += 86400  # The clock has passed midnight.
         if (now - started >= 20 && !from) { from = now; from_frames = frames }
     }
     END {

@@ -1,7 +1,7 @@
 """The contract of environments that are pure JAX programs: two functions for one slot, which the caller vmaps.
 
-See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
-with Anakin", for what it is good for: environment, policy and update in one compiled program.
+They allow to compile environment, policy and update into one program. See "Podracer architectures for scalable
+Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning with Anakin".
 
 Glossary of shapes: B batch (environment slots stepped together), A actions.
 """
@@ -26,17 +26,17 @@ Nest = Any
 
 
 class JaxEnv(abc.ABC):
-    """An environment of one slot, in pure functions; a frozen dataclass of settings, hashable and picklable.
+    """One slot of an environment as pure functions; a frozen dataclass of settings, hashable and picklable.
 
     A slot is the same endless stream as in `envs.base`: FIRST, MID…, LAST, FIRST, …; the step after LAST begins the
-    next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key, and
-    the key lives in the state. `check_pure`, and `envs.conformance` of `as_env(env)`, tell whether it is kept to.
+    next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key,
+    which is part of the state. `check_pure`, and `envs.conformance` applied to `as_env(env)`, check these rules.
     """
 
     @property
     @abc.abstractmethod
     def spec(self) -> base.EnvSpec:
-        """What the slot takes and gives; no leaf has a batch axis."""
+        """The specs of one slot; no leaf has a batch axis."""
 
     @abc.abstractmethod
     def init(self, key: jax.Array) -> tuple[Nest, base.TimeStep]:
@@ -52,12 +52,12 @@ class JaxEnv(abc.ABC):
 
     @abc.abstractmethod
     def step(self, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
-        """Steps the slot with an action of the spec; the state and the step are as `init` has them."""
+        """Steps the slot with an action of the spec; returns a state and a step of the same kind as `init` does."""
 
     def draw(self, state: Nest) -> np.ndarray | None:
-        """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None where there is no picture.
+        """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None if there is no picture.
 
-        Runs on the host, seldom.
+        Runs on the host; it need not be fast.
         """
         return None
 
@@ -66,10 +66,10 @@ class Stream(NamedTuple):
     """The state of a `Game`'s slot.
 
     Attributes:
-      key: stays as it is.
-      steps: int32 [], since `init`; with the key they make the key of each step.
-      last: bool [], the last step was LAST.
-      game: the state of the running episode.
+      key: never changes; each step folds `steps` into it.
+      steps: int32 [], number of steps since `init`.
+      last: bool [], whether the last step was LAST.
+      game: the state of the current episode.
     """
 
     key: jax.Array
@@ -79,15 +79,15 @@ class Stream(NamedTuple):
 
 
 class Game(JaxEnv):
-    """Makes an endless stream of an environment that only knows its episodes: auto-reset inside the program.
+    """Adds auto-reset to an environment that defines single episodes, and so makes it an endless stream.
 
-    A vmapped program takes both sides of every branch, so each step pays for a `reset` and for a `move`, and throws one
-    of them away: keep `reset` cheap. The two share a key, for only one of them counts; and `observe` is called once.
+    A vmapped program computes both sides of every branch, so each step pays for a `reset` and for a `move` and discards
+    one of them: keep `reset` cheap. The two share a key, since only one of them is used; `observe` is called once.
     """
 
     @abc.abstractmethod
     def reset(self, key: jax.Array) -> Nest:
-        """Draws the state in which an episode begins; consumes the key."""
+        """Draws the first state of an episode; consumes the key."""
 
     @abc.abstractmethod
     def move(
@@ -97,16 +97,16 @@ class Game(JaxEnv):
 
         Args:
           key: consumed.
-          state: of a running episode; of one that is over, too, and then the result does not count.
-          action: of the spec.
+          state: the state of an episode. If the episode is over, the result is discarded.
+          action: an action of the spec.
 
         Returns:
-          The next state; the reward [] for whoever took the action; terminated []; truncated [].
+          The next state; the reward [] of the player who acted; terminated []; truncated [].
         """
 
     @abc.abstractmethod
     def observe(self, state: Nest) -> Nest:
-        """What the agent sees of a state; of a `BoardView` the actions that are legal in an episode that goes on."""
+        """Returns the observation of a state; `legal` of a `BoardView` may ignore the rule for LAST."""
 
     def init(self, key: jax.Array) -> tuple[Stream, base.TimeStep]:
         no, steps = jnp.bool_(False), jnp.int32(0)
@@ -115,7 +115,7 @@ class Game(JaxEnv):
 
     def step(self, state: Stream, action: jax.Array) -> tuple[Stream, base.TimeStep]:
         steps = state.steps + 1
-        # Not `split`: vmapped, it works along an axis of length 2, which on a CPU takes up to ten times as long.
+        # A vmapped `split` works along an axis of length 2, which takes up to ten times as long on a CPU.
         draw = jax.random.fold_in(state.key, steps)
         first = state.last
         moved, reward, terminated, truncated = self.move(draw, state.game, action)
@@ -128,7 +128,7 @@ class Game(JaxEnv):
     def _timestep(
         self, game: Nest, first: jax.Array, reward: jax.Array, terminated: jax.Array, truncated: jax.Array
     ) -> base.TimeStep:
-        """Shows the game as it is now, with the reward of the action that led here; termination outranks truncation."""
+        """Returns the current step, given the reward of the action that led here; termination outranks truncation."""
         last = terminated | truncated
         observation = self.observe(game)
         if isinstance(observation, base.BoardView):
@@ -142,26 +142,26 @@ class Game(JaxEnv):
 
 
 def draw_bits(key: jax.Array, count: int) -> jax.Array:
-    """Draws uint32 [count] at the price of one `fold_in` for each two of them; consumes the key.
+    """Draws uint32 [count] at the cost of one `fold_in` for every two of them; consumes the key.
 
-    `jax.random.randint` and `choice` cost several times as much for one number; and `bits` of shape [count], when
-    vmapped, works along that short axis, as `Game.step` has it.
+    `jax.random.randint` and `choice` cost several times as much for one number, and a vmapped `bits` of shape [count]
+    works along that short axis, which is slow, see `Game.step`.
     """
     blocks = [jax.random.key_data(jax.random.fold_in(key, i)) for i in range(-(-count // 2))]
     return jnp.concatenate(blocks)[:count]
 
 
 def as_env(env: JaxEnv) -> Batched:
-    """The `envs.base.Env` of a JAX environment: for actors, evaluators and the conformance suite."""
+    """Makes a JAX environment an `envs.base.Env`, for actors, evaluators and the conformance suite."""
     return Batched(env)
 
 
 @dataclasses.dataclass(frozen=True)
 class Batched:
-    """Runs a JAX environment jitted and vmapped, on JAX's default device, behind the contract of the others.
+    """An `envs.base.Env` that runs a JAX environment, jitted and vmapped, on JAX's default device.
 
     Attributes:
-      env: what every slot runs.
+      env: the environment of every slot.
     """
 
     env: JaxEnv
@@ -175,7 +175,7 @@ class Batched:
 
 
 class _JaxBatch(base.BatchedEnv):
-    """Keeps the slots' states on the device, and gives numpy arrays."""
+    """Keeps the slots' states on the device and returns numpy arrays."""
 
     def __init__(self, env: JaxEnv, num_envs: int, seed: int):
         self.num_envs = num_envs
@@ -206,10 +206,10 @@ class _JaxBatch(base.BatchedEnv):
         return None if self._state is None else self._env.draw(jax.device_get(self._state))
 
     def _take(self, out: tuple[Nest, base.TimeStep]) -> base.TimeStep:
-        """Keeps the state [B, ...] of what a step gave, and accounts its time step."""
+        """Keeps the state [B, ...] that `init` or `step` returned, and counts its time step."""
         self._state, self._timestep = out[0], jax.device_get(out[1])
         reward = self._timestep.reward
-        if self.spec.num_players == 2:  # player 0 loses what player 1 wins; who took the action is the other now
+        if self.spec.num_players == 2:  # Player 1 acted where player 0 is to move now; the game is zero-sum.
             reward = np.where(self._timestep.observation.player == 0, -reward, reward)
         step_type = self._timestep.step_type
         self._tracker.update(reward, first=step_type == base.FIRST, ended=step_type == base.LAST)
@@ -228,11 +228,11 @@ class _JaxBatch(base.BatchedEnv):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _init(env: JaxEnv, seeds: jax.Array, resets: jax.Array) -> tuple[Nest, base.TimeStep]:
-    """Begins a stream for each of the seeds [B], another one after each reset."""
+    """Begins a stream for each of the seeds [B]; each reset begins another one."""
     return jax.vmap(lambda seed: env.init(jax.random.fold_in(jax.random.PRNGKey(seed), resets)))(seeds)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _step(env: JaxEnv, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
-    """Steps every slot, state and action [B, ...]; equal environments share its compilation."""
+    """Steps every slot, state and action [B, ...]; equal environments share one compiled program."""
     return jax.vmap(env.step)(state, action)

@@ -1,7 +1,7 @@
-"""Any brax environment by name: continuous control with rigid bodies.
+"""Any brax environment by name: continuous control of rigid bodies.
 
 See "Brax -- A Differentiable Physics Engine for Large Scale Rigid Body Simulation" (https://arxiv.org/abs/2106.13281).
-brax is none of the project's dependencies.
+brax is not a dependency of this project; install it yourself.
 """
 
 from __future__ import annotations
@@ -20,22 +20,27 @@ from boonta.envs.jax.base import Game
 
 
 class State(NamedTuple):
-    """An episode: brax's own state, and int32 [], the steps taken."""
+    """The state of an episode.
 
-    world: Any
+    Attributes:
+      inner: brax's own state.
+      steps: int32 [], the steps taken.
+    """
+
+    inner: Any
     steps: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
 class Brax(Game):
-    """One brax environment, past its wrappers, whose last observation of an episode can't be seen.
+    """One brax environment without brax's auto-reset wrapper, which hides the last observation of an episode.
 
     Actions are real numbers from -1 to 1. brax's programs are large: tracing and compiling one takes a minute or more.
 
     Attributes:
-      env: as `brax.envs.get_environment` takes it: "ant", "halfcheetah".
-      backend: brax's physics: "generalized", "positional", "spring", "mjx"; None for the environment's own.
-      max_episode_steps: truncates (discount 1 on LAST) after so many steps.
+      env: a name for `brax.envs.get_environment`, such as "ant" or "halfcheetah".
+      backend: brax's physics: "generalized", "positional", "spring", "mjx"; None for the environment's default.
+      max_episode_steps: truncates (discount 1 on LAST) after this many steps.
     """
 
     env: str
@@ -45,38 +50,38 @@ class Brax(Game):
     def __post_init__(self) -> None:
         if self.max_episode_steps < 1:
             raise ValueError(f"max_episode_steps is {self.max_episode_steps}; it must be at least 1")
-        _world(self.env, self.backend)
+        _make(self.env, self.backend)
 
     @property
     def spec(self) -> base.EnvSpec:
-        world = _world(self.env, self.backend)
-        sizes = (world.observation_size,), (world.action_size,)
+        env = _make(self.env, self.backend)
+        sizes = (env.observation_size,), (env.action_size,)
         return base.EnvSpec(
             observations=specs.Array(sizes[0], np.float32, "observation"),
             actions=specs.BoundedArray(sizes[1], np.float32, -1.0, 1.0, "action"),
         )
 
     def reset(self, key: jax.Array) -> State:
-        return State(_world(self.env, self.backend).reset(key), jnp.int32(0))
+        return State(_make(self.env, self.backend).reset(key), jnp.int32(0))
 
     def move(
         self, key: jax.Array, state: State, action: jax.Array
     ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
-        world = _world(self.env, self.backend).step(state.world, jnp.clip(action, -1.0, 1.0))
+        inner = _make(self.env, self.backend).step(state.inner, jnp.clip(action, -1.0, 1.0))
         steps = state.steps + 1
-        return State(world, steps), world.reward, world.done > 0, steps >= self.max_episode_steps
+        return State(inner, steps), inner.reward, inner.done > 0, steps >= self.max_episode_steps
 
     def observe(self, state: State) -> jax.Array:
-        return state.world.obs
+        return state.inner.obs
 
 
 @functools.cache
-def _world(name: str, backend: str | None) -> Any:
-    """brax's environment; made outside of whatever is being traced, for its constants outlive that.
+def _make(name: str, backend: str | None) -> Any:
+    """Makes brax's environment, outside of any trace, because the cache keeps its constants.
 
     Raises:
       ImportError: brax is not installed.
-      ValueError: there is none of this name.
+      ValueError: the name is unknown.
     """
     with jax.ensure_compile_time_eval():
         try:

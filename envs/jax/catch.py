@@ -1,4 +1,4 @@
-"""Catch as a JAX program: the twin of `envs.catch`, and held to it by `envs.jax.consistency`."""
+"""Catch as a JAX program: the twin of `envs.catch`; `envs.jax.consistency` checks that the two agree."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from boonta.envs.jax.base import Game, draw_bits
 
 
 class State(NamedTuple):
-    """Where everything is; int32 [] each."""
+    """The positions of ball and paddle; int32 [] each.
 
-    row: jax.Array  # of the ball
-    ball: jax.Array  # its column
-    paddle: jax.Array  # its column
+    Attributes:
+      row: the ball's row.
+      ball: the ball's column.
+      paddle: the paddle's column.
+    """
+
+    row: jax.Array
+    ball: jax.Array
+    paddle: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,21 +31,21 @@ class Catch(Game):
     """See `envs.catch.Catch` for the rules.
 
     Attributes:
-      rows, columns: as there.
+      rows, columns: the size of the board, as in `envs.catch.Catch`.
     """
 
     rows: int = 10
     columns: int = 5
 
     def __post_init__(self) -> None:
-        catch.Catch(self.rows, self.columns)  # raises the ValueError of a board that can't be played
+        catch.Catch(self.rows, self.columns)  # This raises ValueError for impossible boards.
 
     @property
     def spec(self) -> base.EnvSpec:
         return catch.Catch(self.rows, self.columns).spec
 
     def reset(self, key: jax.Array) -> State:
-        ball = draw_bits(key, 1)[0] % self.columns  # favours a column by less than one part in 2**32 / columns
+        ball = draw_bits(key, 1)[0] % self.columns  # The bias is less than one part in 2**32 / columns.
         return State(jnp.int32(0), ball.astype(jnp.int32), jnp.int32(self.columns // 2))
 
     def move(
@@ -51,7 +57,7 @@ class Catch(Game):
         return State(row, state.ball, paddle), reward, landed, False
 
     def observe(self, state: State) -> jax.Array:
-        """The board, float32 [rows, columns]."""
+        """Returns the board, float32 [rows, columns]."""
         row, column = jnp.arange(self.rows)[:, None], jnp.arange(self.columns)
         ball = (row == state.row) & (column == state.ball)
         paddle = (row == self.rows - 1) & (column == state.paddle)

@@ -1,4 +1,4 @@
-"""Holds a JAX environment to its twin, an ordinary environment with the same rules: step by step, field by field.
+"""Compares a JAX environment, step by step, with its twin: an ordinary environment with the same rules.
 
     consistency.check(Catch(), catch.Catch(), start=ball_of_the_twin)
 
@@ -28,7 +28,7 @@ Choose = Callable[[base.TimeStep, np.random.Generator], np.ndarray]
 
 
 class ConsistencyError(AssertionError):
-    """An environment and its twin differ; says where first: step, slot, field, and both values."""
+    """Raised where an environment and its twin differ first; the message gives step, slot, field and both values."""
 
 
 def check(
@@ -45,28 +45,28 @@ def check(
 ) -> int:
     """Steps both with the same actions, and compares every field of every step.
 
-    An episode begins in both where the twin began it: what the twin has drawn is read off it by `start`, and put into
-    the JAX environment. Beyond their starts the rules must draw nothing, so switch off what does (`sticky_actions=0`).
+    At each FIRST, `start` copies the initial state that the twin has drawn into the JAX environment. The rules must be
+    deterministic from there on, so switch randomness off (`sticky_actions=0`).
 
     Args:
       env: the JAX environment.
-      twin: what it must be equal to.
-      start: `(timestep, slot, state) -> state`: given a step of the twin [B, ...], a slot in which it is FIRST, and the
-        state of the JAX game there, the state that shows the same; None where all episodes begin the same.
-      adapt: makes the twin's observation [B, ...] one of the JAX environment's, where they lay out the same otherwise.
-      choose: `(timestep, rng) -> action`, of the twin's steps [B, ...]; None takes random actions, legal ones where the
-        steps tell.
+      twin: the environment that it must equal.
+      start: `(timestep, slot, state) -> state`: receives a step of the twin [B, ...], a slot in which it is FIRST, and
+        the JAX game's state there; returns the state that shows the same. None if all episodes begin alike.
+      adapt: converts the twin's observation [B, ...] to the layout of the JAX environment's.
+      choose: `(timestep, rng) -> action`, from the twin's steps [B, ...]; None for random actions, legal ones where the
+        observation gives them.
       num_envs: B.
-      steps: after the first.
-      seed: of the twin, the JAX environment and the actions.
-      rtol, atol: by how much numbers may differ, as in `numpy.isclose`; by default not at all.
+      steps: number of steps after the first.
+      seed: seed of the twin, the JAX environment and the actions.
+      rtol, atol: tolerances of `numpy.isclose`; by default numbers must be equal.
 
     Returns:
-      How many episodes both have ended: a test should see that it is more than none.
+      The number of episodes that ended; a test should assert that it isn't 0.
 
     Raises:
-      ConsistencyError: they differ.
-      ValueError: their specs can't both be met by the same actions.
+      ConsistencyError: the two differ.
+      ValueError: the two have different action specs.
     """
     if env.spec.actions != twin.spec.actions:
         raise ValueError(f"the actions are {env.spec.actions}, and the twin's {twin.spec.actions}; they must be equal")
@@ -92,18 +92,18 @@ def check(
 
 
 def _started(game: Nest, start: Start, timestep: base.TimeStep, first: np.ndarray) -> Nest:
-    """The games' states [B, ...], those that begin now, by first [B], begun as the twin did."""
-    game = jax.tree.map(np.array, jax.device_get(game))  # copies, to be written into
+    """Returns the games' states [B, ...] with those slots replaced by the twin's start that begin now, first [B]."""
+    game = jax.tree.map(np.array, jax.device_get(game))  # Writable copies.
     for slot in np.flatnonzero(first):
         drawn = jax.tree.map(lambda leaf, slot=slot: leaf[slot], game)
         like = start(timestep, int(slot), drawn)
-        for leaf, value in zip(jax.tree.leaves(game), jax.tree.leaves(like), strict=True):  # of the same structure
+        for leaf, value in zip(jax.tree.leaves(game), jax.tree.leaves(like), strict=True):
             leaf[slot] = value
     return game
 
 
 def _chosen(first: np.ndarray, ones: Nest, others: Nest) -> Nest:
-    """Of two nests of arrays [B, ...] the ones in slots [B] that begin, and the others elsewhere."""
+    """Selects, leaf by leaf, `ones` in the slots that begin, first [B], and `others` elsewhere."""
 
     def choose(one: jax.Array, other: jax.Array) -> np.ndarray:
         return np.where(first.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
@@ -115,7 +115,7 @@ def _compare(ours: base.TimeStep, theirs: base.TimeStep, t: int, rtol: float, at
     """Asserts that two steps [B, ...] are equal.
 
     Raises:
-      ConsistencyError: they are not.
+      ConsistencyError: they differ.
     """
     try:
         tree.assert_same_structure(ours, theirs)
@@ -138,7 +138,7 @@ def _compare(ours: base.TimeStep, theirs: base.TimeStep, t: int, rtol: float, at
 
 
 def _actions(spec: specs.BoundedArray, timestep: base.TimeStep, rng: np.random.Generator) -> np.ndarray:
-    """Random actions [B, ...], legal ones where the step says what is legal."""
+    """Draws random actions [B, ...], legal ones where the observation gives them."""
     num_envs = len(timestep.step_type)
     if isinstance(timestep.observation, base.BoardView):
         return np.array([rng.choice(np.flatnonzero(legal)) for legal in timestep.observation.legal], spec.dtype)

@@ -1,6 +1,6 @@
-"""A walk through a maze that is drawn anew for every episode: small, and fast.
+"""A small and fast grid world: a walk through a maze that is drawn anew for every episode.
 
-Glossary of shapes: N cells of a side, S = 2 N - 1 squares of a side, W words.
+Glossary of shapes: N cells per side, S = 2 N - 1 squares per side, W words.
 """
 
 from __future__ import annotations
@@ -16,36 +16,44 @@ from dm_env import specs
 from boonta.envs import base, drawing
 from boonta.envs.jax.base import Game, draw_bits
 
-_MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # up, right, down, left: rows and columns
-_WORD = 32  # bits
+_MOVES = ((-1, 0), (0, 1), (1, 0), (0, -1))  # Up, right, down, left, as (rows, columns).
+_WORD = 32  # Bits per word.
 
 
 class State(NamedTuple):
-    """An episode; few numbers, for every step moves them all."""
+    """The state of an episode; it is small, because every step copies it.
 
-    maze: jax.Array  # uint32 [W]: a bit for each cell, 1 where it opens upwards; then: is it upside down, mirrored
-    agent: jax.Array  # int32 []: the square, row * S + column
-    goal: jax.Array  # int32 []: likewise
-    steps: jax.Array  # int32 []: taken
+    Attributes:
+      maze: uint32 [W], one bit per cell, 1 where the cell opens upwards; then one bit for "flipped upside down" and one
+        for "mirrored".
+      agent: int32 [], the agent's square, row * S + column.
+      goal: int32 [], the goal's square.
+      steps: int32 [], the steps taken.
+    """
+
+    maze: jax.Array
+    agent: jax.Array
+    goal: jax.Array
+    steps: jax.Array
 
 
 @dataclasses.dataclass(frozen=True)
 class GridWorld(Game):
-    """The agent walks from a random cell to another; reaching it ends the episode with a reward of 1, all else gives 0.
+    """The agent walks from one random cell to another; reaching it ends the episode with reward 1, all else gives 0.
 
-    The maze is drawn at each reset as a binary tree: every cell opens a way up or to the left, whichever a coin says,
-    those at the upper edge to the left and those at the left edge up. So from every cell exactly one way leads to the
-    corner, and from each cell to each other: the goal can always be reached. The tree is then turned upside down or
-    mirrored by two more coins. This makes 2**((N - 1)**2 + 2) mazes, and takes as many random bits as there are cells
-    and no loop: drawing one costs hardly more than a step, which counts because a vmapped program draws one each step.
+    Each reset draws the maze as a binary tree: every cell opens either upwards or to the left, decided by a coin; cells
+    at the upper edge open to the left and cells at the left edge upwards. Exactly one path then leads from every cell
+    to the corner, so every cell can be reached from every other. Two more coins decide whether the maze is flipped
+    upside down and whether it is mirrored. This gives 2**((N - 1)**2 + 2) mazes, and needs one random bit per cell and
+    no loop. Drawing a maze must be as cheap as a step, because a vmapped program draws one at each step.
 
     See "Mazes for Programmers" (Jamis Buck, 2015), chapter 1, "The Binary Tree Algorithm".
 
     Actions: up, right, down, left; walking into a wall or out of the maze changes nothing.
 
     Attributes:
-      cells: N, of each side. The board has S = 2 N - 1 squares a side: the cells, and what lies between them.
-      max_episode_steps: truncates (discount 1 on LAST) after so many steps.
+      cells: N, cells per side. The board has S = 2 N - 1 squares per side: the cells and the squares between them.
+      max_episode_steps: truncates (discount 1 on LAST) after this many steps.
     """
 
     cells: int = 4
@@ -90,7 +98,7 @@ class GridWorld(Game):
         return state._replace(agent=agent, steps=steps), there, there, steps >= self.max_episode_steps
 
     def observe(self, state: State) -> jax.Array:
-        """Where are walls, the agent, the goal: float32 [S, S, 3]."""
+        """Returns the planes of the walls, the agent and the goal, float32 [S, S, 3]."""
         side = self._side
         row, column = jnp.arange(side)[:, None], jnp.arange(side)
         square = row * side + column
@@ -106,22 +114,22 @@ class GridWorld(Game):
         return 2 * self.cells - 1
 
     def _square(self, cell: jax.Array) -> jax.Array:
-        """The square, int32 [], of a cell's number, uint32 []."""
+        """Converts the number of a cell, uint32 [], to its square, int32 []."""
         return (2 * (cell // self.cells) * self._side + 2 * (cell % self.cells)).astype(jnp.int32)
 
     def _wall(self, state: State, row: jax.Array, column: jax.Array) -> jax.Array:
-        """Whether there is a wall at squares, bool [...]; rows and columns [...] of the board that is shown."""
+        """Whether there is a wall at (row, column) [...] of the observed board; bool [...]."""
         last, cells = self._side - 1, self.cells**2
         row = jnp.where(_bit(state.maze, cells), last - row, row)
         column = jnp.where(_bit(state.maze, cells + 1), last - column, column)
         between_rows, between_columns = row % 2 == 1, column % 2 == 1
-        # What lies between two cells belongs to the one below, or to the right.
+        # A square between two cells belongs to the cell below it or to the right of it.
         cell_row, cell_column = (row + 1) // 2, (column + 1) // 2
         up = (cell_column == 0) | (_bit(state.maze, cell_row * self.cells + cell_column) & (cell_row > 0))
         return (between_rows & (between_columns | ~up)) | (between_columns & up)
 
 
 def _bit(words: jax.Array, i: int | jax.Array) -> jax.Array:
-    """Bits i [...] of uint32 [W], as bool [...]."""
+    """Returns the bits i [...] of the words, uint32 [W], as bool [...]."""
     word = words[0] if len(words) == 1 else words[i // _WORD]
     return (word >> jnp.asarray(i % _WORD, jnp.uint32)) & 1 == 1

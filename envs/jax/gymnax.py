@@ -19,16 +19,17 @@ from boonta.envs import base
 from boonta.envs.jax import sketches
 from boonta.envs.jax.base import Game
 
-_NEVER = 2**30  # env steps
+_NO_STEP_LIMIT = 2**30  # More env steps than any episode has.
 _SKETCHES = {"CartPole-v1": sketches.cart_pole, "Pendulum-v1": sketches.pendulum}
 
 
 class State(NamedTuple):
-    """An episode.
+    """The state of an episode.
 
     Attributes:
       env: gymnax's own state.
-      observation: of it, for gymnax may draw observations and gives them with the state alone.
+      observation: the observation of that state. It is kept because gymnax returns it only together with the state,
+        and may draw it at random.
     """
 
     env: Any
@@ -37,15 +38,15 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Gymnax(Game):
-    """One gymnax environment, past its own auto-reset, whose last observation of an episode can't be seen.
+    """One gymnax environment without gymnax's auto-reset, which hides the last observation of an episode.
 
-    An end by the rules is discount 0 on LAST; the limit on steps alone, which gymnax counts among the ends, discount 1.
-    Importing gymnax takes seconds, for it imports what it draws with.
+    LAST has discount 0 where the rules end the episode, and discount 1 where only the step limit does, which gymnax
+    doesn't distinguish. Importing gymnax takes seconds, because it imports plotting packages.
 
     Attributes:
-      env: as `gymnax.make` takes it: "CartPole-v1", "Pendulum-v1".
-      max_episode_steps: instead of gymnax's own limit; None keeps that.
-      params: others of the environment's parameters to change, such as `{"gravity": 3.7}`.
+      env: a name for `gymnax.make`, such as "CartPole-v1" or "Pendulum-v1".
+      max_episode_steps: replaces gymnax's own limit; None keeps it.
+      params: other parameters of the environment to change, such as `{"gravity": 3.7}`.
     """
 
     env: str
@@ -61,7 +62,7 @@ class Gymnax(Game):
             if name not in known or name == "max_steps_in_episode":
                 allowed = ", ".join(sorted(set(known) - {"max_steps_in_episode"}))
                 raise ValueError(f"params has {name!r}, which is not a parameter of {self.env}; allowed: {allowed}")
-        self.spec  # noqa: B018  # raises where a space is none of those that agents can take
+        self.spec  # noqa: B018  # This raises ValueError for spaces that agents don't support.
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -80,7 +81,7 @@ class Gymnax(Game):
     ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
         env, params = self._made()
         moved, reward, over = self._step(key, state.env, action)
-        terminated = over & env.is_terminal(moved.env, params.replace(max_steps_in_episode=_NEVER))
+        terminated = over & env.is_terminal(moved.env, params.replace(max_steps_in_episode=_NO_STEP_LIMIT))
         return self._typed(moved), jnp.reshape(reward, ()), jnp.reshape(terminated, ()), jnp.reshape(over, ())
 
     def observe(self, state: State) -> jax.Array:
@@ -91,7 +92,7 @@ class Gymnax(Game):
         return sketch(state.game.env) if sketch else None
 
     def _made(self) -> tuple[Any, Any]:
-        """gymnax's environment and its parameters."""
+        """Returns gymnax's environment and its parameters, as set."""
         env, params = _make(self.env)
         params = params.replace(**self.params)
         limit = self.max_episode_steps
@@ -108,7 +109,7 @@ class Gymnax(Game):
         return State(state, observation), reward, over
 
     def _typed(self, state: State) -> State:
-        """Gives every leaf the shape and dtype that it has after a step: gymnax begins with Python numbers."""
+        """Gives every leaf the shape and dtype that it has after a step, because gymnax begins with Python numbers."""
         wanted = _after_a_step(self)
         typed = jax.tree.map(lambda leaf, like: jnp.reshape(jnp.asarray(leaf, like.dtype), like.shape), state, wanted)
         return typed._replace(observation=typed.observation.astype(self.spec.observations.dtype))
@@ -116,7 +117,7 @@ class Gymnax(Game):
 
 @functools.cache
 def _after_a_step(settings: Gymnax) -> State:
-    """The shapes and dtypes, `jax.ShapeDtypeStruct`, of the state after a step."""
+    """Returns the shapes and dtypes, `jax.ShapeDtypeStruct`, of the state after a step."""
     key = jax.eval_shape(lambda: jax.random.PRNGKey(0))
     actions = settings.spec.actions
     action = jax.ShapeDtypeStruct(actions.shape, actions.dtype)
@@ -127,10 +128,10 @@ def _after_a_step(settings: Gymnax) -> State:
 
 @functools.cache
 def _make(name: str) -> tuple[Any, Any]:
-    """gymnax's environment and default parameters; made outside of whatever is being traced, which they outlive.
+    """Makes gymnax's environment and default parameters, outside of any trace, because the cache keeps them.
 
     Raises:
-      ValueError: there is none of this name, or we have it elsewhere.
+      ValueError: the name is unknown, or belongs to `envs.jax.minatar`.
     """
     if name.endswith("-MinAtar"):
         raise ValueError(f"env is {name!r}; allowed: envs.jax.minatar, which tells truncation from termination")
@@ -144,7 +145,7 @@ def _make(name: str) -> tuple[Any, Any]:
 
 
 def _to_spec(space: Any, name: str) -> specs.Array:
-    """The dm_env spec of a gymnax space. Observations keep no bounds: gymnax's are not always kept to."""
+    """Converts a gymnax space to a dm_env spec, without bounds for observations, which gymnax doesn't always keep."""
     kind = type(space).__name__
     if kind == "Discrete":
         return specs.DiscreteArray(int(space.n), np.int32, name)

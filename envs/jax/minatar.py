@@ -1,4 +1,4 @@
-"""MinAtar as JAX programs: the games of `envs.minatar`, their rules from pgx.
+"""MinAtar as JAX programs: the games of `envs.minatar` with the rules of pgx.
 
 See "MinAtar: An Atari-Inspired Testbed for Thorough and Reproducible Reinforcement Learning Experiments"
 (https://arxiv.org/abs/1903.03176) and "Pgx: Hardware-Accelerated Parallel Game Simulators for Reinforcement Learning"
@@ -32,12 +32,13 @@ _CLASSES = {
 
 @dataclasses.dataclass(frozen=True)
 class MinAtar(Game):
-    """See `envs.minatar.MinAtar`, whose spec and defaults it shares; games always ramp their difficulty up.
+    """See `envs.minatar.MinAtar`, whose spec and defaults it shares; difficulty ramping is always on.
 
-    The action before, which a sticky step takes, is none at the start of each game; there it is that of the last game.
+    It differs in one point: a sticky first step of a game repeats the no-op here, and the last action of the previous
+    game in `envs.minatar`.
 
     Attributes:
-      game, sticky_actions, minimal_actions, max_episode_steps: as there.
+      game, sticky_actions, minimal_actions, max_episode_steps: as in `envs.minatar.MinAtar`.
     """
 
     game: str
@@ -46,7 +47,7 @@ class MinAtar(Game):
     max_episode_steps: int | None = None
 
     def __post_init__(self) -> None:
-        self._twin()  # raises the ValueError of settings that can't be
+        self._twin()  # This raises ValueError for impossible settings.
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -58,14 +59,14 @@ class MinAtar(Game):
     def move(
         self, key: jax.Array, state: Any, action: jax.Array
     ) -> tuple[Any, jax.Array, jax.Array | bool, jax.Array | bool]:
-        # Past `Env.step`, which observes, and looks whether the game is over: the stream does both.
+        # `Env.step` would also observe and handle the game's end, but `Game` does both.
         state = self._rules._step(state, action, key)
         steps = state._step_count + 1
         truncated = steps == self.max_episode_steps if self.max_episode_steps else False
         return _bare(state, steps), state.rewards[0], state.terminated, truncated
 
     def observe(self, state: Any) -> jax.Array:
-        """The board, float32 [10, 10, C]."""
+        """Returns the board, float32 [10, 10, C]."""
         return self._rules._observe(state, state.current_player).astype(jnp.float32)
 
     def draw(self, state: Any) -> np.ndarray:
@@ -85,14 +86,14 @@ class MinAtar(Game):
 
 
 def _bare(state: Any, steps: Any = 0) -> Any:
-    """A pgx state without what the stream does not need, which would else be copied and chosen from at every step."""
+    """Empties the fields of a pgx state that `Game` doesn't need, because every step would copy and select them."""
     nothing = jnp.zeros((0,), bool)
     return state.replace(observation=nothing, legal_action_mask=nothing, rewards=nothing, _step_count=jnp.int32(steps))
 
 
 @functools.cache
 def _rules(game: str, sticky_actions: float, minimal_actions: bool) -> Any:
-    """pgx's game; made outside of whatever is being traced, for its constants outlive that."""
+    """Makes pgx's game, outside of any trace, because the cache keeps its constants."""
     with jax.ensure_compile_time_eval():
         module = importlib.import_module(f"pgx.minatar.{game}")
         return getattr(module, _CLASSES[game])(

@@ -19,7 +19,7 @@ from dm_env import specs
 from boonta.envs import base, drawing
 from boonta.envs.jax.base import Game
 
-# Two players who strictly alternate, with nothing hidden and no chance.
+# The games of pgx with perfect information, no chance, and two players who strictly alternate.
 _GAMES = (
     "animal_shogi",
     "chess",
@@ -35,11 +35,11 @@ _GAMES = (
 
 
 class State(NamedTuple):
-    """An episode.
+    """The state of an episode.
 
     Attributes:
       board: pgx's own state.
-      first: int32 [], the number that pgx has drawn for the player who began; ours is 0.
+      first: int32 [], pgx's number of the player who began; our number of that player is 0.
     """
 
     board: Any
@@ -48,13 +48,13 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Pgx(Game):
-    """A zero-sum game of two who take turns, with nothing hidden.
+    """A zero-sum game of perfect information for two players who take turns.
 
     The view is pgx's observation for the player to move, whose own pieces come first, and one more plane that holds the
-    player, 0 or 1. An illegal action ends the game with a loss; `as_env(env)` refuses it.
+    player, 0 or 1. An illegal action loses the game; `as_env(env)` refuses it.
 
     Attributes:
-      game: as `pgx.make` takes it: "connect_four", "tic_tac_toe", "go_9x9".
+      game: a name for `pgx.make`, such as "connect_four", "tic_tac_toe" or "go_9x9".
     """
 
     game: str
@@ -89,7 +89,7 @@ class Pgx(Game):
         return State(_bare(board), state.first), board.rewards[mover], board.terminated, board.truncated
 
     def observe(self, state: State) -> base.BoardView:
-        """Planes float32 [H, W, C], the last of them the player's; bool [A]; int32 []."""
+        """Returns the view, float32 [H, W, C], whose last plane holds the player; legal, bool [A]; player, int32 []."""
         board = state.board
         player = (board.current_player != state.first).astype(jnp.int32)
         planes = _rules(self.game)._observe(board, board.current_player).astype(jnp.float32)
@@ -97,20 +97,20 @@ class Pgx(Game):
         return base.BoardView(jnp.concatenate([planes, own], axis=-1), board.legal_action_mask, player)
 
     def draw(self, state: Any) -> np.ndarray:
-        """Cells in the mean colour of their planes, as the player who began sees them."""
+        """Draws the planes that the first player sees; a cell has the mean colour of its planes."""
         observe = jax.vmap(_rules(self.game)._observe)
         return drawing.mixed(np.asarray(observe(state.game.board, state.game.first), np.float32))
 
 
 def _bare(board: Any) -> Any:
-    """A pgx state of arrays only, without what is not read again and would be copied and chosen from at every step."""
+    """Makes every leaf of a pgx state an array, and empties its observation, which every step would copy."""
     board = board.replace(observation=jnp.zeros((0,), bool))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), board)
 
 
 @functools.cache
 def _sizes(game: str) -> tuple[tuple[int, ...], int]:
-    """The shape of the view, [H, W, C], and the number of actions."""
+    """Returns the shape of the view, [H, W, C], and the number of actions."""
     board = jax.eval_shape(_rules(game).init, jax.eval_shape(lambda: jax.random.PRNGKey(0)))
     *sides, planes = board.observation.shape
     return (*sides, planes + 1), board.legal_action_mask.shape[0]
@@ -118,7 +118,7 @@ def _sizes(game: str) -> tuple[tuple[int, ...], int]:
 
 @functools.cache
 def _rules(game: str) -> Any:
-    """pgx's game; made outside of whatever is being traced, for its constants outlive that."""
+    """Makes pgx's game, outside of any trace, because the cache keeps its constants."""
     with jax.ensure_compile_time_eval():
         import pgx
 

@@ -1,4 +1,4 @@
-"""Refuses environments that aren't pure JAX programs, before anything is compiled for long."""
+"""Checks that an environment is a pure JAX program, before a long compilation begins."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _IMPURE = (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError)
 _JAX = os.path.dirname(jax.__file__) + os.sep
-_KEEP = "an environment keeps settings only, all else is in the state that init and step return"
+_KEEP = "an environment may hold only settings; everything else belongs in the state that init and step return"
 
 
 def check_pure(env: JaxEnv) -> None:
-    """Traces `init` and `step` of one slot, twice each, and holds what they give to each other and to the spec.
+    """Traces `init` and `step` of one slot, twice each, and compares the traces with each other and with the spec.
 
-    Nothing is compiled, but where two traces of the same function differ.
+    Nothing is compiled, unless two traces of the same function differ.
 
     Args:
-      env: to check.
+      env: the environment to check.
 
     Raises:
-      ValueError: it is no JAX environment, or no pure JAX program, or does not fit its spec: names the leaf, says what
-        it is and what it must be.
+      ValueError: it is not a JAX environment, not a pure JAX program, or doesn't match its spec; the message names the
+        leaf and says what it is and what it must be.
     """
-    from boonta.envs.jax.base import JaxEnv  # which offers this check as its own
+    from boonta.envs.jax.base import JaxEnv  # That module imports this one.
 
     if not isinstance(env, JaxEnv):
         kind = type(env)
@@ -59,12 +59,12 @@ def check_pure(env: JaxEnv) -> None:
         stepped = _trace(env.step, f"{name}.step", began[0], action)
         _check_timestep(spec, stepped[1], f"{name}.step")
         _check_constant(began, stepped, name)
-    finally:  # whatever else is wrong may come of what the environment keeps, so that this is told instead
+    finally:  # Values that the environment keeps may be the cause of any other error, so they are reported instead.
         _check_kept(env, name, before)
 
 
 def _check_settings(env: JaxEnv, name: str) -> None:
-    """Refuses an environment that could not be a static argument of a compiled program."""
+    """Refuses an environment that can't be a static argument of a compiled program."""
     for path, value in _kept(name, vars(env)):
         if _is_array(value):
             raise ValueError(f"{path} is {_kind(value)}; {_KEEP}")
@@ -75,15 +75,15 @@ def _check_settings(env: JaxEnv, name: str) -> None:
 
 
 def _check_kept(env: JaxEnv, name: str, before: dict[str, Any]) -> None:
-    """Refuses an environment that keeps other values, by path, than before it was traced."""
+    """Refuses an environment whose attributes, by path, changed while it was traced."""
     for path, value in _kept(name, vars(env)):
-        new = path not in before and path.count(".") == 1 and not _is_array(value)  # such as a cached property
+        new = path not in before and path.count(".") == 1 and not _is_array(value)  # For example a cached property.
         if not new and before.get(path, before) is not value:
             raise ValueError(f"{path} became {_kind(value)} when the program was traced; {_KEEP}")
 
 
 def _kept(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of what an environment keeps, and their paths: of dicts, sequences and dataclasses within it."""
+    """Yields the attributes of an environment with their paths, through nested dicts, sequences and dataclasses."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = vars(value)
     if isinstance(value, dict):
@@ -97,9 +97,9 @@ def _kept(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _trace(function: Callable, name: str, *args: Any) -> tuple[Any, Any]:
-    """The state and the time step that a function returns, as `jax.ShapeDtypeStruct`s."""
+    """Traces a function that returns a state and a time step; returns them as `jax.ShapeDtypeStruct`s."""
     program, out = _program(function, name, args)
-    for _ in range(2):  # the first trace may fill caches, and hold what filled them
+    for _ in range(2):  # The first trace may differ, because it may fill caches.
         other, out = _program(function, name, args)
         same, programs, program = _same(program, other), [program, other], other
         if same:
@@ -107,7 +107,7 @@ def _trace(function: Callable, name: str, *args: Any) -> tuple[Any, Any]:
     else:
         raise ValueError(
             f"{name} is another program each time it is traced{_differing(programs, out, args)}; it must depend on its"
-            " arguments alone, not on values that Python or numpy keep or draw"
+            " arguments alone, not on values kept or drawn by Python or numpy"
         )
     callback = _CALLBACK.search(str(program))
     if callback:
@@ -117,12 +117,12 @@ def _trace(function: Callable, name: str, *args: Any) -> tuple[Any, Any]:
 
 
 def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
-    """Traces a function: the program, and the shapes of what it returns."""
+    """Traces a function; returns the program and the shapes of its results."""
 
-    def returned(*args: Any) -> tuple[Any, Any]:  # another function each time, for JAX remembers what it traced
+    def returned(*args: Any) -> tuple[Any, Any]:  # This must be a new function each time, because JAX caches traces.
         try:
             out = function(*args)
-        except (*_IMPURE, TypeError, ValueError) as error:  # such as a shape that depends on a value
+        except (*_IMPURE, TypeError, ValueError) as error:  # For example a shape that depends on a value.
             refused = "is not a pure JAX program" if isinstance(error, _IMPURE) else "can't be traced"
             what = str(error).partition("\n")[0]
             raise ValueError(f"{name} {refused}{_where(error)}: {what}") from error
@@ -132,7 +132,7 @@ def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
 
 
 def _check_returned(out: Any, name: str) -> tuple[Any, Any]:
-    """Refuses what is not a state and a time step, of JAX arrays only."""
+    """Refuses results other than a state and a time step of JAX arrays."""
     if not (isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], base.TimeStep)):
         raise ValueError(f"{name} returns {type(out).__name__}; it must return a state and a TimeStep")
     for path, leaf in _leaves(out):
@@ -148,10 +148,10 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def _differing(programs: list[Any], out: Any, args: tuple) -> str:
-    """Names the first leaf in which two traces differ, when run on zeros, or that a tracer of another has leaked to."""
+    """Names the first leaf in which two traces differ when run on zeros, or into which a tracer has leaked."""
     leaked = _first_leaked(programs[-1], out)
     if leaked:
-        return f": {leaked} depends on a tracer of a trace before"
+        return f": {leaked} depends on a tracer of an earlier trace"
     zeros = [jnp.zeros(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(args)]
     values = [jax.extend.core.jaxpr_as_fun(program)(*zeros) for program in programs]
     for (path, _), a, b in zip(_leaves(out), *values):
@@ -161,7 +161,7 @@ def _differing(programs: list[Any], out: Any, args: tuple) -> str:
 
 
 def _first_leaked(program: Any, out: Any) -> str | None:
-    """The first leaf that depends on a tracer of another trace, which this one took for a constant."""
+    """Returns the first leaf that depends on a tracer of another trace, which is a constant of this one."""
     jaxpr = program.jaxpr
     leaked = {id(var) for var, value in zip(jaxpr.constvars, program.consts) if isinstance(value, jax.core.Tracer)}
     if not leaked:
@@ -169,13 +169,11 @@ def _first_leaked(program: Any, out: Any) -> str | None:
     for equation in jaxpr.eqns:
         if any(id(var) in leaked for var in equation.invars):
             leaked.update(map(id, equation.outvars))
-    return next(
-        (path for (path, _), var in zip(_leaves(out), jaxpr.outvars) if id(var) in leaked), "what no leaf needs"
-    )
+    return next((path for (path, _), var in zip(_leaves(out), jaxpr.outvars) if id(var) in leaked), "an unused value")
 
 
 def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str) -> None:
-    """Refuses what changes its structure, shape or dtype from `init` to `step`, and so from step to step."""
+    """Refuses results whose structure, shape or dtype differs between `init` and `step`."""
     for part, one, two in zip(("state", "timestep"), began, stepped):
         before, after = str(jax.tree.structure(one)), str(jax.tree.structure(two))
         if before != after:
@@ -190,7 +188,7 @@ def _check_constant(began: tuple[Any, Any], stepped: tuple[Any, Any], name: str)
 
 
 def _check_timestep(spec: base.EnvSpec, timestep: base.TimeStep, name: str) -> None:
-    """Refuses a time step [] that does not fit the spec."""
+    """Refuses a time step [] that doesn't match the spec."""
     wanted = base.TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
     try:
         tree.assert_same_structure(wanted, timestep)
@@ -203,7 +201,7 @@ def _check_timestep(spec: base.EnvSpec, timestep: base.TimeStep, name: str) -> N
 
 
 def _leaves(out: tuple[Any, Any]) -> list[tuple[str, Any]]:
-    """The leaves of a state and a time step, with names such as "state.game.row"."""
+    """Returns the leaves of a state and a time step, with names such as "state.game.row"."""
     leaves = []
     for part, nest in zip(("state", "timestep"), out):
         for path, leaf in jax.tree_util.tree_flatten_with_path(nest)[0]:
@@ -212,11 +210,11 @@ def _leaves(out: tuple[Any, Any]) -> list[tuple[str, Any]]:
 
 
 def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, jax.Array))  # a tracer is one, too
+    return isinstance(value, (np.ndarray, jax.Array))  # Tracers are instances of jax.Array.
 
 
 def _kind(value: Any) -> str:
-    """What a leaf is, in words."""
+    """Describes a value for error messages."""
     if isinstance(value, jax.core.Tracer):
         return f"a tracer, {value.dtype}{list(value.shape)}"
     if isinstance(value, jax.Array):
@@ -232,7 +230,7 @@ def _shape(leaf: Any) -> str:
 
 
 def _where(error: Exception) -> str:
-    """The deepest line of a traceback that is not JAX's own."""
+    """Describes the innermost line of the traceback outside of JAX."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(_JAX)]
     frame = frames[-1]
     return f" at {os.path.basename(frame.filename)}:{frame.lineno}, in {frame.name}, `{frame.line}`"

@@ -1,4 +1,4 @@
-"""Pictures of worlds whose observations are no pictures: lines on a black ground, drawn on the host.
+"""Pictures of environments whose observations aren't pictures: lines on a black background, drawn on the host.
 
 Glossary of shapes: B batch, H height, W width.
 """
@@ -11,11 +11,11 @@ import numpy as np
 
 from boonta.envs import drawing
 
-_PIXELS = 48  # to the unit, that is a pole's length and a half
+_PIXELS = 48  # Pixels per unit of length.
 
 
 def cart_pole(state: Any) -> np.ndarray:
-    """A cart on its track, and its pole, of gymnax's states [B]: uint8 [B, H, W, 3]."""
+    """Draws the track, the cart and the pole of gymnax's states [B]: uint8 [B, H, W, 3]."""
     x, theta = np.asarray(state.x), np.asarray(state.theta)
     zero, high = np.zeros_like(x), np.full_like(x, 0.15)
     lines = [
@@ -27,7 +27,7 @@ def cart_pole(state: Any) -> np.ndarray:
 
 
 def pendulum(state: Any) -> np.ndarray:
-    """A pendulum, of gymnax's states [B], upright where theta is 0: uint8 [B, H, W, 3]."""
+    """Draws the pendulum of gymnax's states [B], upright where theta is 0: uint8 [B, H, W, 3]."""
     theta = np.asarray(state.theta)
     zero = np.zeros_like(theta)
     lines = [((zero, zero), (-np.sin(theta), np.cos(theta)), 0.08), ((zero, zero), (zero, zero), 0.06)]
@@ -35,11 +35,11 @@ def pendulum(state: Any) -> np.ndarray:
 
 
 def _draw(lines: list, left: float, right: float, bottom: float, top: float) -> np.ndarray:
-    """Draws lines, each in a colour of its own, the later over the earlier; uint8 [B, H, W, 3].
+    """Draws lines, each in its own colour and later ones over earlier ones; uint8 [B, H, W, 3].
 
     Args:
-      lines: two ends, (x [B], y [B]) each, and half the thickness; y points up.
-      left, right, bottom, top: what is to be seen.
+      lines: two ends, each (x [B], y [B]), and half the thickness, per line; y points up.
+      left, right, bottom, top: the visible section.
     """
     x = np.arange(left, right, 1 / _PIXELS)
     y = np.arange(top, bottom, -1 / _PIXELS)[:, None]

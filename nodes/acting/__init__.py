@@ -1,1 +1,1 @@
-"""How a node acts: with a policy in its own process, or through an inference node."""
+"""Ways for a node to act: with a policy in its own process, or through an inference node."""

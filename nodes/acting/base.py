@@ -1,8 +1,7 @@
 """Ways of acting: with a policy in the actor's own process, or by an inference node that serves many actors.
 
-An actor holds a `GroupAct` for each of its groups of environments and doesn't know which way it is; the handle that it
-was given decides. Nothing here imports JAX before it must, so that a process that only asks an inference node holds
-neither JAX nor the agent.
+An actor holds a `GroupAct` for each of its groups of environments; its handle decides which way that acts. This module
+doesn't import JAX, so that a process that uses an inference node loads neither JAX nor the agent.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from boonta.nodes.base import Node
 
 Nest = Any
 
-ANSWER_DEADLINE_S = 300.0  # an inference node compiles before its first answers
+ANSWER_DEADLINE_S = 300.0  # This is long because an inference node compiles before its first answers.
 
 
 class Acted(NamedTuple):
-    """What a policy did in a time step of B slots.
+    """A policy's output for a time step of B slots.
 
     Attributes:
-      version: of the params that acted.
+      version: version of the params that acted.
       action: [B, ...].
-      extras: nest [B, ...]. From an inference node it is a tuple of the leaves, in the nest's order: the classes that
-        agents make their nests of need JAX, and tables keep leaves.
+      extras: nest [B, ...]. From an inference node it is a tuple of the nest's leaves in order: importing the agents'
+        own classes would import JAX, and tables store only leaves.
     """
 
     version: int
@@ -38,12 +37,12 @@ class Acted(NamedTuple):
     extras: Nest
 
 
-GroupAct = Callable[[TimeStep], Acted]  # of one group of environments, in whose stream it must see every time step
-OpenAct = Callable[[int, int, int], GroupAct]  # from the group's number, its slots, the seed of its randomness
+GroupAct = Callable[[TimeStep], Acted]  # Acts for one group of environments; it must be called for every time step.
+OpenAct = Callable[[int, int, int], GroupAct]  # Takes the group's number, its number of slots and a seed.
 
 
 class Remote(NamedTuple):
-    """Given to an actor in the variable server's place: another node acts for it.
+    """Replaces the handle of the variable server for an actor whose actions another node computes.
 
     Attributes:
       inference: handle of an `Inference` node.
@@ -56,8 +55,8 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
     """How a node acts, decided by its handle.
 
     Args:
-      node: that acts.
-      agent: its policy acts, in this process; not used with `Remote`.
+      node: the node that acts.
+      agent: its policy acts in this process; unused with `Remote`.
       variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
       table: whose sequences say where local params may change.
       refresh_every: env steps of a slot between two looks for newer params; None takes the table's period.
@@ -78,52 +77,52 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
 
 
 def tables_only(agent: Agent) -> Agent:
-    """All that an actor needs of an agent when another node acts for it; unpickling it imports no JAX."""
+    """Reduces an agent to what an actor needs when another node acts for it; unpickling it doesn't import JAX."""
     nothing: Any = None
     return Agent(nothing, nothing, nothing, agent.tables)
 
 
 class RemoteAct:
-    """A group of environments as an inference node knows it: it asks with every time step, and waits for the answer.
+    """Acts for a group of environments by sending each time step to an inference node and waiting for its answer.
 
-    Params may change at any step, and each step says which acted. So it is in "SEED RL: Scalable and Efficient Deep-RL
-    with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591), section 3: agents whose learning allows
-    for data of other params, step by step, allow for this.
+    Params may change at any step, as in "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference"
+    (https://arxiv.org/abs/1910.06591), section 3; each step records the version that acted. An agent can be used in
+    this way if its update corrects for params that differ from step to step.
 
     Args:
-      node: that acts.
+      node: the node that acts.
       inference: handle of the `Inference` node.
       group: number of the group.
-      num_envs: B, slots of the group.
-      seed: of the policy's randomness.
+      num_envs: B, number of slots of the group.
+      seed: seed of the policy.
     """
 
     def __init__(self, node: Node, inference: Any, group: int, num_envs: int, seed: int):
         self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
         self._inference = inference
         self._name = f"{node.name}/{group}"
-        self._wait_for(lambda timeout: _ask(inference.register, self._name, num_envs, seed, timeout))
+        self._wait_for(lambda timeout: _request(inference.register, self._name, num_envs, seed, timeout))
         self._t = 0
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        """What the inference node does in this time step.
+        """Returns the inference node's output for this time step.
 
         Raises:
-          TimeoutError: it has not answered for minutes.
-          ValueError, or what courier makes of it: the time step is not one of its environment's.
+          TimeoutError: it has not answered within `ANSWER_DEADLINE_S`.
+          ValueError, or courier's form of it: the time step doesn't match the environment's spec.
         """
         leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
-        ask = functools.partial(_ask, self._inference.act, self._name, self._t, leaves)
-        version, action, *extras = self._wait_for(ask)
+        request = functools.partial(_request, self._inference.act, self._name, self._t, leaves)
+        version, action, *extras = self._wait_for(request)
         self._t += 1
         return Acted(version, action, tuple(extras))
 
 
-def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
-    """The answer; None if there is none within courier's deadline, because the server is starting or overloaded."""
+def _request(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Calls a server; returns None if courier's deadline expires because the server is starting or overloaded."""
     try:
         return call(*arguments)
-    except Exception as error:  # courier's own class has no module that could be imported without courier
+    except Exception as error:  # Courier's own exception class can't be imported without courier.
         if str(error) != "Deadline Exceeded":
             raise
         return None

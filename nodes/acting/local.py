@@ -181,7 +181,7 @@ class Play:
         """Acts, and steps the environments; returns the time step acted on, the action taken and extras."""
         timestep = self.timestep
         action, extras = self._acting(params, timestep)
-        action = self.env.taken(action)
+        action = self.env.executed_action(action)
         with self._stopwatch("stepping environments"):
             self.timestep = self.env.step(action)
         return timestep, action, extras

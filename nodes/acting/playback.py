@@ -1,4 +1,4 @@
-"""What all reanalyzers have in common, wherever they have the past from."""
+"""The base class of reanalyzers; subclasses decide where the recorded steps come from."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from boonta.nodes.actor import Actor
 
 
 class Playback(Actor):
-    """An actor whose world is the past, which its subclass says in `world`.
+    """An actor whose environment replays recorded steps; a subclass makes it in `make_env`.
 
     Args:
-      name: of this node.
-      agent: the policy, and the tables to read and to write to; see `require_tables`.
-      env: whose spec the stored steps follow; none is made.
+      name: name of this node.
+      agent: its policy acts, and its tables are read and written to; see `require_tables`.
+      env: the environment that the steps were recorded in; only its spec is used.
       variables, replay, monitor: as for `Actor`.
-      num_envs: trajectories played back at once.
-      seed: of the policy's randomness; differs between reanalyzers.
+      num_envs: number of trajectories that are replayed at once.
+      seed: seed of the policy; it must differ between reanalyzers.
     """
 
     role: Author = "reanalyzer"
@@ -36,14 +36,14 @@ class Playback(Actor):
         num_envs: int = 32,
         seed: int = 0,
     ):
-        # One group: there is no simulator whose time a second one could use.
+        # A second group would not help, because there is no simulator to wait for.
         super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
         self.require_tables(agent.tables)
 
     @classmethod
     def require_tables(cls, tables: Sequence[Table]) -> None:
-        """Raises ValueError where an agent has not the tables that such a node works with."""
+        """Raises ValueError if an agent lacks the tables that this node needs."""
         written_by(cls.role, tables)
 
-    def tally(self, env: BatchedEnv, sequences: int) -> None:
+    def count_step(self, env: BatchedEnv, sequences: int) -> None:
         self.count(reanalyzed_steps=env.num_envs, reanalyzed_sequences=sequences)

@@ -1,1 +1,1 @@
-"""Archives: recorded trajectories as files, and the reanalyzer that learns from them."""
+"""Archives: recorded trajectories as files, and the reanalyzer that replays them."""

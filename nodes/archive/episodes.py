@@ -1,4 +1,4 @@
-"""Sequences of a table back into the episodes that they were cut from."""
+"""Joins the sequences of a table to the episodes that they were cut from."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from boonta.envs.base import LAST
 def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
     """Joins overlapping sequences to the streams that they were cut from, and cuts those into episodes.
 
-    A sequence goes on where another ends if it begins with the very rows, all leaves of them, with which that one ends.
-    Rows of several slots that agree to the last bit can't be told apart, and needn't be: what follows either may follow
-    both. Each sequence is used once, so a step comes as often as it happened. Only what is under way is held.
+    A sequence continues another one if its first rows equal the last rows of that one in all leaves. If the rows of
+    several slots are equal to the last bit, it doesn't matter which of them a sequence is joined to. Each sequence is
+    used once, so every step appears as often as it happened. Only unfinished episodes are kept in memory.
 
     Args:
-      sequences: leaves [T, ...], those of a slot in order.
-      overlap: rows that neighbours share; if it isn't above 0 none are joined.
+      sequences: leaves [T, ...], in order for each slot.
+      overlap: rows that neighbouring sequences share; if it is 0 or less, none are joined.
 
     Yields:
-      Episodes, from FIRST to LAST, leaves [T', ...], as they end; and of those that weren't recorded from beginning to
-      end the pieces, but for pieces of a single row, in which nothing happens.
+      Episodes, from FIRST to LAST, leaves [T', ...], as they end; and the recorded pieces of the other episodes, except
+      pieces of a single row, which contain no transition.
     """
-    ends: dict[bytes, collections.deque[list[Steps]]] = {}  # streams by their last rows; of each the episode under way
+    # Streams by the digest of their last rows. A stream is represented by its unfinished episode.
+    ends: dict[bytes, collections.deque[list[Steps]]] = {}
     unjoined = b""
     for sequence in sequences:
         start = _digest(sequence, slice(overlap)) if overlap > 0 else None
@@ -48,7 +49,7 @@ def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
 
 
 def _cut(under_way: list[Steps], fresh: Steps) -> Iterator[Steps]:
-    """Adds rows to the episode under way, and takes out those that they end."""
+    """Adds rows to the unfinished episode, and yields the episodes that end in them."""
     start = 0
     for end in np.flatnonzero(fresh.step_type == LAST) + 1:
         under_way.append(_rows(fresh, slice(start, end)))

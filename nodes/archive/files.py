@@ -1,16 +1,16 @@
 """An archive: a folder of recorded trajectories, to learn from without an environment.
 
-    index.json              what is in it; written last, so a folder without one is no archive
-    chunk-00000.parquet     whole trajectories, a row per step, compressed with zstd
+    index.json              the index; written last, so a folder without it is not an archive
+    chunk-00000.parquet     whole trajectories, one row per step, compressed with zstd
     chunk-00001.parquet     …
 
-Columns are the leaves of `Steps` by their path, such as `reward`, `observation/view` or `extras/policy`, after
-`trajectory`, int32, which counts the chunk's trajectories; rows are in order of time. A number is a column of its type;
-an array is bytes of fixed length, in C order and little-endian, with its dtype and shape in the field's metadata. A
-trajectory is an episode, from FIRST to LAST, or what was recorded of one.
+The first column is `trajectory`, int32, the number of the trajectory within the chunk. The other columns are the leaves
+of `Steps`, named by their path, such as `reward`, `observation/view` or `extras/policy`. Rows are in order of time. A
+scalar is stored with its own type; an array is stored as bytes of fixed length, in C order and little-endian, with its
+dtype and shape in the field's metadata. A trajectory is an episode, from FIRST to LAST, or the recorded part of one.
 
 Parquet's own checksums, which any reader can verify, cover the pages of data, but neither their headers nor the file's
-footer. So the index holds a SHA-256 of every file, and one of itself, and those decide.
+footer. The index therefore holds a SHA-256 of every file and one of itself; these decide whether a file is intact.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ from boonta.nodes.archive.index import (
     write_whole,
 )
 
-CHUNK_STEPS = 10_000  # after which a chunk is closed; a reader holds one
+CHUNK_STEPS = 10_000  # Steps after which a chunk is closed; a reader holds one chunk in memory.
 
 
 @dataclasses.dataclass(frozen=True)
 class Archive:
-    """An archive found sound.
+    """An archive that `open_archive` has verified.
 
     Attributes:
-      folder: where it is.
-      index: what was written.
-      chunks: those to read: all, or all that aren't broken.
-      signature: the structure of the steps it gives.
+      folder: the archive's folder.
+      index: the archive's index.
+      chunks: the chunks to read: all of them, or all that are intact.
+      signature: shapes of one step that is read, see `open_archive`.
     """
 
     folder: pathlib.Path
@@ -64,11 +64,11 @@ class Archive:
 
 
 class ArchiveWriter:
-    """Writes an archive; it is one only after `close`.
+    """Writes an archive; the folder becomes an archive when `close` writes the index.
 
     Args:
-      folder: that is not there yet, or empty.
-      env: that the trajectories are of.
+      folder: a folder that doesn't exist yet or is empty.
+      env: the environment that the trajectories were recorded in.
       chunk_steps: steps after which a chunk is closed.
 
     Raises:
@@ -89,7 +89,7 @@ class ArchiveWriter:
         self._returns: list[float] = []
 
     def add(self, trajectory: Steps) -> None:
-        """Adds the steps of one episode, or of a part of it, leaves [T, ...]."""
+        """Adds the steps of an episode, or of a part of one, leaves [T, ...]."""
         columns = {path: Leaf(leaf.dtype.name, leaf.shape[1:]) for path, leaf in leaves(trajectory).items()}
         require_columns("a trajectory", columns, self._columns)
         self._columns = self._columns or columns
@@ -101,7 +101,7 @@ class ArchiveWriter:
             self._close_chunk()
 
     def close(self) -> Index:
-        """Writes what is left, and the index.
+        """Writes the last chunk and the index.
 
         Raises:
           ValueError: nothing was added.
@@ -135,17 +135,17 @@ class ArchiveWriter:
 
 
 def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: bool = False) -> Archive:
-    """Finds out whether an archive can be learned from; reads every file once to make sure.
+    """Opens an archive for learning; reads every file once to verify it.
 
     Args:
-      folder: of the archive.
-      env: that it must be of.
+      folder: the archive's folder.
+      env: the environment that the archive must be of.
       signature: shapes of one step, leaves without a time axis; the archive may hold more leaves than these.
-      skip_broken: leave broken chunks out, with a warning that counts and names them.
+      skip_broken: whether to skip broken chunks, with a warning that counts and names them.
 
     Raises:
-      ValueError: says what is wrong: no archive, a newer one, one of another environment or without a leaf that is
-        needed, a broken chunk, no complete episode.
+      ValueError: the folder is not an archive, has a newer version, is of another environment, lacks a needed leaf, has
+        a broken chunk, or has no complete episode; the message says which.
     """
     index = read_index(folder)
     require_environment(folder, index.environment, env)
@@ -155,19 +155,19 @@ def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: 
     if not any(chunk.episodes for chunk in chunks):
         raise ValueError(
             f"{folder} holds {sum(chunk.trajectories for chunk in chunks)} trajectories, but no complete episode among "
-            "them: how they would have ended can't be learned"
+            "them, so the ends of episodes can't be learned"
         )
     return Archive(folder, index, chunks, signature)
 
 
 def read(archive: Archive, seed: int | None = None) -> Iterator[Steps]:
-    """The trajectories, leaves [T, ...], in the structure of the archive's signature.
+    """Yields the trajectories, leaves [T, ...], in the structure of the archive's signature.
 
-    Without a seed each comes once, in the order in which they were added. With one they come endlessly, in an order
-    that it decides: in each round the chunks are shuffled, and within a chunk its trajectories.
+    Without a seed, each is yielded once, in the order in which it was added. With a seed, they are yielded endlessly:
+    each round shuffles the chunks, and the trajectories within a chunk.
 
     Raises:
-      ValueError: a chunk has broken since the archive was opened.
+      ValueError: a chunk was damaged after the archive was opened.
     """
     if seed is None:
         for chunk in archive.chunks:
@@ -182,12 +182,12 @@ def read(archive: Archive, seed: int | None = None) -> Iterator[Steps]:
 
 
 def complete(trajectory: Steps) -> bool:
-    """Whether this is an episode from its beginning to its end."""
+    """Whether a trajectory is an episode from its beginning to its end."""
     return bool(trajectory.step_type[0] == FIRST and trajectory.step_type[-1] == LAST)
 
 
 def episode_return(trajectory: Steps, spec: EnvSpec) -> float:
-    """The sum of raw rewards; of two players the sum for player 0, the other's reward being its loss."""
+    """Returns the sum of raw rewards; with two players, the sum from player 0's view."""
     reward = np.asarray(trajectory.reward[1:], np.float64)
     if spec.num_players == 2:
         reward = np.where(trajectory.observation.player[:-1] == 0, reward, -reward)
@@ -226,7 +226,7 @@ def _sound_chunks(folder: pathlib.Path, index: Index, skip_broken: bool) -> tupl
 
 
 def _checked(folder: pathlib.Path, chunk: Chunk) -> bytes:
-    """The file of a chunk, if it is as it was written."""
+    """Reads the file of a chunk and verifies its checksum."""
     path = folder / chunk.file
     try:
         content = path.read_bytes()
@@ -238,7 +238,7 @@ def _checked(folder: pathlib.Path, chunk: Chunk) -> bytes:
 
 
 def _to_parquet(columns: dict[str, np.ndarray]) -> bytes:
-    """Columns [N, ...] as a file, compressed, with a checksum of every page."""
+    """Encodes columns [N, ...] as a compressed Parquet file with a checksum of every page."""
     fields, arrays = [], []
     for path, values in columns.items():
         metadata = {"dtype": values.dtype.name, "shape": json.dumps(values.shape[1:])}
@@ -253,7 +253,7 @@ def _to_parquet(columns: dict[str, np.ndarray]) -> bytes:
 
 
 def _from_parquet(content: bytes, wanted: dict[str, Leaf]) -> dict[str, np.ndarray]:
-    """`trajectory` and the columns wanted, [N, ...]; read-only."""
+    """Decodes `trajectory` and the wanted columns, read-only arrays [N, ...], of a Parquet file."""
     table = pq.read_table(
         pa.BufferReader(content), columns=["trajectory", *wanted], page_checksum_verification=True, use_threads=False
     ).combine_chunks()

@@ -1,4 +1,4 @@
-"""The index of an archive: what is in the folder, of which environment, and whether it is still as it was written."""
+"""The index of an archive: the files in its folder, their checksums, and the environment they were recorded in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INDEX = "index.json"
 
 
 class Leaf(NamedTuple):
-    """One leaf of one step."""
+    """The type of one leaf of one step."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -31,7 +31,7 @@ class Leaf(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A file, its rows, trajectories and complete episodes, and its SHA-256 in hexadecimal digits."""
+    """A file: its name, its numbers of rows, trajectories and complete episodes, and its SHA-256 in hexadecimal."""
 
     file: str
     steps: int
@@ -42,15 +42,15 @@ class Chunk(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-    """What is in an archive.
+    """The contents of an archive.
 
     Attributes:
-      environment: what was played, see `describe`.
+      environment: description of the environment, see `describe`.
       columns: leaves of one step, by path.
-      steps: rows in all chunks.
-      trajectories: of which `episodes` are complete.
-      episodes: from FIRST to LAST.
-      mean_return: raw, of complete episodes, player 0's in games of two; None if there is none.
+      steps: number of rows in all chunks.
+      trajectories: number of trajectories, complete or not.
+      episodes: number of complete trajectories, from FIRST to LAST.
+      mean_return: mean raw return of the complete episodes, from player 0's view in games of two; None without any.
       chunks: the files.
     """
 
@@ -64,7 +64,7 @@ class Index:
 
 
 def describe(env: Env) -> dict[str, Any]:
-    """What tells an environment from others: its name, its settings if it is a dataclass, and its spec."""
+    """Describes an environment by its name, its settings if it is a dataclass, and its spec."""
     spec = env.spec
     any_env: Any = env
     fields = dataclasses.fields(any_env) if dataclasses.is_dataclass(any_env) else ()
@@ -82,7 +82,7 @@ def describe(env: Env) -> dict[str, Any]:
 def require_environment(folder: pathlib.Path, archived: dict[str, Any], env: Env) -> None:
     """Raises ValueError, naming what differs, if an archive is of another environment.
 
-    A setting that only one of the two knows doesn't count: environments get new ones.
+    Settings that only one of the two has are ignored, because later versions of an environment may add settings.
     """
     wanted = describe(env)
     known = archived["settings"].keys() & wanted["settings"].keys()
@@ -94,7 +94,7 @@ def require_environment(folder: pathlib.Path, archived: dict[str, Any], env: Env
 
 
 def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -> None:
-    """Raises ValueError, naming the leaf, if one that is needed isn't held, or is of another type or shape."""
+    """Raises ValueError, naming the leaf, if a needed leaf is missing or has another type or shape."""
     for path, leaf in needed.items():
         if path not in held:
             raise ValueError(f"{what} has no {path!r}, {leaf}; it has {', '.join(held)}")
@@ -103,25 +103,25 @@ def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -
 
 
 def write_index(folder: pathlib.Path, index: Index) -> None:
-    """Writes the index, with a checksum of itself."""
+    """Writes the index with its own checksum."""
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(index)}
     text = json.dumps({**content, "sha256": _digest(content)}, indent=2) + "\n"
     write_whole(folder / INDEX, text.encode())
 
 
 def read_index(folder: pathlib.Path) -> Index:
-    """The index of an archive, whatever it is of.
+    """Reads and verifies the index of an archive.
 
     Raises:
-      ValueError: the folder is none, is empty, has no index, a damaged one, or one of a newer version.
+      ValueError: the folder doesn't exist, is empty, or has no index, a damaged one, or one of a newer version.
     """
     path = folder / INDEX
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder; an archive is a folder with an {INDEX}, see programs.tools.export")
+        raise ValueError(f"{folder} is not a folder; an archive is a folder with {INDEX}, see programs.tools.export")
     if not any(folder.iterdir()):
         raise ValueError(f"{folder} is empty; programs.tools.export makes an archive of a run")
     if not path.exists():
-        raise ValueError(f"{folder} has no {INDEX}: it is no archive, or its export was cut short; export it again")
+        raise ValueError(f"{folder} has no {INDEX}: it is not an archive, or its export was cut short; export it again")
     try:
         content = json.loads(path.read_bytes())
         format_, version = content["format"], int(content["version"])
@@ -139,7 +139,7 @@ def read_index(folder: pathlib.Path) -> Index:
 
 
 def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file that is there whole or not at all, whenever we are killed."""
+    """Writes a file atomically: if the process is killed, the file exists completely or not at all."""
     fresh = path.with_name(path.name + ".new")
     with open(fresh, "wb") as file:
         file.write(content)
@@ -149,13 +149,13 @@ def write_whole(path: pathlib.Path, content: bytes) -> None:
 
 
 def leaves(nest: Nest) -> dict[str, Any]:
-    """The leaves of a nest by path, such as "observation/view"; a nest that is one leaf has the path ""."""
+    """Returns the leaves of a nest by path, such as "observation/view"; the path of a single leaf is ""."""
     flat, _ = jax.tree_util.tree_flatten_with_path(nest)
     return {"/".join(_part(key) for key in path): leaf for path, leaf in flat}
 
 
 def _part(key: Any) -> str:
-    """One part of a path: a field's name, a dictionary's key, or a place in a sequence."""
+    """Converts a JAX key to one part of a path: a field's name, a dict's key, or an index."""
     for attribute in ("name", "key", "idx"):
         if hasattr(key, attribute):
             return str(getattr(key, attribute))
@@ -167,7 +167,7 @@ def _leaf(spec: specs.Array) -> Leaf:
 
 
 def _text(setting: Any) -> str:
-    """A setting in words that are the same in every process: a function's name, not its address."""
+    """Describes a setting in the same way in every process: a function by its name, not by its address."""
     return getattr(setting, "__qualname__", None) or repr(setting)
 
 

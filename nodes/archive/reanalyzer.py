@@ -1,4 +1,4 @@
-"""A reanalyzer whose past is an archive: what learns from it needs no actors."""
+"""A reanalyzer that replays an archive, so that a program can learn without actors."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from boonta.nodes.archive.files import Archive, read
 
 
 class ArchiveReanalyzer(Playback):
-    """Plays an archive's trajectories back to the agent's policy, and writes them with what it finds in them today.
+    """Replays an archive's trajectories to the agent's policy, and writes them with the policy's new outputs.
 
-    They come one after another, in an order that the seed decides, each once a round. So a slot is the stream that an
-    actor's would be, and is cut into sequences in the same way. See "Online and Offline Reinforcement Learning by
-    Planning with a Learned Model" (MuZero Unplugged, https://arxiv.org/abs/2104.06294), section 3.
+    Each round replays every trajectory once, in an order that the seed decides. A slot is therefore a stream like an
+    actor's, and is cut into sequences in the same way. See "Online and Offline Reinforcement Learning by Planning with
+    a Learned Model" (MuZero Unplugged, https://arxiv.org/abs/2104.06294), section 3.
 
     Args:
-      archive: opened with `replayed_shapes`.
-      seed: of its order, too.
+      archive: an archive that was opened with `replayed_shapes`.
+      seed: also decides the order of the trajectories.
       others: see `Playback`.
     """
 
@@ -44,30 +44,30 @@ class ArchiveReanalyzer(Playback):
         super().__init__(name, agent, env, variables, replay, monitor, **settings)
         self._archive = archive
 
-    def world(self, num_envs: int, seed: int) -> BatchedEnv:
+    def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, make_source(self._archive, num_envs, seed))
 
 
 def replayed_shapes(agent: Agent, spec: EnvSpec) -> Steps:
-    """Shapes of what is needed of an archived step; what another policy remembered of it is not."""
+    """Returns the shapes of the leaves needed of an archived step: all but the extras and the version."""
     return step_shapes(agent, spec)._replace(extras=(), version=())
 
 
 def make_source(archive: Archive, num_envs: int, seed: int) -> Callable[[], Steps]:
-    """What gives the next trajectory, leaves [T, ...], T at least 1.
+    """Makes a function that returns the next trajectory, leaves [T, ...] with T >= 1.
 
-    The first of each slot starts at a row of its own: where all episodes are of one length sequences would else begin
-    with the same few rows for ever.
+    The first trajectory of each slot starts at a random row. Otherwise, where all episodes have the same length, all
+    sequences would begin at the same few rows.
     """
     trajectories = read(archive, seed)
     rng = np.random.default_rng(seed)
-    unmixed = num_envs
+    first_ones = num_envs  # How many slots have not yet had their first trajectory.
 
     def source() -> Steps:
-        nonlocal unmixed
+        nonlocal first_ones
         trajectory = next(trajectories)
-        if unmixed:
-            unmixed -= 1
+        if first_ones:
+            first_ones -= 1
             start = int(rng.integers(len(trajectory.step_type) - 1))
             trajectory = jax.tree.map(lambda leaf: leaf[start:], trajectory)
         return as_episode(trajectory)
@@ -76,13 +76,13 @@ def make_source(archive: Archive, num_envs: int, seed: int) -> Callable[[], Step
 
 
 def as_episode(trajectory: Steps) -> Steps:
-    """A trajectory that begins with FIRST and ends with LAST: what wasn't recorded to its end is truncated there.
+    """Makes a trajectory begin with FIRST and end with LAST; one that wasn't recorded to its end is truncated there.
 
-    So nothing is learned across the seam to the next. Where the beginning wasn't recorded, the frames before it, which
-    a policy may have seen, are missing, as at the beginning of an episode.
+    So nothing bootstraps from the next trajectory. Where the beginning wasn't recorded, earlier frames are missing, as
+    at the beginning of an episode, although the policy that acted may have seen them.
 
     Args:
-      trajectory: leaves [T, ...], T at least 2.
+      trajectory: leaves [T, ...] with T >= 2.
     """
     step_type = trajectory.step_type.copy()
     reward = trajectory.reward.copy()

@@ -106,8 +106,8 @@ class _PlacedBatch(BatchedEnv):
     def step(self, action: np.ndarray) -> TimeStep:
         return jax.device_put(self._env.step(action), self._device)
 
-    def taken(self, action: np.ndarray) -> np.ndarray:
-        return self._env.taken(action)
+    def executed_action(self, action: np.ndarray) -> np.ndarray:
+        return self._env.executed_action(action)
 
     def episodes(self) -> list[Episode]:
         return self._env.episodes()

@@ -1,1 +1,1 @@
-"""Matches between players, and the ratings that follow from them."""
+"""Matches between players, and the ratings computed from them."""

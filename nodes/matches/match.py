@@ -1,4 +1,4 @@
-"""A match: many games of two players at once, half of them from either side.
+"""A match: many simultaneous games of two sides; each side is player 0 in half of them.
 
 Glossary of shapes: B batch (games of a match), A actions.
 """
@@ -20,14 +20,14 @@ from boonta.nodes.metrics import Stopwatch
 
 Nest = Any
 
-# Random moves that start a game between two policies: where neither leaves anything to chance they would else play the
-# same two games over and over.
+# The number of random moves that start a game between two policies. Without them, two deterministic policies would play
+# the same two games over and over.
 OPENING = 2
 
-# One of the two who play: `(time step [B], asked bool [B]) -> action [B]`. It sees every time step, and its action
-# counts where it is asked.
+# One of the two sides of a match: `(time step [B], asked bool [B]) -> action [B]`. It sees every time step; its action
+# is used only where `asked` is True.
 Side = Callable[[base.TimeStep, np.ndarray], np.ndarray]
-MakeSide = Callable[[base.BatchedEnv, int], Side]  # from the environments, which it may look at, and a seed
+MakeSide = Callable[[base.BatchedEnv, int], Side]  # Makes a side from the batch, which it may read, and a seed.
 
 
 def play_match(
@@ -40,27 +40,27 @@ def play_match(
     max_steps: int = 1_000,
     opening: int = 0,
 ) -> np.ndarray:
-    """Plays games at once, the first side as player 0 in the even ones and as player 1 in the odd ones.
+    """Plays games at once; the first side is player 0 in the even ones and player 1 in the odd ones.
 
     Args:
-      env: makes the environments, of two players.
-      games: B, even.
-      sides: make those who play.
-      seed: of the environments, the sides and the opening.
-      stopping: asked before every step whether to give up.
-      max_steps: moves of both players, after which a game that isn't over is a draw.
-      opening: random moves that start each game; the same in games 2i and 2i + 1, so that neither side has the luck.
+      env: makes the environments; it must have two players.
+      games: B, an even number.
+      sides: functions that make the two sides.
+      seed: seed of the environments, the sides and the opening.
+      stopping: called before every step; the match ends when it returns True.
+      max_steps: number of moves of both players after which an unfinished game is a draw.
+      opening: random moves that start each game; the same in games 2i and 2i + 1, so that neither side profits.
 
     Returns:
-      float64 [B], the outcome for the first side: above 0 it won, below 0 it lost.
+      float64 [B], the outcome for the first side: it won if this is above 0 and lost if below 0.
 
     Raises:
-      Stopped: `stopping` said so.
+      Stopped: `stopping` returned True.
     """
     env_seed, *side_seeds, opening_seed = np.random.SeedSequence(seed).generate_state(4) >> 1
     rng = np.random.default_rng(opening_seed)
-    player = np.arange(games) % 2  # [B], which one the first side is
-    outcome = np.full(games, np.nan)  # [B], NaN until the game is over
+    player = np.arange(games) % 2  # The first side's number as a player, [B].
+    outcome = np.full(games, np.nan)  # [B], NaN until the game is over.
     with contextlib.closing(env(games, int(env_seed))) as batch:
         first, second = (make(batch, int(side_seed)) for make, side_seed in zip(sides, side_seeds))
         timestep = batch.reset()
@@ -74,8 +74,8 @@ def play_match(
                 action = _random_moves(timestep.observation.legal, rng)
             timestep = batch.step(action)
             for episode in batch.episodes():
-                if np.isnan(outcome[episode.slot]):  # later games of the slot don't count
-                    score = episode.episode_return  # player 0's
+                if np.isnan(outcome[episode.slot]):  # Later games of the slot don't count.
+                    score = episode.episode_return  # From player 0's view.
                     outcome[episode.slot] = score if player[episode.slot] == 0 else 0.0 - score
             if not np.isnan(outcome).any():
                 break
@@ -83,13 +83,13 @@ def play_match(
 
 
 def _random_moves(legal: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random legal action [B] from legal [B, A], the same in neighbouring slots that have the same choice."""
+    """Draws a legal action [B] from legal [B, A]; games 2i and 2i + 1 with the same choice get the same action."""
     draws = rng.random((len(legal) // 2, legal.shape[1])).repeat(2, axis=0)
     return np.argmax(legal * (1.0 + draws), axis=1).astype(np.int32)
 
 
 def policy_side(policy: Policy, act: Act, params: Nest, stopwatch: Stopwatch) -> MakeSide:
-    """A side that a policy plays with these params; `act` is `jit_policy(policy)`."""
+    """Returns a side that plays a policy with these params; `act` is `jit_policy(policy)`."""
 
     def make(env: base.BatchedEnv, seed: int) -> Side:
         acting = Acting(policy, act, env.num_envs, seed, stopwatch)
@@ -99,16 +99,16 @@ def policy_side(policy: Policy, act: Act, params: Nest, stopwatch: Stopwatch) ->
 
 
 def player_side(player: base.Player, stopping: Callable[[], bool], stopwatch: Stopwatch) -> MakeSide:
-    """A side that a `Player` plays. It may search long, so it is asked for one slot at a time, and only where it must.
+    """Returns a side that a `Player` plays. It may search long, so it acts in one slot at a time, and only if asked.
 
-    The other slots it is shown as LAST, where there is nothing to choose.
+    The other slots are shown to it as LAST, where there is nothing to choose.
     """
 
     def make(env: base.BatchedEnv, seed: int) -> Side:
         rng = np.random.default_rng(seed)
 
         def side(timestep: base.TimeStep, asked: np.ndarray) -> np.ndarray:
-            action = np.argmax(timestep.observation.legal, axis=1).astype(np.int32)  # legal at least
+            action = np.argmax(timestep.observation.legal, axis=1).astype(np.int32)  # Any legal action.
             for slot in np.flatnonzero(asked):
                 if stopping():
                     raise Stopped
@@ -124,7 +124,7 @@ def player_side(player: base.Player, stopping: Callable[[], bool], stopwatch: St
 
 
 def shares(outcome: np.ndarray) -> dict[str, float]:
-    """Shares of the games of a match that were won, drawn and lost, and of those lost as either player."""
+    """Returns the shares of games that were won, drawn and lost, and the shares lost as either player."""
     lost = outcome < 0
     return {
         "win": float(np.mean(outcome > 0)),
@@ -136,5 +136,5 @@ def shares(outcome: np.ndarray) -> dict[str, float]:
 
 
 def result(outcome: np.ndarray) -> elo.Result:
-    """The points that the first side made in a match."""
+    """Returns the first side's points in a match."""
     return elo.Result(float(np.sum(outcome > 0) + np.sum(outcome == 0) / 2), len(outcome))

@@ -1,7 +1,9 @@
-"""Draws what a MuZero run's agent thinks: `./run python -m boonta.programs.tools.explain --workdir runs/muzero_catch`.
+"""Draws the search, predictions and hidden states of a MuZero run's agent.
 
-It isn't called inspect: the folder of a program that is run comes first in Python's path, and would hide the standard
-library's.
+./run python -m boonta.programs.tools.explain --workdir runs/muzero_catch
+
+The file can't be called inspect.py: the folder of a script comes first in Python's path, so it would hide the standard
+library's module.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from boonta.programs.tools.play import agent_and_env, frame_of, newest_params, p
 from boonta.programs.wiring.run import BadInput, command
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
-Places = dict[int, tuple[int, int]]  # by node of a tree: its column, which is its depth, and its row
+Places = dict[int, tuple[int, int]]  # The column (the depth) and the row of each node of a tree.
 
-COLUMN, ROW = 2.7, 0.55  # inches, of a node of the tree with the branch that leads to it
+COLUMN, ROW = 2.7, 0.55  # The size in inches of a tree node with the branch that leads to it.
 
 
 def explain(
@@ -46,21 +48,21 @@ def explain(
     explore: bool = False,
     seed: int = 0,
 ) -> None:
-    """Plays with the newest checkpoint's params and draws what the model and its search say.
+    """Plays with the newest checkpoint's params and draws the predictions of the model and of the search.
 
-    tree.svg is the search of one position, episode.png the values and rewards along the first episode, foreseen and
-    real, hidden.png a map of the hidden states of all episodes.
+    tree.svg shows the search in one position, episode.png the predicted and actual values and rewards along the first
+    episode, and hidden.png a map of the hidden states of all episodes.
 
     Args:
       workdir: the run's folder.
       out: folder for the pictures; default: explain/ in the run's folder.
-      step: of the first episode, whose search is drawn; default: the middle one.
-      episodes: to play for the map.
-      max_steps: env steps of all episodes together, after which the last one is cut.
-      max_nodes: of the tree that are drawn, the most visited.
-      max_depth: of the tree that is drawn.
-      explore: act with noise, as actors do: without it, some agents play the same game again and again.
-      seed: of the environment and the policy.
+      step: the step of the first episode whose search is drawn; default: the middle one.
+      episodes: number of episodes to play for the map.
+      max_steps: env steps of all episodes together, after which the last episode is cut.
+      max_nodes: number of tree nodes to draw, the most visited ones.
+      max_depth: depth of the tree to draw.
+      explore: act with noise, as actors do; without it, some agents play the same game again and again.
+      seed: seed of the environment and the policy.
     """
     counts = {"episodes": episodes, "max-steps": max_steps, "max-nodes": max_nodes, "max-depth": max_depth}
     for name, value in counts.items():
@@ -88,7 +90,7 @@ def explain(
 
 
 def config_of(workdir: pathlib.Path) -> muzero.Config:
-    """The hyper-parameters that a MuZero run was started with."""
+    """Returns the hyper-parameters that a MuZero run was started with."""
     program_function, _, settings = program_of(workdir)
     for setting in settings.values():
         if isinstance(setting, muzero.Config):
@@ -100,7 +102,7 @@ def config_of(workdir: pathlib.Path) -> muzero.Config:
 
 
 def whole(planned: Planned) -> Planned:
-    """All that a search found, but for the hidden states, which take the most room."""
+    """Returns a search's results without its hidden states, which take the most memory."""
     return planned._replace(tree=planned.tree.replace(embeddings=()))
 
 
@@ -110,7 +112,7 @@ def record(
     """Plays episodes.
 
     Returns:
-      Steps, leaves [M, 1, ...], M at most `max_steps` + 1, extras `Planned`; and a picture of each.
+      The steps, leaves [M, 1, ...] with M <= `max_steps` + 1 and `Planned` as extras, and a picture of each step.
     """
     rows: list[Steps] = []
     frames: list[np.ndarray] = []
@@ -126,25 +128,27 @@ def record(
 
 
 def first_episode(steps: Steps) -> int:
-    """The number of rows up to the first LAST, which is one of them; all if there is none."""
+    """Returns the number of rows up to and including the first LAST, or of all rows if there is none."""
     last = steps.step_type[:, 0] == LAST
     return int(np.argmax(last)) + 1 if last.any() else len(last)
 
 
 def draw_tree(planned: Planned, places: Places, title: str, frame: np.ndarray, out: pathlib.Path) -> None:
-    """Draws the search of one position, from left to right, each node's most visited child on its own level.
+    """Draws the search of one position from left to right; the most visited child is in the row of its parent.
 
     Args:
-      planned: of one position, without a batch axis.
-      places: of the nodes to draw.
-      title: of the position.
-      frame: its picture.
+      planned: the search, without a batch axis.
+      places: the nodes to draw and their places.
+      title: name of the position.
+      frame: picture of the position.
       out: an .svg file, in which text stays text.
     """
     tree = planned.tree
     columns, rows = (max(place[axis] for place in places.values()) + 1 for axis in (0, 1))
-    width, height = COLUMN * (columns + 0.6), max(ROW * (rows + 2), 2.5)  # the picture is left of the root
-    most = max(1.6 * float(np.max(np.abs(tree.node_values[list(places)]))), 1e-6)  # never so dark that text isn't read
+    width, height = COLUMN * (columns + 0.6), max(ROW * (rows + 2), 2.5)  # The picture is left of the root.
+    most = max(
+        1.6 * float(np.max(np.abs(tree.node_values[list(places)]))), 1e-6
+    )  # 1.6 keeps colours behind text light.
     colour = matplotlib.cm.ScalarMappable(matplotlib.colors.Normalize(-most, most), "RdYlGn")
     with pyplot.rc_context({"svg.fonttype": "none", "font.size": 8}):
         figure = pyplot.figure(figsize=(width, height))
@@ -173,7 +177,7 @@ def draw_tree(planned: Planned, places: Places, title: str, frame: np.ndarray, o
 
 
 def draw_branch(axes: Any, planned: Planned, node: int, start: tuple[int, int], end: tuple[int, int]) -> None:
-    """Draws the line from a node's parent to it, as thick as it is often taken, with what the model says of it."""
+    """Draws the branch to a node, as thick as its share of visits, with its action, prior and reward."""
     tree = planned.tree
     parent, action = int(tree.parents[node]), int(tree.action_from_parent[node])
     taken = parent == 0 and action == planned.action
@@ -182,7 +186,7 @@ def draw_branch(axes: Any, planned: Planned, node: int, start: tuple[int, int], 
     line = {"color": "C0" if taken else "0.6", "lw": width, "solid_joinstyle": "round", "zorder": 0}
     axes.plot([x0 + 0.52, x0 + 0.52, x1 + 0.5], [y0, y1, y1], **line)
     num_actions, dummy = tree.children_rewards.shape[-1], planned.policy.shape[-1]
-    if action >= num_actions:  # in a game with chance, whose branches the search does not hand out
+    if action >= num_actions:  # A chance outcome; the search doesn't return their probabilities.
         label = f"chance {action - num_actions}"
     else:
         prior = jax.nn.softmax(tree.children_prior_logits[parent])[action]
@@ -192,9 +196,9 @@ def draw_branch(axes: Any, planned: Planned, node: int, start: tuple[int, int], 
 
 
 def layout(tree: Any, max_nodes: int, max_depth: int) -> Places:
-    """Places the most visited nodes of a tree, a first child in the row of its parent.
+    """Chooses the most visited nodes of a tree and their places; a first child is in the row of its parent.
 
-    A node is visited at least as often as its children and comes before them: each placed one has its parent placed.
+    A node has at least as many visits as its children and precedes them, so the parent of a chosen node is chosen, too.
     """
     order = np.argsort(-tree.node_visits, kind="stable")[:max_nodes]
     children: dict[int, list[int]] = {int(node): [] for node in order if tree.node_visits[node] > 0}
@@ -203,7 +207,7 @@ def layout(tree: Any, max_nodes: int, max_depth: int) -> Places:
             children[int(tree.parents[node])].append(node)
     places: Places = {}
     waiting, row = [(0, 0)], -1
-    while waiting:  # depth first
+    while waiting:  # Depth first.
         node, depth = waiting.pop()
         row += not (node and children[int(tree.parents[node])][0] == node)
         places[node] = (depth, row)
@@ -213,22 +217,22 @@ def layout(tree: Any, max_nodes: int, max_depth: int) -> Places:
 
 
 def signed(value: float) -> str:
-    """Two decimals with their sign; 0 is never negative."""
+    """Formats a value with a sign and two decimals; 0 is never negative."""
     return f"{round(float(value), 2) + 0.0:+.2f}"
 
 
 def draw_episode(steps: Steps, hindsight: Hindsight, length: int, step: int, out: pathlib.Path) -> None:
-    """Draws values and rewards along the first `length` rows, as they were foreseen and as they came."""
+    """Draws the predicted and the actual values and rewards along the first `length` rows."""
     figure, (values, rewards) = pyplot.subplots(2, 1, figsize=(10, 6), sharex=True, layout="constrained")
     rows, ahead = np.arange(length), hindsight.reward.shape[1]
-    acted = rows[steps.step_type[:length, 0] != LAST]  # there was nothing to search for in the end
-    values.plot(rows, hindsight.returns[:length], "k", lw=2, label="return that came")
+    acted = rows[steps.step_type[:length, 0] != LAST]  # LAST has no search.
+    values.plot(rows, hindsight.returns[:length], "k", lw=2, label="actual return")
     values.plot(acted, steps.extras.value[acted, 0], "C0.-", label="by the search")
     values.plot(rows, hindsight.value[:length, 0], "C1.-", label="by the network")
-    rewards.plot(rows[1:], steps.reward[1:length, 0], "k", lw=2, drawstyle="steps-mid", label="reward that came")
+    rewards.plot(rows[1:], steps.reward[1:length, 0], "k", lw=2, drawstyle="steps-mid", label="actual reward")
     for k, colour, marker in sorted({(1, "C2", "+"), (ahead, "C3", "x")}):
         if k < length:
-            label = f"foreseen {k} step{'s' * (k > 1)} before"
+            label = f"predicted {k} step{'s' * (k > 1)} before"
             values.plot(rows[k:], hindsight.value[: length - k, k], colour + marker, label=label)
             rewards.plot(rows[k:], hindsight.reward[: length - k, k - 1], colour + marker, label=label)
     for axes, ylabel in ((values, "value"), (rewards, "reward")):
@@ -243,20 +247,20 @@ def draw_episode(steps: Steps, hindsight: Hindsight, length: int, step: int, out
 
 
 def draw_hidden(steps: Steps, hindsight: Hindsight, out: pathlib.Path) -> None:
-    """Draws a map of all hidden states: of observations, and as foreseen by one model step from the one before."""
+    """Draws a map of all hidden states: of observations, and as predicted by a model step from the previous one."""
     hidden, returns = np.asarray(hindsight.hidden), hindsight.returns
-    inside = np.flatnonzero(steps.step_type[:-1, 0] != LAST)  # rows whose next row is of the same episode
-    (here, foreseen), shares = project(hidden[:, 0], hidden[inside, 1])
+    inside = np.flatnonzero(steps.step_type[:-1, 0] != LAST)  # Rows whose next row is in the same episode.
+    (here, predicted), shares = project(hidden[:, 0], hidden[inside, 1])
     figure, panels = pyplot.subplots(1, 2, figsize=(12, 5), sharex=True, sharey=True, layout="constrained")
     network = hindsight.value[:, 0], hindsight.value[inside, 1]
-    kinds = {"return that came": (returns, returns[inside + 1]), "value by the network": network}
+    kinds = {"actual return": (returns, returns[inside + 1]), "value by the network": network}
     everything = np.concatenate([returns, *network])
     colour = matplotlib.cm.ScalarMappable(matplotlib.colors.Normalize(everything.min(), everything.max()), "viridis")
-    for axes, (title, (of_here, of_foreseen)) in zip(panels, kinds.items()):
-        axes.plot(*np.stack([foreseen, here[inside + 1]]).transpose(2, 0, 1), color="0.8", lw=0.7, zorder=0)
+    for axes, (title, (of_here, of_predicted)) in zip(panels, kinds.items()):
+        axes.plot(*np.stack([predicted, here[inside + 1]]).transpose(2, 0, 1), color="0.8", lw=0.7, zorder=0)
         common = {"cmap": colour.cmap, "norm": colour.norm}
         axes.scatter(*here.T, c=of_here, edgecolor="0.3", linewidth=0.4, s=30, label="of an observation", **common)
-        axes.scatter(*foreseen.T, c=of_foreseen, marker="x", s=18, label="foreseen a step before", **common)
+        axes.scatter(*predicted.T, c=of_predicted, marker="x", s=18, label="predicted a step before", **common)
         axes.set(
             title=title, xlabel=f"component 1, {shares[0]:.0%} of variance", ylabel=f"component 2, {shares[1]:.0%}"
         )
@@ -268,14 +272,14 @@ def draw_hidden(steps: Steps, hindsight: Hindsight, out: pathlib.Path) -> None:
 
 
 def project(points: np.ndarray, *others: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """Principal components: where points vary the most.
+    """Projects points on their first two principal components.
 
     Args:
-      points: [M, D], which decide what is seen.
-      others: [..., D], seen in the same way.
+      points: [M, D]; they determine the components.
+      others: [..., D]; they are projected, too.
 
     Returns:
-      All of them in two dimensions, and the share of the points' variance that each of the two has.
+      All of them in two dimensions, and each component's share of the points' variance.
     """
     centre = points.mean(axis=0)
     _, sizes, directions = np.linalg.svd(points - centre, full_matrices=False)

@@ -1,4 +1,4 @@
-"""Makes an archive of what a run's actors recorded.
+"""Makes an archive of the steps that a run's actors recorded.
 
 ./run python -m boonta.programs.tools.export --workdir runs/x --out folder
 """
@@ -20,12 +20,12 @@ from boonta.programs.wiring.run import BadInput, command, lock
 def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
     """Writes the newest checkpoint of a run's replay table as an archive of trajectories.
 
-    The table's sequences overlap. They are put back together, so every step is archived once, and whole episodes
-    wherever the table still had all of one; of others, the part that it had.
+    The table's overlapping sequences are joined, so that every step is archived once. An episode is archived whole if
+    the table still holds all of it, and otherwise as the part that it holds.
 
     Args:
       workdir: the run's folder; the run must have ended.
-      out: the archive's folder: not there yet, or empty.
+      out: the archive's folder; it must not exist yet or be empty.
     """
     if not (workdir / "config.json").exists():
         raise BadInput(f"--workdir {workdir} holds no run")

@@ -33,29 +33,29 @@ def match(
     max_steps: int = 1_000,
     seed: int = 0,
 ) -> np.ndarray:
-    """Plays games of two with the newest checkpoint's params, half of them as either player, and counts.
+    """Plays games of two with the newest checkpoint's params, half of them as either player, and prints the results.
 
     Args:
       workdir: the run's folder.
       opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
-      games: how many; even.
-      simulations: of each search of the run in `workdir`; default: as many as its own evaluations have.
-      opening: random moves that start each game, each such start being played from both sides; default: 2 against
-        another run, which may otherwise repeat one game, and 0 against a player.
-      max_steps: moves of both players, after which a game that isn't over is a draw.
-      seed: of the environments, the players and the openings.
+      games: number of games, even.
+      simulations: simulations per search of the run in `workdir`; default: as in its own evaluations.
+      opening: random moves that start each game; each opening is played from both sides. Default: 2 against another
+        run, because they might otherwise repeat a game, and 0 against a player.
+      max_steps: number of moves of both players after which an unfinished game is a draw.
+      seed: seed of the environments, the players and the openings.
 
     Returns:
-      float64 [games], the outcomes for the run, which are printed as `table` has them.
+      float64 [games], the outcomes for the run; `table` formats them for printing.
     """
     if games < 2 or games % 2:
-        raise BadInput(f"--games is {games}; it must be even, for half are played as either player")
+        raise BadInput(f"--games is {games}; it must be even, because half are played as either player")
     agent, env = agent_and_env(workdir, simulations=simulations)
     if env.spec.num_players != 2:
         raise BadInput(f"--workdir {workdir} holds a run of an environment for one player; a match needs two")
     player = parse_player(opponent)
     if isinstance(player, (UctPlayer, PerfectPlayer)):
-        env = looked_into(env)
+        env = with_open_spiel_states(env)
     other = rival(pathlib.Path(opponent), env) if player is None else player_side(player, _never, Stopwatch())
     if opening is None:
         opening = OPENING if player is None else 0
@@ -66,7 +66,7 @@ def match(
 
 
 def parse_player(opponent: str) -> Player | None:
-    """The player of this name; None if it can only be a run's folder."""
+    """Returns the player of this name, or None if it is a run's folder."""
     name, colon, rollouts = opponent.partition(":")
     if name == "uct" and colon:
         if not rollouts.isdecimal():
@@ -78,21 +78,21 @@ def parse_player(opponent: str) -> Player | None:
     return players.get(opponent)
 
 
-def looked_into(env: Env) -> Env:
-    """The environment of a match with a player who looks into OpenSpiel's states, which follow pgx's games."""
+def with_open_spiel_states(env: Env) -> Env:
+    """Adds OpenSpiel's game to a game of pgx, for players that read OpenSpiel's states."""
     if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
         return env
     return Followed(env, OpenSpiel(env.env.game))
 
 
 def run_side(agent: Agent, workdir: pathlib.Path) -> MakeSide:
-    """The side of a run's agent with its newest params."""
+    """Returns the side that plays a run's agent with its newest params."""
     policy = agent.eval_policy
     return policy_side(policy, jit_policy(policy), newest_params(agent, workdir), Stopwatch())
 
 
 def rival(workdir: pathlib.Path, env: Env) -> MakeSide:
-    """The side of another run of the same game, which may be another agent's."""
+    """Returns the side of another run of the same game, possibly with another agent."""
     agent, other_env = agent_and_env(workdir)
     if other_env.spec != env.spec:
         raise BadInput(f"--opponent {workdir} holds a run of another game, or of another view of it")
@@ -100,7 +100,7 @@ def rival(workdir: pathlib.Path, env: Env) -> MakeSide:
 
 
 def table(outcome: np.ndarray) -> str:
-    """Games won, drawn and lost as either player, and the rating difference, from the outcomes of `play_match`."""
+    """Formats the outcomes of `play_match`: games won, drawn and lost as either player, and the rating difference."""
     lines = []
     for name, part in (("first", outcome[0::2]), ("second", outcome[1::2]), ("either", outcome)):
         won, drawn, lost = (int(np.sum(np.sign(part) == sign)) for sign in (1, 0, -1))

@@ -1,4 +1,4 @@
-"""A population's table and picture.
+"""Prints a population's table and draws its learning curves.
 
 ./run python -m boonta.programs.tools.members --workdir runs/anakin_population_catch
 """
@@ -16,16 +16,16 @@ from boonta.nodes import metrics
 from boonta.programs.wiring.run import BadInput, command
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 MEASURED = ("member", "updates", "return", "loss", "eval_return", "eval_return_min", "eval_cut", "seed")
-Key = tuple[tuple[str, float], ...]  # what a combination of hyper-parameters is known by: fields and their values
+Key = tuple[tuple[str, float], ...]  # A combination of hyper-parameters: fields and their values.
 
 
 def members(workdir: pathlib.Path, out: pathlib.Path | None = None) -> None:
-    """Prints how each combination of hyper-parameters did in its last evaluation, the best first, and draws the curves.
+    """Prints the last evaluation of each combination of hyper-parameters, best first, and draws the curves.
 
-    Members that diverged are counted, and left out of the rest.
+    Members that diverged are counted, and excluded from the returns.
 
     Args:
       workdir: the run's folder.
@@ -49,10 +49,10 @@ def members(workdir: pathlib.Path, out: pathlib.Path | None = None) -> None:
 
 
 def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
-    """Each combination's evaluation returns, one a seed, by updates; nan of a member that diverged.
+    """Reads the evaluation returns of each combination, one per seed, by updates; NaN if a member diverged.
 
     Raises:
-      BadInput: the folder holds no population's evaluations.
+      BadInput: the folder has no evaluations of a population.
     """
     try:
         rows = metrics.read(workdir, metrics.MEMBERS)
@@ -60,7 +60,7 @@ def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
         raise BadInput(f"--workdir {workdir} has no {metrics.MEMBERS}: {error.strerror}") from error
     if not rows:
         raise BadInput(f"--workdir {workdir} has no evaluation in {metrics.MEMBERS} yet")
-    # A resumed run makes the evaluations after its checkpoint again: the last one counts.
+    # A resumed run repeats the evaluations after its checkpoint; the last one counts.
     newest = {(row["updates"], row["member"]): row for row in rows}
     curves: dict[Key, dict[int, list[float]]] = {}
     for row in newest.values():
@@ -72,7 +72,7 @@ def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
 
 
 def draw(curves: dict[Key, dict[int, list[float]]], target: pathlib.Path) -> None:
-    """Draws a curve for each combination: the mean over seeds that go on, and a band from the worst to the best."""
+    """Draws a curve for each combination: the mean over seeds that haven't diverged, and the range of their returns."""
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for key, curve in curves.items():
         updates = sorted(curve)
@@ -88,7 +88,7 @@ def draw(curves: dict[Key, dict[int, list[float]]], target: pathlib.Path) -> Non
 
 
 def _spread(returns: Sequence[float]) -> tuple[float, float, float]:
-    """The worst, the mean and the best of those that have not diverged; nan if all have."""
+    """Returns the worst, mean and best return of the members that haven't diverged; NaN if all have."""
     sound = [value for value in returns if not np.isnan(value)] or [np.nan]
     return float(np.min(sound)), float(np.mean(sound)), float(np.max(sound))
 

@@ -14,18 +14,18 @@ from boonta.nodes import metrics
 from boonta.programs.wiring.run import BadInput, command
 
 matplotlib.use("agg")
-from matplotlib import pyplot  # noqa: E402  # after the backend is chosen
+from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 X = Literal["env_steps", "frames", "updates", "seconds"]
 
 
 def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps") -> None:
-    """Draws the mean return of training and evaluation over the course of one or several runs.
+    """Draws the mean training and evaluation returns of one or several runs.
 
     Args:
-      workdir: the runs' folders; each gets a colour and its name in the legend.
-      out: the picture's file; its ending says which kind.
-      x: what the course is counted in.
+      workdir: the runs' folders; each run has a colour and its name in the legend.
+      out: the picture's file; its extension decides the format.
+      x: the unit of the horizontal axis.
 
     Raises:
       BadInput: a folder holds no curve, or the picture can't be written.
@@ -38,7 +38,7 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps
             raise BadInput(f"--workdir {folder} has no metrics: {error.strerror}") from error
         rows = [row for row in rows if row.get(x) is not None]
         training = [(row[x], row["return"]) for row in rows if row.get("return") is not None]
-        evaluation = {  # each once, where it was first reported
+        evaluation = {  # Each evaluation once, where it was first reported.
             row["eval_version"]: (row[x], row["eval_return"])
             for row in reversed(rows)
             if row.get("eval_return") is not None

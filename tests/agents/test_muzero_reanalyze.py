@@ -44,13 +44,13 @@ def make_params(agent, seed):
 def record(env, agent, config, batch=BATCH) -> Steps:
     """Sequences as actors write them with params of another seed, leaves [T, B, ...]."""
     params = make_params(agent, 1)
-    act, world, state = jax.jit(agent.policy.step), env(batch, 0), agent.policy.initial_state(batch)
-    timestep, rows = world.reset(), []
+    act, stepped, state = jax.jit(agent.policy.step), env(batch, 0), agent.policy.initial_state(batch)
+    timestep, rows = stepped.reset(), []
     for t in range(6 + config.sequence_length):
         action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(t), timestep, state))
         shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
         rows.append(Steps(*shown, action, extras, np.zeros(batch, np.int32)))
-        timestep = world.step(action)
+        timestep = stepped.step(action)
     return jax.tree.map(lambda *x: np.stack(x), *rows[6:])  # starts in the middle of episodes
 
 
@@ -58,16 +58,16 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
     """What the policy makes of sequences that are played back to it, leaves [T, B, ...]."""
     batch = steps.reward.shape[1]
     columns = iter([jax.tree.map(lambda x, i=i: x[:, i], steps) for i in [*range(batch)] * 2])
-    world, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
+    stepped, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
     # Frames of another episode are still in the policy's memory, as they are when a slot goes on with a new sequence.
     state = jax.tree.map(lambda x: x + np.ones((), x.dtype), state)
-    timestep, act = world.reset(), jax.jit(agent.policy.step)
+    timestep, act = stepped.reset(), jax.jit(agent.policy.step)
     for t in range(len(steps.reward)):
         action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(100 + t), timestep, state))
         shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
-        taken = world.taken(action)
-        rows.append(Steps(*shown, taken, extras, np.ones(batch, np.int32)))
-        timestep = world.step(taken)
+        executed = stepped.executed_action(action)
+        rows.append(Steps(*shown, executed, extras, np.ones(batch, np.int32)))
+        timestep = stepped.step(executed)
     return jax.tree.map(lambda *x: np.stack(x), *rows)
 
 

@@ -1,4 +1,4 @@
-"""The adapter against one `ALEInterface` a slot, stepped frame by frame from nothing but the contract."""
+"""Compares the adapter with one `ALEInterface` per slot, stepped frame by frame as the contract says."""
 
 import dataclasses
 
@@ -9,11 +9,11 @@ from ale_py import roms, vector_env
 
 from boonta.envs import atari, base
 
-SCREEN = {"height": 210, "width": 160}  # not resized, so that pictures compare exactly
+SCREEN = {"height": 210, "width": 160}  # The original size, so that pictures compare exactly.
 
 
 class Reference:
-    """One slot, one frame at a time, without no-ops at the start."""
+    """Plays one slot, one frame at a time, without no-ops at the start."""
 
     def __init__(self, settings: atari.Atari, seed: int):
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
@@ -56,7 +56,7 @@ class Reference:
 
 
 def compare(settings: atari.Atari, steps: int, num_envs: int = 2, seed: int = 3, choose=None) -> dict:
-    """Steps the adapter and a reference for each slot; returns how many ends of which kind there were."""
+    """Steps the adapter and a reference for each slot; returns the number of ends of each kind."""
     env = settings(num_envs, seed)
     slots = [Reference(settings, int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)]
     rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ def test_the_frame_limit_around_a_lost_life(after):
 
 
 def scripted(monkeypatch, settings: atari.Atari, script: list[tuple[int, bool, int]]) -> base.BatchedEnv:
-    """The adapter on a simulator that answers each step with the next (reward, game over, lives) of a script."""
+    """Makes the adapter on a fake simulator that returns the next (reward, game over, lives) of a script each step."""
 
     class Simulator:
         def __init__(self, *args, **kwargs):

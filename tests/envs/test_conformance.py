@@ -1,4 +1,4 @@
-"""Every environment here passes, and for every rule there is a way to break it that does not."""
+"""Every environment here passes the suite, and for every rule an environment that breaks it fails."""
 
 import dataclasses
 import re
@@ -29,7 +29,7 @@ GAME = catch.Catch(rows=5, columns=3)
 )
 def test_passes(env):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of the kind that no episode ended
+        warnings.simplefilter("error")  # A warning says that no episode ended.
         conformance.check(env, num_envs=2)
 
 
@@ -59,7 +59,7 @@ class Broken:
 
 
 class Wrapper(base.BatchedEnv):
-    """Breaks nothing yet."""
+    """Passes everything through; subclasses break one rule each."""
 
     def __init__(self, env: base.BatchedEnv, seed: int):
         self.env, self.num_envs, self.spec = env, env.num_envs, env.spec
@@ -79,7 +79,7 @@ class Wrapper(base.BatchedEnv):
 
 
 def changed(field: str, change: Callable[[base.TimeStep], Any]) -> type[Wrapper]:
-    """A wrapper that puts something else into a field of every step."""
+    """Returns a wrapper that changes a field of every step."""
     return type("Changed", (Wrapper,), {"change": lambda self, step: step._replace(**{field: change(step)})})
 
 
@@ -152,13 +152,13 @@ class EpisodesLate(Wrapper):
 
 
 def episodes_with(**fields) -> type[Wrapper]:
-    """A wrapper that puts something else into a field of every episode."""
+    """Returns a wrapper that changes a field of every episode."""
     change = {"episodes": lambda self: [episode._replace(**fields) for episode in self.env.episodes()]}
     return type(f"Wrong_{'_'.join(fields)}", (Wrapper,), change)
 
 
 class ForgetsNothing(Wrapper):
-    """Goes on counting the episode that a reset breaks off."""
+    """Goes on counting an episode that a reset cuts short."""
 
     def __init__(self, env, seed):
         super().__init__(env, seed)
@@ -245,7 +245,7 @@ def rules(cases: list) -> list[str]:
 
 @pytest.mark.parametrize(("wrapper", "rule", "seen"), WRAPPERS, ids=rules(WRAPPERS))
 def test_catches_broken_rule(wrapper, rule, seen, monkeypatch):
-    monkeypatch.setattr(conformance, "_check_pickle", lambda env: None)  # classes made in a call have no name to go by
+    monkeypatch.setattr(conformance, "_check_pickle", lambda env: None)  # Local classes can't be pickled.
     with pytest.raises(conformance.ConformanceError) as caught:
         conformance.check(Broken(wrapper), steps=60)
     assert rule in str(caught.value) and seen in str(caught.value)

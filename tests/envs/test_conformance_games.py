@@ -1,4 +1,4 @@
-"""The rules of games with turns, of endless streams and of pictures: each can be broken, and is then caught."""
+"""The suite catches environments that break the rules of games with turns, of endless streams and of pictures."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ENDLESS = Continuing(catch.Catch(rows=5, columns=3))
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """A game whose steps, or episodes, or picture, are changed on the way out."""
+    """Wraps a game and changes its steps, episodes or picture."""
 
     env: base.Env
     steps: Callable[[base.TimeStep], base.TimeStep] = lambda timestep: timestep
@@ -40,7 +40,7 @@ class Broken:
 
 
 def board(**change: Callable[[base.TimeStep], np.ndarray]) -> Callable[[base.TimeStep], base.TimeStep]:
-    """Puts something else into fields of the `BoardView`."""
+    """Returns a change of fields of the `BoardView`."""
 
     def changed(step: base.TimeStep) -> base.TimeStep:
         fields = {name: value(step) for name, value in change.items()}
@@ -77,7 +77,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_catches_broken_rule(case, monkeypatch):
-    monkeypatch.setattr(conformance, "_check_pickle", lambda env: None)  # lambdas have no name to go by
+    monkeypatch.setattr(conformance, "_check_pickle", lambda env: None)  # Lambdas can't be pickled.
     env, message = CASES[case]
     endless = env.env in (ENDLESS, ENDLESS.env)
     with pytest.raises(conformance.ConformanceError) as caught:

@@ -71,9 +71,9 @@ def test_looped_env_forgets_the_running_episode_on_reset():
 
 
 def test_looped_env_closes_its_environments():
-    worlds = [Countdown(1), Countdown(1)]
-    base.LoopedEnv(worlds, SPEC).close()
-    assert all(world.closed for world in worlds)
+    envs = [Countdown(1), Countdown(1)]
+    base.LoopedEnv(envs, SPEC).close()
+    assert all(env.closed for env in envs)
 
 
 def test_slot_seeds_are_reproducible_and_apart():
@@ -107,6 +107,6 @@ def test_check_action_refuses(action, message):
         base.check_action(action, SPEC.actions, 2)
 
 
-def test_check_action_leaves_real_values_to_the_world():
+def test_check_action_leaves_real_values_to_the_env():
     action = np.full((2, 3), 7.0, np.float32)
     assert base.check_action(action, specs.BoundedArray((3,), np.float32, -1, 1), 2) is action

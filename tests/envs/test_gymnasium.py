@@ -13,7 +13,7 @@ from boonta.envs import gymnasium as gym
 
 
 class Corridor(gymnasium.Env):
-    """Walks -1 or +1 (actions 5 and 6) from 0; termination at -2, truncation at +3. Gives one array again and again."""
+    """Walks -1 or +1 (actions 5 and 6) from 0; termination at -2, truncation at +3. All steps return one array."""
 
     observation_space = spaces.Dict(
         {"where": spaces.Discrete(6, start=-2), "view": spaces.Box(-3.0, 3.0, (2,), np.float64)}

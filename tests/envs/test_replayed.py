@@ -1,4 +1,4 @@
-"""The past played back: what was recorded comes again, whatever is done, one trajectory after another."""
+"""Replayed environments show the recorded steps, one trajectory after another, whatever the actions."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from boonta.envs.replayed import Replayed
 
 def record(env, seed: int, episodes: int = 1) -> Steps:
     """Episodes of random legal play, leaves [T, ...]."""
-    world, rng, rows = env(1, seed), np.random.default_rng(seed), []
-    timestep = world.reset()
+    batch, rng, rows = env(1, seed), np.random.default_rng(seed), []
+    timestep = batch.reset()
     while episodes:
         legal = getattr(timestep.observation, "legal", np.ones((1, env.spec.actions.num_values), bool))
         action = rng.choice(np.flatnonzero(legal[0]), size=1).astype(np.int32)
         rows.append(Steps(timestep.observation, *timestep[:3], action, (), np.zeros(1, np.int32)))
         episodes -= timestep.step_type[0] == LAST
-        timestep = world.step(action)
+        timestep = batch.step(action)
     return jax.tree.map(lambda *x: np.concatenate(x), *rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Recorded:
-    """Plays random episodes of an environment back; which comes next depends on the seed alone."""
+    """Replays random episodes of an environment, in an order that depends on the seed alone."""
 
     env: Catch | OpenSpiel
 
@@ -70,30 +70,30 @@ def test_slots_go_on_with_the_sources_next_and_actions_are_the_recorded_ones():
         trajectory(60, 9, [FIRST] + [MID] * 8),
     ]
     source = iter(given)
-    world = Replayed(Catch().spec, 2, lambda: next(source))
-    shown, taken = [world.reset()], []
+    batch = Replayed(Catch().spec, 2, lambda: next(source))
+    shown, executed = [batch.reset()], []
     for action in (0, 1, 2, 0, 1, 2):
-        taken.append(world.taken(np.full(2, action, np.int32)))
-        shown.append(world.step(np.full(2, action, np.int32)))
+        executed.append(batch.executed_action(np.full(2, action, np.int32)))
+        shown.append(batch.step(np.full(2, action, np.int32)))
     rows = [[int(x) for x in timestep.observation[:, 0, 0]] for timestep in shown]
     assert rows == [[10, 20], [11, 21], [12, 30], [40, 31], [50, 32], [51, 33], [52, 60]]
-    np.testing.assert_array_equal(taken, np.array(rows[:-1]) % 3)
+    np.testing.assert_array_equal(executed, np.array(rows[:-1]) % 3)
     assert [timestep.step_type.tolist() for timestep in shown[:4]] == [[0, 0], [1, 2], [2, 1], [0, 2]]
-    # What ended in row 31 had begun before it was played, so nobody knows its return.
-    assert world.episodes() == [Episode(1, 21.0, 1), Episode(0, 23.0, 2)]
+    # The start of the episode that ended in row 31 wasn't replayed, so its return is unknown.
+    assert batch.episodes() == [Episode(1, 21.0, 1), Episode(0, 23.0, 2)]
 
 
 def test_a_reset_leaves_what_was_playing():
     source = (trajectory(10 * i, 3, [FIRST, MID, LAST]) for i in itertools.count())
-    world = Replayed(Catch().spec, 2, lambda: next(source))
-    assert world.reset().observation[:, 0, 0].tolist() == [0, 10]
-    world.step(np.zeros(2, np.int32))
-    assert world.reset().observation[:, 0, 0].tolist() == [20, 30]
-    assert world.episodes() == []
+    batch = Replayed(Catch().spec, 2, lambda: next(source))
+    assert batch.reset().observation[:, 0, 0].tolist() == [0, 10]
+    batch.step(np.zeros(2, np.int32))
+    assert batch.reset().observation[:, 0, 0].tolist() == [20, 30]
+    assert batch.episodes() == []
 
 
 def test_impossible_actions_are_refused_all_the_same():
-    world = Replayed(Catch().spec, 1, lambda: trajectory(0, 3, [FIRST, MID, LAST]))
-    world.reset()
+    batch = Replayed(Catch().spec, 1, lambda: trajectory(0, 3, [FIRST, MID, LAST]))
+    batch.reset()
     with pytest.raises(ValueError, match="action of slot 0 is 3"):
-        world.step(np.array([3], np.int32))
+        batch.step(np.array([3], np.int32))

@@ -1,4 +1,4 @@
-"""Starts a program's nodes apart, each by its own command as a host would, on the loopback interface."""
+"""Starts each node of a program by its own command, as a host would, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIGHT = "tests/helpers/light_program.py"
 
 
 def free_ports(number: int = 8) -> int:
-    """The first of some neighbouring ports that nobody listens on."""
+    """Returns the first of `number` neighbouring ports that are free."""
     while True:
         base = random.randrange(20_000, 30_000, number)
         try:
@@ -29,7 +29,7 @@ def free_ports(number: int = 8) -> int:
 
 
 class Apart:
-    """Nodes that run; ends those that are left when its `with` does."""
+    """A context manager that starts nodes, and kills those that still run at its end."""
 
     def __init__(self, program: str, *flags: str):
         self.program, self.flags, self.port = program, flags, free_ports()
@@ -57,7 +57,7 @@ class Apart:
         return process
 
     def finish(self, timeout_s: float = 240) -> tuple[dict[str, int], dict[str, str]]:
-        """Exit codes and outputs by node; who has not ended in time is killed, and its code so is -9."""
+        """Waits for all nodes and returns their exit codes and outputs; kills those that are late (code -9)."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
             time.sleep(0.1)
@@ -67,7 +67,7 @@ class Apart:
         return {name: process.returncode for name, process in self.processes.items()}, outputs
 
     def wait_for(self, workdir: pathlib.Path, counter: str, above: float, timeout_s: float = 240) -> float:
-        """Waits until the monitor's counter is above a number; its value."""
+        """Waits until a counter of the monitor is above a number; returns the counter."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
             rows = metrics.read(workdir) if (workdir / "metrics.jsonl").exists() else []

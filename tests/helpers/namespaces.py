@@ -1,4 +1,4 @@
-"""Hosts on one machine: a network and a UTS namespace each, on one bridge, with names that all of them know."""
+"""Several hosts on one machine: network and UTS namespaces on one bridge, with names that all of them resolve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOCK = pathlib.Path(tempfile.gettempdir()) / "boonta-namespaces.lock"
 
 @functools.cache
 def missing() -> str:
-    """Why there can't be any on this machine; empty if there can."""
+    """Returns the reason why this machine can't make namespaces, or an empty string if it can."""
     return "" if _possible() else "network namespaces need root and a kernel that lets it make them"
 
 
@@ -32,17 +32,17 @@ def _possible() -> bool:
 
 
 class Hosts:
-    """Hosts, in a `with`.
+    """A context manager that makes hosts.
 
     Args:
-      names: of each host; the first is what it calls itself.
+      names: the names of each host; the first is its own hostname.
     """
 
     def __init__(self, *names: Sequence[str]):
         self._names = [tuple(own) for own in names]
 
     def __enter__(self) -> Hosts:
-        self._turn = open(LOCK, "w")  # noqa: SIM115  # closed at the end: tests run beside each other
+        self._turn = open(LOCK, "w")  # noqa: SIM115  # The lock is held until the end, because tests run in parallel.
         fcntl.flock(self._turn, fcntl.LOCK_EX)
         self._clear()
         _do("ip", "link", "add", BRIDGE, "type", "bridge")
@@ -66,9 +66,9 @@ class Hosts:
         self._turn.close()
 
     def on(self, name: str, *command: str) -> list[str]:
-        """The command that runs a command on a host; it becomes that command, so that signals reach it."""
+        """Returns a command that runs `command` on a host by replacing itself with it, so that signals reach it."""
         (i,) = (i for i, own in enumerate(self._names) if own[0] == name)
-        script = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'  # /sys stays: slurmd wants it
+        script = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'  # slurmd needs /sys.
         inside = ["unshare", "--uts", "--mount", "sh", "-c", script, f"/etc/netns/boonta{i}/hosts", name, *command]
         return ["nsenter", f"--net=/var/run/netns/boonta{i}", *inside]
 

@@ -1,4 +1,4 @@
-"""The smallest game of two, and an agent and a player for it: tests of matches run on them."""
+"""Nim, a small game of two, with an agent and a player for it; tests of matches use them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from boonta.envs import base
 
 @dataclasses.dataclass(frozen=True)
 class Nim:
-    """One heap: each takes one, two or three in turn; who takes the last wins. So a heap of 4, 8, … is lost.
+    """Nim with one heap: players take one, two or three in turn, and whoever takes the last one wins.
+
+    The player to move loses with a heap of 4, 8, … against perfect play.
 
     Attributes:
-      heap: at the start.
-      draw_at: the game ends in a draw when the heap comes to this; -1 never.
+      heap: size of the heap at the start.
+      draw_at: the game ends in a draw when the heap has this size; -1 for never.
     """
 
     heap: int = 5
@@ -57,7 +59,7 @@ class _NimBatch(base.BatchedEnv):
         self._moves = np.where(fresh, 0, self._moves + 1)
         reward = np.where(~fresh & (self.heap == 0), 1.0, 0.0).astype(np.float32)
         for i in np.flatnonzero(self._over() & ~fresh):
-            sign = 1 if self._moves[i] % 2 else -1  # after an odd number of moves it was player 0's
+            sign = 1 if self._moves[i] % 2 else -1  # Player 0 makes the odd moves.
             self._finished.append(base.Episode(int(i), float(sign * reward[i]), int(self._moves[i])))
         return self._timestep(reward)
 
@@ -78,7 +80,7 @@ class _NimBatch(base.BatchedEnv):
 
 @dataclasses.dataclass
 class Take:
-    """A player that takes as many as it is told, or as are left; it notes how many moves it was asked for."""
+    """A player that always takes `number`, or as many as are left; `asked` counts its moves."""
 
     number: int
     asked: int = 0
@@ -94,7 +96,7 @@ def params(number: int) -> dict:
 
 
 def agent() -> Agent:
-    """Takes as many as its params say; told 0, as many as it has seen steps of this game, the present one included."""
+    """An agent that takes the number in its params; if that is 0, the number of steps that it has seen of this game."""
 
     def act(params, key, timestep, seen):
         seen = jnp.where(timestep.step_type == base.FIRST, 1, seen + 1)

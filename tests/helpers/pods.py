@@ -1,4 +1,4 @@
-"""Runs a rendered JobSet without Kubernetes: a network and UTS namespace per pod, with its names, restarts and end."""
+"""Runs a rendered JobSet without Kubernetes: each pod is a namespace; names, restarts and the end work as there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LIMIT_S = 400.0
 
 
 class JobFailed(Exception):
-    """A job whose pods start again alone has used its backoffLimit; names it."""
+    """Raised when a job whose pods restart individually has used up its backoffLimit; the message names the job."""
 
 
 class Pod:
-    """One index of a replicated job."""
+    """One pod: an index of a replicated job."""
 
     def __init__(self, jobset: dict, replicated: dict, index: int):
         self.label, self.index = replicated["name"], index
@@ -41,11 +41,11 @@ class Pod:
 
 
 class Pods:
-    """The pods of a JobSet, in a `with`; `run` plays the controller."""
+    """A context manager that starts the pods of a JobSet; `run` acts as the JobSet controller."""
 
     def __init__(self, jobset: dict, logs: pathlib.Path):
         self._jobset, self._logs = jobset, logs
-        self.restarts = 0  # of the whole set
+        self.restarts = 0  # Restarts of the whole set.
         self.pods = []
         for replicated in jobset["spec"]["replicatedJobs"]:
             for index in range(replicated["template"]["spec"]["completions"]):
@@ -68,7 +68,7 @@ class Pods:
         return found
 
     def run(self, until) -> bool:
-        """Restarts what is to be restarted until the set has succeeded (True) or `until()` holds (False)."""
+        """Restarts failed pods until the set has succeeded (returns True) or `until()` is true (returns False)."""
         end = time.monotonic() + LIMIT_S
         while time.monotonic() < end:
             if self._succeeded():
@@ -83,7 +83,7 @@ class Pods:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self._logs.glob("*.log")))
 
     def end(self) -> None:
-        """As the controller does when the set has succeeded."""
+        """Ends all pods, as the controller does when the set has succeeded."""
         self._end_all(signal.SIGTERM)
 
     def _succeeded(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a run has left in its folder."""
+"""Reads the results in a run's folder."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 
 def saved(workdir: pathlib.Path) -> int:
-    """The updates of its newest checkpoint; 0 if there is none."""
+    """Returns the number of updates of the newest checkpoint, or 0 if there is none."""
     names = [path.name for path in (workdir / "checkpoints").glob("*") if path.name.isdigit()]
     return max(map(int, names), default=0)
 
 
 def end(folder: pathlib.Path) -> tuple[int, np.ndarray]:
-    """The number of updates of a host of `unit_program.py` that has ended once, and the params after them."""
+    """Returns the number of updates of a host of `unit_program.py` that has ended once, and its final params."""
     (path,) = folder.glob("end-*.npy")
     return int(path.stem.removeprefix("end-")), np.load(path)

@@ -1,4 +1,4 @@
-"""Whether Kubernetes and the JobSet controller would take a manifest: their schemas, and what their webhooks add."""
+"""Checks whether Kubernetes and the JobSet controller would accept a manifest, by their schemas and webhooks' rules."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from kubeflow_trainer_api.models.io_k8s_api_core_v1_persistent_volume_claim_spec
 )
 from kubeflow_trainer_api.models.jobset_v1alpha2_job_set import JobsetV1alpha2JobSet
 
-VERSION = "1.34"  # of Kubernetes
-# Values that the models' descriptions list, and their types do not.
+VERSION = "1.34"  # The version of Kubernetes.
+# The allowed values of an action, which the models list in their descriptions, but not in their types.
 ACTIONS = {
     "FailJobSet",
     "RestartJobSet",
@@ -22,12 +22,12 @@ ACTIONS = {
 
 
 def problems(jobset: dict) -> list[str]:
-    """What is wrong with a JobSet; nothing if it is right."""
+    """Returns what is wrong with a JobSet; empty if it is valid."""
     return [*_model(jobset), *_jobs(jobset), *_webhooks(jobset)]
 
 
 def _model(jobset: dict) -> list[str]:
-    """The JobSet's own models refuse wrong values, and drop what they don't know."""
+    """Checks a JobSet with its own models, which refuse wrong values and drop unknown fields."""
     try:
         model = JobsetV1alpha2JobSet.from_dict(copy.deepcopy(jobset))
         claims = [claim for policy in _policies(jobset) for claim in policy["templates"]]
@@ -71,7 +71,7 @@ def _policies(jobset: dict) -> list[dict]:
 
 
 def _webhooks(jobset: dict) -> list[str]:
-    """Rules that no schema holds."""
+    """Checks the rules of the webhooks, which are in no schema."""
     spec, found = jobset["spec"], []
     jobs = {job["name"]: job["template"]["spec"] for job in spec.get("replicatedJobs", [])}
     mounted = {

@@ -1,4 +1,4 @@
-"""A real Slurm of two machines, which are namespaces: a controller and a daemon on each, and munge between them."""
+"""A real Slurm cluster of two namespaces as machines, with a controller, a daemon on each machine, and munge."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str:
-    """Why there can't be one here; empty if there can."""
+    """Returns the reason why there can't be a cluster on this machine, or an empty string if there can."""
     absent = [name for name in ("slurmctld", "slurmd", "srun", "munged") if not shutil.which(name)]
     installed = f"{', '.join(absent)} not installed: Debian's slurm-wlm and munge have them" if absent else ""
     return namespaces.missing() or installed
 
 
 class Slurm:
-    """The cluster, in a `with`.
+    """A context manager that starts the cluster.
 
     Args:
-      folder: for all that its daemons write.
-      cpus: that each machine is to say it has.
+      folder: folder for the daemons' files.
+      cpus: the number of CPUs that each machine reports.
     """
 
     def __init__(self, folder: pathlib.Path, cpus: int = 4):
@@ -98,24 +98,24 @@ class Slurm:
         self._hosts.__exit__()
 
     def do(self, *command: str, cwd: pathlib.Path | None = None) -> str:
-        """What a command prints on the first machine."""
+        """Runs a command on the first machine and returns its output."""
         done = subprocess.run(
             self._hosts.on("slurm0", *command), env=self._environment(), capture_output=True, text=True, cwd=cwd
         )
         return done.stdout + done.stderr
 
     def submit(self, script: pathlib.Path) -> str:
-        """The job's number."""
+        """Submits a script; returns the number of the job."""
         said = self.do("sbatch", str(script), cwd=self.folder)
         (number,) = re.findall(r"Submitted batch job (\d+)", said) or [said]
         return number
 
     def job(self, number: str) -> dict[str, str]:
-        """What Slurm knows of a job."""
+        """Returns Slurm's description of a job."""
         return dict(re.findall(r"(\w+)=(\S*)", self.do("scontrol", "show", "job", number)))
 
     def logs(self) -> str:
-        """The ends of all that was written."""
+        """Returns the ends of all log files."""
         return "\n".join(f"{path.name}: {path.read_text()[-3000:]}" for path in sorted(self.folder.glob("*.log")))
 
     def _munge(self) -> tuple[str, ...]:

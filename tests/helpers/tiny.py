@@ -1,4 +1,4 @@
-"""The smallest agent that really learns: one linear layer, one-step policy gradient. Node tests run on it."""
+"""A minimal agent that really learns: one linear layer and a one-step policy gradient. Tests of nodes use it."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ class WritingLearner(Learner):
 class BrittleActor(Actor):
     """Breaks after so many steps as its environment says."""
 
-    def tally(self, env, sequences) -> None:
-        super().tally(env, sequences)
+    def count_step(self, env, sequences) -> None:
+        super().count_step(env, sequences)
         if self.report()["counts"]["env_steps"] == float(os.environ.get("BREAKS_AFTER", 0)):
             raise RuntimeError("the actor is broken")
 

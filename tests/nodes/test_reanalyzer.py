@@ -20,7 +20,7 @@ portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
 
 reverb = pytest.importorskip("reverb")
-from boonta.nodes.reanalyzer import Reanalyzer, table_of_the_past  # noqa: E402
+from boonta.nodes.reanalyzer import Reanalyzer, recorded_table  # noqa: E402
 
 LENGTH = 6
 
@@ -106,10 +106,10 @@ def test_it_waits_for_the_past_by_name(client):
         (
             ("fresh",),
             {},
-            "reanalyzers with no replay table to read, or none to write to: the agent's are .'trajectories'.",
+            "reanalyzers need a replay table to read and one to write to; the agent has .'trajectories'.",
         ),
-        (("fresh", "past"), {}, "no replay table to read, or none to write to"),
-        (("fresh", "again"), {}, "no replay table to read"),
+        (("fresh", "past"), {}, "need a replay table to read and one to write to"),
+        (("fresh", "again"), {}, "need a replay table to read"),
         (("fresh", "past", "again"), {"period": 2}, "'again' has sequences of 6 steps every 2; both must be 6"),
         (
             ("fresh", "past", "again"),
@@ -122,4 +122,4 @@ def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, sa
     tables = dict(zip(("fresh", "past", "again"), make().tables))
     tables["again"] = dataclasses.replace(tables["again"], **changes)
     with pytest.raises(ValueError, match=said):
-        table_of_the_past([tables[name] for name in keep])
+        recorded_table([tables[name] for name in keep])

@@ -91,7 +91,7 @@ def refused(capsys, *arguments: str) -> str:
 
 def test_archives_that_can_not_be_learned_from_are_refused_before_anything_starts(data, tmp_path, capsys):
     workdir = ["--workdir", str(tmp_path / "run")]
-    assert "nowhere is no folder" in refused(capsys, "--data", str(tmp_path / "nowhere"), *workdir)
+    assert "nowhere is not a folder" in refused(capsys, "--data", str(tmp_path / "nowhere"), *workdir)
     broken = tmp_path / "broken"
     shutil.copytree(data, broken)
     (broken / "chunk-00003.parquet").write_bytes(b"PAR1")

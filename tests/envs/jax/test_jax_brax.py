@@ -1,4 +1,4 @@
-"""brax is no dependency of the project: a fake with its interface stands in for it."""
+"""Tests the brax adapter with a fake of brax's interface, because brax is not a dependency of the project."""
 
 import dataclasses
 import sys
@@ -24,7 +24,7 @@ class FakeState:
 
 
 class Slide:
-    """A point that the action pushes; it ends beyond 1, as brax says it: `done` is 1.0."""
+    """A point that the action pushes; the episode ends beyond 1, where `done` is 1.0, as in brax."""
 
     observation_size, action_size = 1, 1
 
@@ -43,9 +43,9 @@ class Slide:
 def fake(monkeypatch):
     envs = types.SimpleNamespace(get_environment=lambda name, **kwargs: {"slide": Slide}[name](**kwargs))
     monkeypatch.setitem(sys.modules, "brax", types.SimpleNamespace(envs=envs))
-    jax_brax._world.cache_clear()
+    jax_brax._make.cache_clear()
     yield
-    jax_brax._world.cache_clear()
+    jax_brax._make.cache_clear()
 
 
 def test_keeps_the_contract(fake):
@@ -73,7 +73,7 @@ def test_the_backend_is_passed_on(fake):
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "brax", None)
-    jax_brax._world.cache_clear()
+    jax_brax._make.cache_clear()
     with pytest.raises(ImportError, match="needs brax, which can't be imported .*; pip install brax"):
         jax_brax.Brax("ant")
 

@@ -78,7 +78,7 @@ def test_minatar_space_invaders(minimal):
 
 @pytest.mark.parametrize(("limit", "steps", "ended"), [(150, 600, 16), (None, 2501, 2)])  # ends by its rules at 2,501
 def test_minatar_freeway_short_of_the_other_side(limit, steps, ended):
-    """There both draw new speeds, each its own; so the chicken stops before it."""
+    """The chicken stops before the other side, because there the two games draw new, different speeds."""
     settings = {"sticky_actions": 0.0, "minimal_actions": True, "max_episode_steps": limit}
     env, twin = MinAtar("freeway", **settings), minatar.MinAtar("freeway", **settings)
 
@@ -92,7 +92,7 @@ def test_minatar_freeway_short_of_the_other_side(limit, steps, ended):
 
 @pytest.mark.parametrize(("game", "draws_at"), [("asterix", 11), ("seaquest", 21)])
 def test_minatar_until_something_comes(game, draws_at):
-    """From then on both draw what comes, each its own, with other generators: what follows can't be compared."""
+    """Steps can be compared until the two games draw new objects, each with its own generator."""
 
     def both(limit: int) -> tuple[MinAtar, minatar.MinAtar]:
         settings = {"sticky_actions": 0.0, "max_episode_steps": limit}
@@ -149,7 +149,7 @@ class Maze(dm_env.Environment):
 
 
 def maze_of(env: GridWorld):
-    """Finds the coins that open the ways of a board; see `GridWorld`."""
+    """Recovers the coins of a maze from its board; see `GridWorld`."""
 
     def start(timestep, slot, state):
         board = timestep.observation[slot]
@@ -190,7 +190,7 @@ def test_cart_pole_to_float_error():
 
 
 def mine_and_theirs(first: int, second: int, rows: slice):
-    """Makes OpenSpiel's planes, of both players and of what is empty, those of the one who is to move."""
+    """Converts OpenSpiel's planes (both players, empty cells) to the planes of the player to move and the other."""
 
     def adapt(observation: base.BoardView) -> base.BoardView:
         planes = observation.view[:, rows]

@@ -36,7 +36,7 @@ def test_time_truncates_and_a_fall_terminates():
     assert {t for slot, (t, _) in ends.items() if slot >= 32} & {8, 9, 10}
 
 
-def test_the_limit_of_gymnax_itself_is_kept_unless_told():
+def test_the_limit_of_gymnax_itself_is_the_default():
     _, wanted = Gymnax("Pendulum-v1")._made()
     assert wanted.max_steps_in_episode == 200
     state, _ = Gymnax("Pendulum-v1").init(jax.random.PRNGKey(0))
@@ -45,7 +45,7 @@ def test_the_limit_of_gymnax_itself_is_kept_unless_told():
     assert float(steps.discount[199]) == 1
 
 
-def test_parameters_change_the_world_and_tell_environments_apart():
+def test_parameters_change_the_rules_and_distinguish_environments():
     heavy = Gymnax("CartPole-v1", params={"gravity": 50.0})
     assert heavy != Gymnax("CartPole-v1") and isinstance(hash(heavy), int)
     seen = []

@@ -55,7 +55,7 @@ def test_a_numpy_array_kept_on_self():
     class Broken(Sound):
         start: Any = dataclasses.field(default_factory=lambda: {"board": [np.zeros(3)]})
 
-    refused(Broken(), "Broken.start.board[0] is a numpy array, float64[3]; an environment keeps settings only")
+    refused(Broken(), "Broken.start.board[0] is a numpy array, float64[3]; an environment may hold only settings")
 
 
 def test_a_tracer_kept_on_self():
@@ -87,7 +87,7 @@ def test_a_tracer_kept_on_self_and_used_in_the_next_trace():
     [
         (lambda kept, board: jax.jit(lambda: kept + board)(), "state.game.board depends on"),
         (lambda kept, board: jax.lax.cond(board[0] > 1, lambda: kept, lambda: board), "state.game.board depends on"),
-        (lambda kept, board: (kept + 1, board)[1], "what no leaf needs depends on"),
+        (lambda kept, board: (kept + 1, board)[1], "an unused value depends on"),
     ],
 )
 def test_a_tracer_kept_elsewhere_and_used_in_the_next_trace(use, leaf):
@@ -98,7 +98,7 @@ def test_a_tracer_kept_elsewhere_and_used_in_the_next_trace(use, leaf):
             kept.append(state.board)
             return super().move(key, state._replace(board=use(kept[0], state.board)), action)
 
-    refused(Broken(), f"Broken.step is another program each time it is traced: {leaf} a tracer of a trace before")
+    refused(Broken(), f"Broken.step is another program each time it is traced: {leaf} a tracer of an earlier trace")
 
 
 def test_a_python_value_kept_on_self():

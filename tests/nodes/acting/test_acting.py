@@ -135,7 +135,7 @@ def test_what_is_written_is_what_the_world_took(agent, variables):
     class Recorded(Catch):
         def __call__(self, num_envs: int, seed: int):
             env = super().__call__(num_envs, seed)
-            env.taken = lambda action: np.full_like(action, 2)
+            env.executed_action = lambda action: np.full_like(action, 2)
             return env
 
     pipe = Pipe(agent.tables[0])

@@ -180,13 +180,13 @@ def test_a_chunk_that_breaks_while_it_is_read_is_named(tmp_path):
 
 
 def test_folders_that_are_no_archives(tmp_path):
-    with pytest.raises(ValueError, match="missing is no folder"):
+    with pytest.raises(ValueError, match="missing is not a folder"):
         archive.open_archive(tmp_path / "missing", Catch(), SIGNATURE)
     with pytest.raises(ValueError, match="is empty"):
         archive.open_archive(tmp_path, Catch(), SIGNATURE)
     make(tmp_path / "a")
     (tmp_path / "a" / "index.json").unlink()
-    with pytest.raises(ValueError, match=r"has no index.json: it is no archive, or its export was cut short"):
+    with pytest.raises(ValueError, match=r"has no index.json: it is not an archive, or its export was cut short"):
         archive.open_archive(tmp_path / "a", Catch(), SIGNATURE)
 
 
