@@ -22,9 +22,9 @@ from boonta.agents.base import Agent, Batch, Steps, Table
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.replay import make_table
-from boonta.nodes.tables.reverb.dataset import Dataset
-from boonta.nodes.tables.reverb.writer import Writer
+from boonta.nodes.tables.reverb.dataset import ReverbDataset
+from boonta.nodes.tables.reverb.server import make_table
+from boonta.nodes.tables.reverb.writer import ReverbWriter
 
 
 def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> float:
@@ -97,15 +97,16 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
 def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     """A writer of `size` slots and a dataset on one table in one process, observations of a real game."""
     (table,) = agent.tables
-    server = reverb.Server([make_table(table, step_shapes(agent, env.spec))])
+    signature = step_shapes(agent, env.spec)
+    server = reverb.Server([make_table(table, signature)])
     client = reverb.Client(f"localhost:{server.port}")
     node = Node("benchmark")
-    dataset = Dataset(client, [table], SingleDeviceSharding(jax.devices()[0]))
+    dataset = ReverbDataset(client, [table], SingleDeviceSharding(jax.devices()[0]), signature)
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)
     observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
-    writer = Writer(client, [table], size, node.wait_for)
+    writer = ReverbWriter(client, [table], size, node.wait_for)
 
     def write() -> None:
         for t in range(10**9):

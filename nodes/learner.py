@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch, Steps, learned_from, sequence_counts
+from boonta.agents.base import Agent, Batch, Steps
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.hosts.coordination import own, place
-from boonta.nodes.tables.queue import Drawn, open_dataset
+from boonta.nodes.tables.base import Drawn, open_dataset
+from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Learner(Node):
     Args:
       name: of this node.
       agent: the update and its tables.
-      replay: handle of the replay server, or a `Pipe`.
+      replay: a `nodes.tables.base.Store`, or the handle of one.
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.
@@ -178,7 +179,7 @@ class Learner(Node):
         require_finite(metrics, version)
         with self.stopwatch("publishing"):
             publish(self._variables, version, params)
-        if priorities is not None:
+        if priorities is not None and drawn is not None:
             with self.stopwatch("prioritising"):
                 self._dataset.prioritise(drawn, own(priorities))
         if metrics:  # none come with the first params

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from boonta.agents.base import Steps, Table, written_by
+from boonta.agents.base import Steps, Table
 from boonta.envs.base import BatchedEnv
 from boonta.envs.replayed import Replayed
 from boonta.nodes.acting.playback import Playback
+from boonta.nodes.tables.contract import written_by
 
 AHEAD = 2  # pieces of `num_envs` sequences on their way, so that a slot whose sequence is over goes on with the next
 
@@ -35,12 +36,10 @@ class Reanalyzer(Playback):
         return (self.step,)
 
     def start(self) -> None:
-        from boonta.nodes.tables.reverb.streams import Stream  # brings TensorFlow
-
         self._past = table_of_the_past(self._agent.tables)
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False
-        self._stream = Stream(self._replay, self._past, self._num_envs, in_flight=self._num_envs)
+        self._stream = self._replay.open_stream(self._past, self._num_envs, in_flight=self._num_envs)
         self._stream.ask(AHEAD)
 
     def step(self) -> None:

@@ -9,32 +9,28 @@ from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
+import functools
 import pathlib
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jax
-import tree
 from launchpad import address as lp_address
 from launchpad import context
 
-from boonta.agents.base import Agent, Table, owed_bounds
+from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Periodic
 from boonta.nodes.services import lp
 from boonta.nodes.tables.reverb.client import ReplayHandle
-
-if TYPE_CHECKING:
-    import reverb
-    from reverb.reverb_types import TableInfo
+from boonta.nodes.tables.reverb.server import make_table, require_same
 
 SAVE_EVERY_S = 600.0
 
 
 class ReplayNode(lp.PyClassNode):
-    """Launchpad's node for `Replay`; its handle becomes a `reverb.Client`.
+    """Launchpad's node for `Replay`; its handle becomes a `ReverbStore`.
 
     Args:
       name, agent, spec, folder, monitor: as `Replay` takes them.
@@ -43,7 +39,7 @@ class ReplayNode(lp.PyClassNode):
     def __init__(self, name: str, agent: Agent, spec: EnvSpec, folder: str, monitor: Any):
         address = lp_address.Address("reverb")
         super().__init__(Replay, name, address, agent, spec, folder, monitor)
-        self._address = address
+        self._address, self._agent, self._spec = address, agent, spec
         self.allocate_address(address)
 
     def bind_addresses(self, **options: Any) -> None:
@@ -57,7 +53,8 @@ class ReplayNode(lp.PyClassNode):
         Args:
           reads: False for nodes that only write: their processes then load no TensorFlow.
         """
-        return self._track_handle(ReplayHandle(self._address, reads))
+        signature = functools.partial(step_shapes, self._agent, self._spec) if reads else None
+        return self._track_handle(ReplayHandle(self._address, signature))
 
 
 class Replay(Periodic):
@@ -132,79 +129,6 @@ class Replay(Periodic):
         with self.stopwatch("saving the tables"):
             self._client.checkpoint()
         self._saved_at = time.monotonic()
-
-
-def make_table(table: Table, signature: Any) -> reverb.Table:
-    """The Reverb table for a `Table`.
-
-    Args:
-      table: the contract.
-      signature: shapes of one raw step, as `Steps`.
-    """
-    import reverb
-    import tensorflow as tf
-
-    sequence = jax.tree.map(
-        lambda leaf: tf.TensorSpec((table.sequence_length, *leaf.shape), tf.as_dtype(leaf.dtype)), signature
-    )
-    if table.kind == "queue":
-        return reverb.Table.queue(table.name, table.size, signature=sequence)
-    selectors = reverb.selectors
-    # Ranks are made into priorities 1 / rank by `nodes.tables.priorities`.
-    prioritised = table.sampler in ("proportional", "rank")
-    return reverb.Table(
-        name=table.name,
-        sampler=selectors.Prioritized(table.priority_exponent) if prioritised else selectors.Uniform(),
-        remover=selectors.Fifo(),
-        max_size=table.size,
-        rate_limiter=make_limiter(table),
-        signature=sequence,
-    )
-
-
-def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
-    """Holds a replay table's `samples_per_insert`, within `owed_bounds`."""
-    import reverb
-
-    if table.samples_per_insert is None:
-        return reverb.rate_limiters.MinSize(table.min_size)
-    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, owed_bounds(table))
-
-
-def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:
-    """Raises ValueError if tables restored from a checkpoint differ from those asked for.
-
-    Reverb restores a table with the options that it was saved with, whatever the new one's are. Its sequences can't be
-    carried over, and whether they may be lost is for the user to say.
-    """
-    changed = []
-    for name in wanted:
-        before, after = _contract(restored[name]), _contract(wanted[name])
-        changed += [
-            f"{field} of {name!r} was {before.get(field, 'missing')}, is {after.get(field, 'missing')}"
-            for field in {**before, **after}
-            if before.get(field) != after.get(field)
-        ]
-    if changed:
-        raise ValueError(
-            f"{folder} holds tables made with other settings: {'; '.join(changed)}. Give the settings as they were, or "
-            "delete that folder to start with empty tables"
-        )
-
-
-def _contract(info: TableInfo) -> dict[str, Any]:
-    limiter = info.rate_limiter_info
-    return {
-        "size": info.max_size,
-        "sampler": " ".join(str(info.sampler_options).split()),
-        "samples_per_insert": limiter.samples_per_insert,
-        "min_size": limiter.min_size_to_sample,
-        "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
-        **{
-            "/".join(map(str, path)): f"{leaf.dtype.name}{leaf.shape.as_list()}"
-            for path, leaf in tree.flatten_with_path(info.signature)
-        },
-    }
 
 
 def require_free(port: int) -> None:

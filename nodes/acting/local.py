@@ -14,6 +14,7 @@ from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node
 from boonta.nodes.stopwatch import Stopwatch
+from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
@@ -104,23 +105,19 @@ class ColocatedAct:
         self._acting = acting
         self._place = place
         self._group = group
-        self._period = table.period
+        self._table = table
         self._wait_for = wait_for
-        self._rows = 0  # until the running sequence ends
-        self._first_rows = table.sequence_length
-        self._block = 0
+        self._rows = 0  # Rows of each slot so far.
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        if self._rows == 0:
+        if self._rows == 0 or contract.completes(self._table, self._rows):
             self._version, self._params = self._wait_for("params", self._poll)
-            self._rows = self._period if self._block else self._first_rows
-            self._block += 1
-        self._rows -= 1
+        self._rows += 1
         return Acted(self._version, *self._acting(self._params, timestep))
 
     def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
         lock_step = self._place.lock_step
-        updates = lock_step and lock_step.updates(self._group, self._block)
+        updates = lock_step and lock_step.updates(self._group, contract.completed(self._table, self._rows))
         return self._place.variables.get(self._place.device, updates, timeout_s)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import tyro
 
-from boonta.agents.base import Agent, Table, learned_from, written_by
+from boonta.agents.base import Agent, Table
 from boonta.envs.base import Env
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
@@ -18,8 +18,9 @@ from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, Placement, split
 from boonta.nodes.learner import make_mesh
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.tables.host import LocalReplay
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.contract import learned_from, written_by
+from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import run as plain
 
@@ -69,7 +70,7 @@ class Shared(NamedTuple):
     monitor: Monitor
     acting: Sequence[jax.Device]
     learning: int
-    replay: Pipe | LocalReplay
+    replay: QueueTable | HostTable
     variables: DeviceVariables
     lock_step: LockStep | None
 
@@ -117,7 +118,7 @@ class Sebulba:
 
         def make_one(shared: Shared, i: int, device: jax.Device) -> Node:
             params = Colocated(shared.variables, device, shared.lock_step)
-            env = Placed(self.env, device) if isinstance(shared.replay, Pipe) else self.env
+            env = Placed(self.env, device) if isinstance(shared.replay, QueueTable) else self.env
             handles = (self.agent, env, params, shared.replay, shared.monitor)
             number = self.run.hosts.index * self.placement.acting + i
             return node(f"actor/{i}", *handles, first_group=number * threads, **settings)
@@ -160,17 +161,17 @@ class Sebulba:
         monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
         return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
 
-    def _open(self, table: Table, learning: Sequence[jax.Device]) -> Pipe | LocalReplay:
+    def _open(self, table: Table, learning: Sequence[jax.Device]) -> QueueTable | HostTable:
         placement = self.placement
         if table.kind == "queue":
-            pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
-            pipe.width(placement.num_envs)  # refuses groups that batches can't be made of
-            return pipe
+            queue = QueueTable(table, learning, None if placement.lag is None else placement.groups)
+            queue.width(placement.num_envs)  # refuses groups that batches can't be made of
+            return queue
         if placement.lag is not None:
             raise ValueError(
                 f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay"
             )
-        return LocalReplay(table, placement.groups, placement.num_envs, self.run.acting_seed + self.run.hosts.index)
+        return HostTable(table, placement.groups, placement.num_envs, self.run.acting_seed + self.run.hosts.index)
 
 
 def _share_of(table: Table, hosts: Hosts) -> Table:

@@ -12,7 +12,8 @@ import pytest
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.tables.device import make_replay
+from boonta.nodes.tables.contract import PRIORITY_FLOOR
+from boonta.nodes.tables.device import make_device_table
 
 ENV = Catch(rows=4, columns=3)
 
@@ -132,7 +133,7 @@ def test_samples_per_insert_may_be_a_fraction():
 
 def test_a_full_replay_holds_the_newest_of_its_size_and_all_of_them():
     table = replay(batch_size=64, size=12)
-    table_replay = make_replay(table, 4)
+    table_replay = make_device_table(table, 4)
     state = table_replay.init({"row": jnp.int32(0)})
     for start in range(0, 40, 2):
         rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
@@ -143,7 +144,7 @@ def test_a_full_replay_holds_the_newest_of_its_size_and_all_of_them():
 
 def test_prioritised_draws_follow_the_errors():
     table = replay(sampler="proportional", priority_exponent=1.0, batch_size=512, size=16)
-    table_replay = make_replay(table, 4)
+    table_replay = make_device_table(table, 4)
     state = table_replay.init({"row": jnp.int32(0), "slot": jnp.int32(0)})
     for start in range(0, 12, 2):
         rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
@@ -157,7 +158,7 @@ def test_prioritised_draws_follow_the_errors():
     ratio = (
         again.probability[again.steps["slot"][0] == 2].mean() / again.probability[again.steps["slot"][0] == 1].mean()
     )
-    np.testing.assert_allclose(ratio, 9, rtol=1e-3)
+    np.testing.assert_allclose(ratio, (0.9 + PRIORITY_FLOOR) / (0.1 + PRIORITY_FLOOR), rtol=1e-3)
     assert np.all(again.steps["row"][1:] - again.steps["row"][:-1] == 1)
 
 

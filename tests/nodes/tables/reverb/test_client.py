@@ -21,18 +21,16 @@ import functools, sys
 import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import ReplayHandle, WriteOnlyClient
-from boonta.nodes.tables.reverb.writer import Writer
+from boonta.nodes.tables.reverb.client import ReplayHandle
 
 class Address:
     def resolve(self):
         return "localhost:{port}"
 
-client = ReplayHandle(Address(), reads=False).dereference()
-assert isinstance(client, WriteOnlyClient)
+store = ReplayHandle(Address(), None).dereference()
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
-writer = Writer(client, [table], 2, functools.partial(node.wait_for, deadline_s=1.0))
+writer = store.open_writer([table], 2, functools.partial(node.wait_for, deadline_s=1.0), 0)
 zero, number = np.zeros(2, np.float32), np.zeros(2, np.int32)
 row = Steps(np.zeros((2, 10, 5), np.float32), number, zero, zero, number, {{}}, number)
 try:
@@ -44,7 +42,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(ReplayHandle(Address(), reads=False).dereference()) is reverb.Client)
+print(type(ReplayHandle(Address(), None).dereference()._client) is reverb.Client)
 import os
 os._exit(0)
 """

@@ -14,9 +14,9 @@ from boonta.agents.base import Agent
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.base import Node
-from boonta.nodes.tables.priorities import FLOOR
+from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import Address, one_device, steps
+from boonta.tests.nodes.test_replay import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -60,16 +60,16 @@ class Serve:
         return limiter.insert_stats.completed, limiter.sample_stats.completed
 
     def dataset(self):
-        from boonta.nodes.tables.reverb.dataset import Dataset
+        from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        self.opened.append(Dataset(self.client, [self.table], one_device()))
+        self.opened.append(ReverbDataset(self.client, [self.table], one_device(), SIGNATURE))
         return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:
         """Adds sequences; the first reward of number i is i."""
-        from boonta.nodes.tables.reverb.writer import Writer
+        from boonta.nodes.tables.reverb.writer import ReverbWriter
 
-        writer = Writer(self.client, [self.table], 1, (node or self.node).wait_for)
+        writer = ReverbWriter(self.client, [self.table], 1, (node or self.node).wait_for)
         for t in range(self.table.sequence_length - 1 + sequences):
             writer.append(steps(t, 1))
         writer.close()
@@ -196,7 +196,7 @@ def test_ready_says_whether_the_limiter_lets_the_next_batch_through(tmp_path):
 
 
 def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     table = make(period=2).tables[0]
     tables = (table, dataclasses.replace(table, name="past", share=0.0, samples_per_insert=None))
@@ -204,7 +204,7 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
     client = reverb.Client(f"localhost:{node._server.port}")
-    writer = Writer(client, tables, 2, node.wait_for)
+    writer = ReverbWriter(client, tables, 2, node.wait_for)
     assert sum(writer.append(steps(t, 2)) for t in range(10)) == 2 * 3
     rewards = {}
     for name, info in client.server_info().items():
@@ -217,11 +217,11 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
 
 
 def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn(tmp_path):
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     with Serve(make(4, samples_per_insert=4.0, min_size=1), tmp_path) as server:
         node = Node("actor/0")
-        writer = Writer(server.client, [server.table], 32, node.wait_for)  # room for 3
+        writer = ReverbWriter(server.client, [server.table], 32, node.wait_for)  # room for 3
         for t in range(5):
             writer.append(steps(t, 32))
         thread = threading.Thread(target=writer.append, args=(steps(5, 32),), daemon=True)
