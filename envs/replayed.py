@@ -79,8 +79,6 @@ class Replayed(BatchedEnv):
         step_type, reward, discount, observation = self._batch(
             lambda steps: (steps.step_type, steps.reward, steps.discount, steps.observation)
         )
-        # Nests that have been through a replay server come back in classes of its own.
-        observation = tree.unflatten_as(self.spec.observations, tree.flatten(observation))
         first, last = step_type == FIRST, step_type == LAST
         self._whole |= first
         by_player_1 = self.spec.num_players == 2 and observation.player == 0  # player 0 loses what player 1 wins

@@ -145,8 +145,8 @@ class HostTable:
 class HostWriter:
     """Cuts a group's streams into sequences; see `nodes.tables.base.Writer`."""
 
-    def __init__(self, table: HostTable, wait_for: WaitFor, group: int):
-        self._store = table
+    def __init__(self, store: HostTable, wait_for: WaitFor, group: int):
+        self._store = store
         self._wait_for = wait_for
         self._group = group
         self._rows: list[Steps] = []  # Those since the last sequence was complete.
@@ -184,9 +184,9 @@ class HostDataset:
       waits_for: the table.
     """
 
-    def __init__(self, table: HostTable, sharding: Batch):
-        self.waits_for = table.table.name
-        self._store = table
+    def __init__(self, store: HostTable, sharding: Batch):
+        self.waits_for = store.table.name
+        self._store = store
         self._sharding = sharding
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:

@@ -116,37 +116,37 @@ class QueueTable:
 class QueueWriter:
     """Cuts a group's streams into sequences and sends them to the learning devices; see `nodes.tables.base.Writer`."""
 
-    def __init__(self, queue: QueueTable, num_envs: int, wait_for: WaitFor, group: int):
-        width = queue.width(num_envs)
-        self._queue = queue
+    def __init__(self, store: QueueTable, num_envs: int, wait_for: WaitFor, group: int):
+        width = store.width(num_envs)
+        self._store = store
         self._group = group
         self._wait_for = wait_for
         self._bounds = range(0, num_envs, width)
         self._width = width
-        self._rows: collections.deque[Steps] = collections.deque(maxlen=queue.table.sequence_length)
+        self._rows: collections.deque[Steps] = collections.deque(maxlen=store.table.sequence_length)
         self._number = 0  # Rows of each slot so far.
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...], here or on a device; the sequences that it completed."""
-        table = self._queue.table
+        table = self._store.table
         self._rows.append(steps)
         self._number += 1
         if not contract.completes(table, self._number):
             return 0
         version = contract.mean_version(np.stack([row.version for row in self._rows]))
-        cut = self._queue.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._queue.devices))
+        cut = self._store.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._store.devices))
         pieces = [
             Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
         while len(self._rows) > contract.overlap(table):
             self._rows.popleft()
-        self._wait_for(f"room in {table.name}", lambda timeout_s: self._queue.put(self._group, pieces, timeout_s))
+        self._wait_for(f"room in {table.name}", lambda timeout_s: self._store.put(self._group, pieces, timeout_s))
         return len(version)
 
     def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
         import jax
 
-        return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._queue.devices))
+        return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._store.devices))
 
     def close(self) -> None:
         """Nothing to free."""
@@ -162,20 +162,20 @@ class QueueDataset:
       ValueError: the learner's mesh is not of the queue's devices.
     """
 
-    def __init__(self, queue: QueueTable, sharding: Batch):
+    def __init__(self, store: QueueTable, sharding: Batch):
         import jax
 
         from boonta.nodes.hosts.coordination import place
 
         mesh = sharding.probability.mesh
-        if tuple(mesh.local_devices) != queue.devices:
+        if tuple(mesh.local_devices) != store.devices:
             raise ValueError(
-                f"table {queue.table.name!r} leads to {queue.devices}; the learner is on {mesh.local_devices}"
+                f"table {store.table.name!r} leads to {store.devices}; the learner is on {mesh.local_devices}"
             )
-        size = queue.table.batch_size
-        self._whole_size = size * mesh.size // len(queue.devices)  # B; other hosts' shards are there
-        self.waits_for = queue.table.name
-        self._queue = queue
+        size = store.table.batch_size
+        self._whole_size = size * mesh.size // len(store.devices)  # B; other hosts' shards are there
+        self.waits_for = store.table.name
+        self._store = store
         self._columns = sharding.steps.reward  # how [T, B, ...] is split
         self._probability = place(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
@@ -185,9 +185,9 @@ class QueueDataset:
         """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
         import jax
 
-        size = self._queue.table.batch_size
+        size = self._store.table.batch_size
         while not self._held or len(self._held) * len(self._held[0].version) < size:
-            pieces = self._queue.get(timeout_s)
+            pieces = self._store.get(timeout_s)
             if pieces is None:
                 return None
             self._held += pieces
@@ -213,9 +213,9 @@ class QueueDataset:
 
     def ready(self) -> bool:
         """Whether the next batch is complete."""
-        size = self._queue.table.batch_size
+        size = self._store.table.batch_size
         while sum(len(piece.version) for piece in self._held) < size:
-            pieces = self._queue.get(timeout_s=0.0)
+            pieces = self._store.get(timeout_s=0.0)
             if pieces is None:
                 return False
             self._held += pieces

@@ -22,13 +22,10 @@ LIBRARY = "reverb.libpybind"
 
 
 class ReplayHandle(base.Handle):
-    """Handle of a replay server; becomes a `ReverbStore`, of a `WriteOnlyClient` where that is enough.
-
-    The store has the whole client where Reverb is in the process anyway: where all nodes are threads of one.
+    """Handle of a replay server; becomes a `ReverbStore`.
 
     Args:
-      address: the server's.
-      signature: makes one raw step in the agent's own classes, for a node that reads; None for one that only writes.
+      address, signature: as `connect` takes them, but for the address, which the launcher binds.
     """
 
     def __init__(self, address: lp_address.Address, signature: Callable[[], Steps] | None):
@@ -36,14 +33,25 @@ class ReplayHandle(base.Handle):
         self._signature = signature
 
     def dereference(self) -> ReverbStore:
-        address = self._address.resolve()
-        if REVERB not in sys.modules:
-            if self._signature is None:
-                return ReverbStore(WriteOnlyClient(address))
-            from boonta.agents import rlax_first  # noqa: F401
-        import reverb
+        return connect(self._address.resolve(), self._signature)
 
-        return ReverbStore(reverb.Client(address), self._signature)
+
+def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
+    """The store on a replay server, with a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
+
+    It has the whole client where Reverb is in the process anyway: where all nodes are threads of one.
+
+    Args:
+      address: the server's, as "host:port".
+      signature: makes one raw step in the agent's own classes, for a node that reads; None for one that only writes.
+    """
+    if REVERB not in sys.modules:
+        if signature is None:
+            return ReverbStore(WriteOnlyClient(address))
+        from boonta.agents import rlax_first  # noqa: F401
+    import reverb
+
+    return ReverbStore(reverb.Client(address), signature)
 
 
 class ReverbStore:

@@ -40,7 +40,7 @@ class DeviceStore:
         self._add, self._sample = jax.jit(self._replay.add), jax.jit(self._replay.sample)
         self._prioritise = jax.jit(self._replay.prioritise)
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), SIGNATURE)
-        self._state = self._replay.init(zeros)
+        self._state = jax.jit(self._replay.init)(zeros)
         self._free = table.samples_per_insert is None
         self._round = fusion.ratio(table, SLOTS)
         self._inserts, self._updates = -(-table.min_size // SLOTS), 0  # Those left in this round.
@@ -406,9 +406,9 @@ CASES = [
     (NoQueue, queue_cut, "a queue gives each sequence once, in order"),
     (NoQueue, conformance.check_queue, "a queue gives each sequence once, in order"),
     (Boundless, conformance.check_queue, "a queue holds `size` sequences"),
-    (Tight, conformance.check_queue, "a queue holds `size` sequences"),
+    (Tight, conformance.check_queue, "a writer goes on while it is not ahead"),
     (Boundless, ratio, "a writer that is ahead waits"),
-    (Tight, ratio, "a writer does not wait before it is ahead"),
+    (Tight, ratio, "a writer goes on while it is not ahead"),
     (Greedy, ratio, "what is owed is drawn, and at most a batch more"),
     (Eager, ratio, "nothing is drawn before there are `min_size` sequences"),
     (Eager, conformance.check_free, "nothing is drawn before there are `min_size` sequences"),
@@ -436,3 +436,15 @@ def test_a_store_that_breaks_a_rule_is_found(store: type[Broken], check: Callabl
 
     with pytest.raises(ConformanceError, match=re.escape(rule)):
         check(make)
+
+
+def test_rounds_of_another_ratio_are_found(monkeypatch):
+    monkeypatch.setattr("boonta.nodes.tables.judge.PATIENCE_S", 0.2)
+
+    def make(table: Table) -> Opened:
+        store = DeviceStore(table)
+        store._round = (1, 2)
+        return Opened(store)
+
+    with pytest.raises(ConformanceError, match="what is owed is drawn, and at most a batch more"):
+        conformance.check_ratio(make, in_rounds=True)

@@ -21,13 +21,13 @@ import functools, sys
 import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import ReplayHandle
+from boonta.nodes.tables.reverb.client import connect
 
 class Address:
     def resolve(self):
         return "localhost:{port}"
 
-store = ReplayHandle(Address(), None).dereference()
+store = connect(Address().resolve(), None)
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
 writer = store.open_writer([table], 2, functools.partial(node.wait_for, deadline_s=1.0), 0)
@@ -42,7 +42,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(ReplayHandle(Address(), None).dereference()._client) is reverb.Client)
+print(type(connect(Address().resolve(), None)._client) is reverb.Client)
 import os
 os._exit(0)
 """
