@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 Nest = Any  # a pytree of arrays
@@ -92,6 +92,8 @@ Author = Literal["actor", "reanalyzer"]
 class Table:
     """The contract between writer, replay and dataset: what one sequence is and how it is kept and drawn.
 
+    These are its numbers; `nodes.tables.contract` says what follows from them, for every store alike.
+
     Attributes:
       name: of the table in the replay server.
       kind: "queue" hands every sequence to the learner once, in order; "replay" keeps and samples them.
@@ -101,9 +103,10 @@ class Table:
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
       sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
         p ~ (1 / rank)^alpha, rank 1 being the largest error. A new sequence counts as error 1 and as rank 1 until it
-        is first drawn: its writer knows no agent, so it can't do better. Reverb's samplers can't be seeded, so a run
-        on a replay table is not repeatable, not even under the serial schedule.
-      samples_per_insert: how often a sequence is drawn on average; None leaves it free. A queue's is 1.
+        is first drawn. Reverb's samplers can't be seeded, so a run on a replay table is not repeatable, not even under
+        the serial schedule.
+      samples_per_insert: how often a sequence is drawn on average; None leaves it free, so that neither writer nor
+        reader ever waits for the other. A queue's is 1.
       min_size: sequences a replay table holds before it serves any.
       priority_exponent: alpha, at least 0, where 0 draws uniformly; only "proportional" and "rank" use it. See
         "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.3.
@@ -160,30 +163,6 @@ class Table:
             )
 
 
-def owed_bounds(table: Table) -> tuple[float, float]:
-    """Between which a replay table keeps the samples owed, inserted * samples_per_insert - sampled.
-
-    No reader goes below the lower one, and, once `min_size` is reached, no writer above the upper one:
-
-        -B                                              the reader may be one batch ahead, which the dataset prefetches
-        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
-
-    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
-    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
-
-    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
-    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size sequences at least. That should hold the sequences that all groups of
-    environments complete at the same step, or else they wait for the learner in the middle of an append. The bounds are
-    always as far apart as Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
-    """
-    if table.samples_per_insert is None:
-        return -math.inf, math.inf
-    owed = table.samples_per_insert * table.min_size
-    ahead = max(owed, 2 * table.share * owed + table.batch_size, 2 * max(1.0, table.samples_per_insert))
-    return -float(table.batch_size), ahead
-
-
 class Agent(NamedTuple):
     """All that nodes need to know of an agent.
 
@@ -191,7 +170,7 @@ class Agent(NamedTuple):
       policy: explores, for actors.
       eval_policy: plays its best, for evaluators.
       update: learns.
-      tables: where sequences go and come from; see `written_by` and `learned_from`.
+      tables: where sequences go and come from; a table says which kind of node writes to it, and the learner's share.
     """
 
     policy: Policy
@@ -209,65 +188,3 @@ def with_values(config: Any, values: Mapping[str, Any]) -> Any:
     for name, value in values.items():
         object.__setattr__(changed, name, value)
     return changed
-
-
-def written_by(writer: Author, tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The tables that this kind of node fills, with the same sequences each.
-
-    Raises:
-      ValueError: there is none, or their sequences differ in length or period.
-    """
-    own = tuple(table for table in tables if table.writer == writer)
-    if not own:
-        raise ValueError(f"no table of the agent's is for the {writer} to write to: {[table.name for table in tables]}")
-    shapes = {table.name: (table.sequence_length, table.period) for table in own}
-    if len(set(shapes.values())) > 1:
-        raise ValueError(f"tables of one {writer} must hold sequences of one length and period: {shapes}")
-    return own
-
-
-def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The tables that the learner's batches are drawn from, in order: those with a share.
-
-    Raises:
-      ValueError: the shares don't add up to 1, the tables differ in what a batch is, or a batch has fewer sequences
-        than there are tables.
-    """
-    learned = tuple(table for table in tables if table.share > 0)
-    shares = {table.name: table.share for table in learned}
-    if not math.isclose(sum(shares.values()), 1.0):
-        raise ValueError(f"shares of the learner's tables must add up to 1: {shares}")
-    shapes = {table.name: (table.batch_size, table.sequence_length) for table in learned}
-    if len(set(shapes.values())) > 1:
-        raise ValueError(f"the learner's tables must have one batch_size and sequence_length: {shapes}")
-    if learned[0].batch_size < len(learned):
-        raise ValueError(f"batch_size is {learned[0].batch_size}; it must be at least 1 for each of {list(shares)}")
-    return learned
-
-
-def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
-    """How many of a batch's sequences come from each of the learner's tables: their shares, rounded, at least 1.
-
-    Args:
-      tables: as `learned_from` gives them; the first takes what rounding leaves.
-    """
-    batch_size = tables[0].batch_size
-    others = [max(1, round(table.share * batch_size)) for table in tables[1:]]
-    while sum(others) >= batch_size:
-        others[others.index(max(others))] -= 1
-    return (batch_size - sum(others), *others)
-
-
-def sequences_per_slot(table: Table, slots: int) -> int:
-    """How many of a table's sequences each of so many environments keeps, where each keeps its own.
-
-    Raises:
-      ValueError: the table is too small.
-    """
-    per_slot = table.size // slots
-    if per_slot * slots < table.min_size:
-        raise ValueError(
-            f"table {table.name!r}: size is {table.size}; with {slots} environments it must be at least "
-            f"{slots * -(-table.min_size // slots)}, for each keeps its own sequences"
-        )
-    return per_slot

@@ -96,19 +96,18 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     import reverb
 
     from boonta.nodes.replay import make_table
-    from boonta.nodes.tables.reverb.dataset import Dataset
-    from boonta.nodes.tables.reverb.writer import Writer
 
     (table,) = agent.tables
-    server = reverb.Server([make_table(table, step_shapes(agent, env.spec))])
+    signature = step_shapes(agent, env.spec)
+    server = reverb.Server([make_table(table, signature)])
     client = reverb.Client(f"localhost:{server.port}")
     node = Node("benchmark")
-    dataset = Dataset(client, [table], SingleDeviceSharding(jax.devices()[0]))
+    dataset = ReverbDataset(client, [table], SingleDeviceSharding(jax.devices()[0]), signature)
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)
     observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
-    writer = Writer(client, [table], size, node.wait_for)
+    writer = ReverbWriter(client, [table], size, node.wait_for)
 
     def write() -> None:
         for t in range(10**9):

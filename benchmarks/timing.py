@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes import metrics
-from boonta.programs.wiring.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

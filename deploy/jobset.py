@@ -1,9 +1,9 @@
 """Renders a program as a Kubernetes JobSet, for TPU slices on GKE and any other cluster that runs JobSet.
 
-    ./run python -m boonta.deploy.jobset programs/muzero_atari.py --resources table.yaml | kubectl apply -f -
+    ./run python -m boonta.deploy.jobset programs/muzero.py --resources table.yaml -- atari/Pong | kubectl apply -f -
 
-A pod per node of the program, in a replicated job per group; of a Sebulba program, a pod per host. What makes the
-program end or start again, where "learner" stands for the unit, too:
+A pod per node of the program, in a replicated job per group; with `--launch sebulba` or `anakin`, a pod per host. What
+makes the program end or start again, where "learner" stands for the unit, too:
 
 - the learner's job succeeds: so does the set, and all other pods are ended;
 - the learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
@@ -174,7 +174,7 @@ class Command:
     """Renders a program as a Kubernetes JobSet, in YAML on the standard output. The program's flags follow `--`.
 
     Attributes:
-      program: its file, such as programs/muzero_atari.py.
+      program: its file, such as programs/muzero.py.
       resources: YAML file; `deploy/resources.py` says what may be in it.
     """
 

@@ -1,6 +1,6 @@
 """Runs one node of a program on this host, which other hosts' nodes call and are called by.
 
-./run python -m boonta.deploy.node programs/impala_catch.py --label actor --index 0 --hosts host1,host2 -- --actors 4
+./run python -m boonta.deploy.node programs/impala.py --label actor --index 0 --hosts host1,host2 -- catch --actors 4
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Place:
     """Which node, and where all of them are.
 
     Attributes:
-      program: its file, such as programs/impala_catch.py.
+      program: its file, such as programs/impala.py.
       hosts: names separated by commas, to which the program's nodes are dealt in turn; or a pattern with {label} and
         {index} in it. The same on every host.
       label: group of the node to run.

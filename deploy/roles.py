@@ -1,4 +1,4 @@
-"""What pods a program becomes: a role for each group of a Launchpad program; a unit for each host of a Sebulba one."""
+"""What pods a program becomes: a role for each of its groups; with `--launch sebulba` or `anakin`, a unit per host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Renders a program as a Slurm batch script: a task per node of the program, dealt to the machines in turn.
 
-Of a program of threads, such as Sebulba's, a task per machine, which has all that its places would have had.
+With `--launch sebulba` or `anakin` it is a task per machine, which has all that its places would have had.
 
     ./run python -m boonta.deploy.slurm programs/impala_atari.py --nodes 4 -- --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch

@@ -79,8 +79,6 @@ class Replayed(BatchedEnv):
         step_type, reward, discount, observation = self._batch(
             lambda steps: (steps.step_type, steps.reward, steps.discount, steps.observation)
         )
-        # A replay server returns nests in classes of its own.
-        observation = tree.unflatten_as(self.spec.observations, tree.flatten(observation))
         first, last = step_type == FIRST, step_type == LAST
         self._whole |= first
         by_player_1 = self.spec.num_players == 2 and observation.player == 0  # Player 1 acted; the game is zero-sum.

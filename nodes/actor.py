@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Author, Steps, written_by
+from boonta.agents.base import Agent, Author, Steps
 from boonta.envs.base import BatchedEnv, Env
 from boonta.nodes.acting.base import GroupAct, open_acting
 from boonta.nodes.base import Node
-from boonta.nodes.tables.queue import open_writer
+from boonta.nodes.tables.base import open_writer
+from boonta.nodes.tables.contract import written_by
 
 NUM_ENVS = 32
 
@@ -28,8 +29,8 @@ class Actor(Node):
       env: makes the environments.
       variables: handle of the variable server; `Colocated` with the learner; or `nodes.acting.base.Remote`, for
         another node to act.
-      replay: handle of the replay server, or a `Pipe`.
-      monitor: handle of the monitor.
+      replay: a `nodes.tables.base.Store`, or the handle of one.
+      monitor: handle.
       num_envs: environment slots of this node, over all its threads.
       threads: number of groups that alternate.
       seed: seed of the environments and the policy; two actors must differ in `seed` or in `first_group`.

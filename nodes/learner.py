@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch, Steps, learned_from, sequence_counts
+from boonta.agents.base import Agent, Batch, Steps
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, slow_in_loop
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
-from boonta.nodes.tables.queue import Drawn, open_dataset
+from boonta.nodes.tables.base import Drawn, open_dataset
+from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
 
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
@@ -51,7 +52,7 @@ class Learner(Node):
     Args:
       name: of this node.
       agent: the update and its tables.
-      replay: handle of the replay server, or a `Pipe`.
+      replay: a `nodes.tables.base.Store`, or the handle of one.
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.

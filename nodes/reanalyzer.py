@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 import jax
 
-from boonta.agents.base import Steps, Table, written_by
+from boonta.agents.base import Steps, Table
 from boonta.envs.base import BatchedEnv
 from boonta.envs.replayed import Replayed
 from boonta.nodes.acting.playback import Playback
+from boonta.nodes.tables.contract import written_by
 
 # Pieces of `num_envs` sequences that are requested ahead, so that slots can go on when their sequences end.
 PIECES_AHEAD = 2
@@ -36,12 +37,10 @@ class Reanalyzer(Playback):
         return (self.step,)
 
     def start(self) -> None:
-        from boonta.nodes.tables.reverb.streams import Stream  # This imports TensorFlow.
-
         self._past = recorded_table(self._agent.tables)
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False
-        self._stream = Stream(self._replay, self._past, self._num_envs, in_flight=self._num_envs)
+        self._stream = self._replay.open_stream(self._past, self._num_envs, in_flight=self._num_envs)
         self._stream.ask(PIECES_AHEAD)
 
     def step(self) -> None:

@@ -12,19 +12,13 @@ from boonta.agents import rlax_first  # noqa: F401
 import pathlib
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import jax
-import tree
-
-from boonta.agents.base import Agent, Table, owed_bounds
+from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Periodic
-
-if TYPE_CHECKING:
-    import reverb
-    from reverb.reverb_types import TableInfo
+from boonta.nodes.tables.reverb.server import make_table, require_same
 
 SAVE_EVERY_S = 600.0
 
@@ -102,79 +96,6 @@ class Replay(Periodic):
         with self.stopwatch("saving the tables"):
             self._client.checkpoint()
         self._saved_at = time.monotonic()
-
-
-def make_table(table: Table, signature: Any) -> reverb.Table:
-    """The Reverb table for a `Table`.
-
-    Args:
-      table: the contract.
-      signature: shapes of one raw step, as `Steps`.
-    """
-    import reverb
-    import tensorflow as tf
-
-    sequence = jax.tree.map(
-        lambda leaf: tf.TensorSpec((table.sequence_length, *leaf.shape), tf.as_dtype(leaf.dtype)), signature
-    )
-    if table.kind == "queue":
-        return reverb.Table.queue(table.name, table.size, signature=sequence)
-    selectors = reverb.selectors
-    # Ranks are made into priorities 1 / rank by `nodes.tables.priorities`.
-    prioritised = table.sampler in ("proportional", "rank")
-    return reverb.Table(
-        name=table.name,
-        sampler=selectors.Prioritized(table.priority_exponent) if prioritised else selectors.Uniform(),
-        remover=selectors.Fifo(),
-        max_size=table.size,
-        rate_limiter=make_limiter(table),
-        signature=sequence,
-    )
-
-
-def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
-    """Holds a replay table's `samples_per_insert`, within `owed_bounds`."""
-    import reverb
-
-    if table.samples_per_insert is None:
-        return reverb.rate_limiters.MinSize(table.min_size)
-    return reverb.rate_limiters.SampleToInsertRatio(table.samples_per_insert, table.min_size, owed_bounds(table))
-
-
-def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:
-    """Raises ValueError if tables restored from a checkpoint differ from those asked for.
-
-    Reverb restores a table with the options that it was saved with, whatever the new one's are. Its sequences can't be
-    carried over, and whether they may be lost is for the user to say.
-    """
-    changed = []
-    for name in wanted:
-        before, after = _contract(restored[name]), _contract(wanted[name])
-        changed += [
-            f"{field} of {name!r} was {before.get(field, 'missing')}, is {after.get(field, 'missing')}"
-            for field in {**before, **after}
-            if before.get(field) != after.get(field)
-        ]
-    if changed:
-        raise ValueError(
-            f"{folder} holds tables made with other settings: {'; '.join(changed)}. Give the settings as they were, or "
-            "delete that folder to start with empty tables"
-        )
-
-
-def _contract(info: TableInfo) -> dict[str, Any]:
-    limiter = info.rate_limiter_info
-    return {
-        "size": info.max_size,
-        "sampler": " ".join(str(info.sampler_options).split()),
-        "samples_per_insert": limiter.samples_per_insert,
-        "min_size": limiter.min_size_to_sample,
-        "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
-        **{
-            "/".join(map(str, path)): f"{leaf.dtype.name}{leaf.shape.as_list()}"
-            for path, leaf in tree.flatten_with_path(info.signature)
-        },
-    }
 
 
 def require_free(port: int) -> None:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy
 from boonta.agents.muzero.search import Planned, Search
-from boonta.envs.base import EnvSpec, TimeStep
+from boonta.envs.base import BoardView, EnvSpec, TimeStep
 
 
 class Extras(NamedTuple):
@@ -28,15 +28,12 @@ class Extras(NamedTuple):
 
 def view_of(observation: Nest) -> Nest:
     """The part of an observation, or of its spec, that the network sees."""
-    # Not `BoardView` alone: named tuples that have been through TensorFlow come back as classes of its own.
-    is_board = isinstance(observation, tuple)
-    return observation.view if is_board else observation
+    return observation.view if isinstance(observation, BoardView) else observation
 
 
 def legal_of(observation: Nest, shape: tuple[int, ...]) -> jax.Array:
     """The actions allowed, bool [..., A], where an observation says so; else all, in this shape."""
-    is_board = isinstance(observation, tuple)
-    return observation.legal if is_board else jnp.ones(shape, bool)
+    return observation.legal if isinstance(observation, BoardView) else jnp.ones(shape, bool)
 
 
 def extras_of(planned: Planned) -> Extras:

@@ -14,6 +14,7 @@ from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
@@ -114,23 +115,26 @@ class ColocatedAct:
         self._acting = acting
         self._place = place
         self._group = group
+        self._table = table
+        self._refresh_every = refresh_every
         self._wait_for = wait_for
-        self._first_rows = table.sequence_length if refresh_every is None else refresh_every
-        self._next_rows = table.period if refresh_every is None else refresh_every
-        self._rows = 0  # Steps until params may change.
-        self._block = 0
+        self._rows = 0  # Rows of each slot so far.
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        if self._rows == 0:
+        if self._rows == 0 or self._may_change():
             self._version, self._params = self._wait_for("params", self._poll)
-            self._rows = self._next_rows if self._block else self._first_rows
-            self._block += 1
-        self._rows -= 1
+        self._rows += 1
         return Acted(self._version, *self._acting(self._params, timestep))
+
+    def _may_change(self) -> bool:
+        """Whether params may change before the next step."""
+        if self._refresh_every is None:
+            return contract.completes(self._table, self._rows)
+        return self._rows % self._refresh_every == 0
 
     def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
         lock_step = self._place.lock_step
-        updates = lock_step and lock_step.updates(self._group, self._block)
+        updates = lock_step and lock_step.updates(self._group, contract.completed(self._table, self._rows))
         return self._place.variables.get(self._place.device, updates, timeout_s)
 
 

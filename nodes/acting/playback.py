@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from boonta.agents.base import Agent, Author, Table, written_by
+from boonta.agents.base import Agent, Author, Table
 from boonta.envs.base import BatchedEnv, Env
 from boonta.nodes.actor import Actor
+from boonta.nodes.tables.contract import written_by
 
 
 class Playback(Actor):

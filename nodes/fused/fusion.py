@@ -19,7 +19,8 @@ from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.updates import looped, one_by_one, policy_lag
-from boonta.nodes.tables.device import make_replay
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.device import make_device_table
 
 MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
 MOST_UNROLLED = 16  # updates in a round without a loop: each is compiled again
@@ -149,6 +150,9 @@ def one_table(agent: Agent) -> tuple[Table]:
 def ratio(table: Table, num_envs: int) -> tuple[int, int]:
     """Rollouts of one period in a round, and updates after them.
 
+    A program that acts and learns in turn needs a definite number even of a table whose `samples_per_insert` is None;
+    see `nodes.tables.contract.definite_samples_per_insert`.
+
     Raises:
       ValueError: the slots' sequences don't make whole batches, or no small round has the table's ratio.
     """
@@ -157,7 +161,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
         if num_envs % size:
             raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
         return 1, num_envs // size
-    per_insert = 1.0 if table.samples_per_insert is None else table.samples_per_insert
+    per_insert = contract.definite_samples_per_insert(table)
     wanted = per_insert * num_envs / size  # updates a rollout
     exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
     if not math.isclose(exact, wanted, rel_tol=1e-3):
@@ -186,7 +190,7 @@ def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
 
 def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_turn: InTurn) -> tuple[int, Any, Any]:
     """The rows that fill the table first, that fill, and the round of a program whose rollouts are its batches."""
-    overlap = max(0, table.sequence_length - table.period)
+    overlap = contract.overlap(table)
 
     def fill(state: State) -> tuple[State, stage.Episodes]:
         return _act(agent, env, state, overlap)
@@ -195,7 +199,7 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
         state, episodes = _act(agent, env, state, table.period)
         block = state.kept  # [overlap + period, B, ...]
         batches = jax.tree.map(lambda x: _split(x[: table.sequence_length], updates), block)  # [m, T, N, ...]
-        state = state._replace(kept=jax.tree.map(lambda x: x[table.period :], block))
+        state = state._replace(kept=jax.tree.map(lambda x: x[contract.first_row(table, 1) :], block))
 
         def one(state: State, steps: Steps) -> tuple[State, dict[str, jax.Array]]:
             batch = Batch(steps=steps, probability=jnp.ones(table.batch_size))
@@ -212,9 +216,9 @@ def _replay(
     agent: Agent, env: Any, table: Table, num_envs: int, rollouts: int, updates: int, learn: Learn, in_turn: InTurn
 ) -> tuple[int, Any, Any]:
     """The same of a program with a replay table."""
-    replay = make_replay(table, num_envs)
-    overlap = max(0, table.sequence_length - table.period)
-    first = -(-overlap // table.period) + -(-table.min_size // num_envs)  # rollouts until the table serves any
+    replay = make_device_table(table, num_envs)
+    rows = contract.rows_of(table, -(-table.min_size // num_envs))
+    first = -(-rows // table.period)  # Rollouts until the table serves any.
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
         def one(state: State, _: None) -> tuple[State, stage.Episodes]:

@@ -1,4 +1,4 @@
-"""A table on the device: what Reverb is to a cluster, flashbax is to a program that never leaves the device."""
+"""A replay table on the device, kept by flashbax, for a program that never leaves the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import flashbax
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest, Steps, Table, sequences_per_slot
+from boonta.agents.base import Nest, Steps, Table
+from boonta.nodes.tables import contract
 
 
 class Sample(NamedTuple):
@@ -27,7 +28,7 @@ class Sample(NamedTuple):
     indices: Nest
 
 
-class DeviceReplay(NamedTuple):
+class DeviceTable(NamedTuple):
     """Pure functions over a state [B, time, ...], a row of the buffer for each environment slot.
 
     Attributes:
@@ -43,11 +44,12 @@ class DeviceReplay(NamedTuple):
     prioritise: Callable[[Any, Nest, jax.Array], Any]
 
 
-def make_replay(table: Table, num_envs: int) -> DeviceReplay:
+def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     """Makes the table's buffer.
 
-    The samplers are flashbax's: "uniform", and "proportional" with the table's exponent, in which a sequence that was
-    never drawn counts as much as the largest error so far (in Reverb's table it counts as an error of 1).
+    The samplers are flashbax's: "uniform", and "proportional" with the table's exponent. By itself flashbax counts a
+    sequence that was never drawn as the largest error so far, and an error of 0 as never to be drawn again; here both
+    are as `nodes.tables.contract` says.
 
     Args:
       table: of kind "replay".
@@ -65,26 +67,28 @@ def make_replay(table: Table, num_envs: int) -> DeviceReplay:
         raise ValueError(
             f"table {table.name!r}: priority_exponent is {table.priority_exponent}; on the device it must be at most 1"
         )
-    per_slot = sequences_per_slot(table, num_envs)
+    per_slot = contract.sequences_per_slot(table, num_envs)
     prioritised = table.sampler == "proportional"
     buffer = _buffer(table, num_envs, per_slot, prioritised)
 
     def add(state: Any, steps: Steps) -> Any:
+        if prioritised:
+            fresh = state.sum_tree_state.replace(max_recorded_priority=jnp.float32(contract.NEW_PRIORITY))
+            state = state.replace(sum_tree_state=fresh)
         return buffer.add(state, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps))
 
     def sample(state: Any, key: jax.Array) -> Sample:
         drawn = buffer.sample(state, key)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
         if prioritised:
-            written = (state.running_index - table.sequence_length) // table.period + 1  # sequences of a slot, so far
-            held = num_envs * jnp.clip(written, 0, per_slot)
+            held = num_envs * jnp.minimum(contract.completed(table, state.running_index), per_slot)
             return Sample(steps, held * drawn.probabilities, drawn.indices)
         return Sample(steps, jnp.ones(table.batch_size), ())
 
     def prioritise(state: Any, indices: Nest, errors: jax.Array) -> Any:
-        return buffer.set_priorities(state, indices, errors) if prioritised else state
+        return buffer.set_priorities(state, indices, errors + contract.PRIORITY_FLOOR) if prioritised else state
 
-    return DeviceReplay(buffer.init, add, sample, prioritise)
+    return DeviceTable(buffer.init, add, sample, prioritise)
 
 
 def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> Any:
@@ -97,13 +101,12 @@ def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> An
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of sequences that don't overlap, which a table may well ask for
+        rows = contract.rows_of(table, per_slot)
         if not prioritised:
-            rows = (per_slot - 1) * table.period + table.sequence_length
             return flashbax.make_trajectory_buffer(max_length_time_axis=rows, **settings)
         # This one numbers sequences by rows over period, so its rows must be a multiple of the period.
-        rows = (per_slot - 1 + -(-table.sequence_length // table.period)) * table.period
         return flashbax.make_prioritised_trajectory_buffer(
-            max_length_time_axis=rows,
+            max_length_time_axis=-(-rows // table.period) * table.period,
             priority_exponent=table.priority_exponent,
             device=jax.default_backend(),
             **settings,

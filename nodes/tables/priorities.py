@@ -8,9 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from boonta.agents.base import Table
+from boonta.nodes.tables.contract import PRIORITY_FLOOR
 
-# Added to each error, so that a sequence whose error was 0 once is drawn again; 1 is a large error.
-FLOOR = 1e-3
 BINS = 1 << 15
 
 # `(keys [B], errors [B]) -> priorities [B]`; errors below 0 or not finite are a ValueError. Reverb draws with
@@ -27,7 +26,7 @@ def make_priorities(table: Table) -> Priorities | None:
     def priorities(keys: np.ndarray, errors: np.ndarray) -> np.ndarray:
         if not np.all(np.isfinite(errors) & (errors >= 0)):
             raise ValueError(f"priorities for table {table.name!r} must be finite and at least 0: {errors}")
-        return errors + FLOOR if ranks is None else ranks(keys, errors)
+        return errors + PRIORITY_FLOOR if ranks is None else ranks(keys, errors)
 
     return priorities
 

@@ -8,29 +8,18 @@ device to those that learn. Only references go through the Python queue.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.base import Drawn, WaitFor
 
 # JAX is imported where it is used: actors that leave acting to another node import this module, and load no JAX.
-
-
-class Drawn(NamedTuple):
-    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
-
-    Attributes:
-      keys: uint64 [B], of the sequences in their tables.
-      table: int32 [B], which of the learner's tables.
-      version: float32 [B], of the params that made the sequence's targets, a mean over its steps.
-    """
-
-    keys: np.ndarray
-    table: np.ndarray
-    version: np.ndarray
 
 
 class Bundle(NamedTuple):
@@ -45,8 +34,8 @@ class Bundle(NamedTuple):
     version: np.ndarray
 
 
-class Pipe:
-    """Takes the replay server's place where actors and learner share a process. No Reverb, no TensorFlow.
+class QueueTable:
+    """A store of one queue table, for actors and a learner that share a process. It needs no Reverb and no TensorFlow.
 
     Args:
       table: of kind "queue"; its size bounds the sequences waiting, but a group's newest always fit.
@@ -60,13 +49,15 @@ class Pipe:
 
     def __init__(self, table: Table, devices: Sequence[Any] | None = None, groups: int | None = None):
         if table.kind != "queue":
-            raise ValueError(f"table {table.name!r}: an in-process pipe is a queue, not a {table.kind!r}")
+            raise ValueError(f"table {table.name!r}: this store keeps a queue, not a {table.kind!r}")
         import jax
 
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
-        self.cut = jax.jit(_cut, static_argnames=("pieces", "shards"))  # here, so that writers share its compilation
+        self.cut = jax.jit(_cut, static_argnames=("pieces", "shards"))  # All writers share its compilation.
         self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
+        share = max(1, table.size // len(self._waiting))  # Each group may fill its own part of the queue.
+        self._limit = contract.rate_limit(dataclasses.replace(table, size=share))
         self._changed = threading.Condition()
         self._turn = 0
 
@@ -89,20 +80,20 @@ class Pipe:
             )
         return width
 
-    def open_writer(self, num_envs: int, wait_for: Callable[..., Any], group: int) -> PipeWriter:
-        """A group's writer."""
-        return PipeWriter(self, num_envs, wait_for, group)
+    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> QueueWriter:
+        """A group's writer; see `nodes.tables.base.Store`."""
+        return QueueWriter(self, num_envs, wait_for, group)
 
-    def open_dataset(self, sharding: Batch) -> PipeDataset:
-        """The learner's batches."""
-        return PipeDataset(self, sharding)
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> QueueDataset:
+        """The learner's batches; see `nodes.tables.base.Store`."""
+        return QueueDataset(self, sharding)
 
     def put(self, group: int, pieces: list[Bundle], timeout_s: float) -> bool | None:
         """Hands over what a group has completed; None if there was no room within `timeout_s`."""
         waiting = self._waiting[group % len(self._waiting)]
 
         def room() -> bool:
-            return not waiting or _sequences([*waiting, pieces]) <= self.table.size // len(self._waiting)
+            return not waiting or self._limit.may_insert(_sequences(waiting), 0, _sequences([pieces]))
 
         with self._changed:
             if not self._changed.wait_for(room, timeout_s):
@@ -122,71 +113,69 @@ class Pipe:
             return waiting.popleft()
 
 
-class PipeWriter:
-    """Cuts a group's streams into sequences and sends them to the learning devices."""
+class QueueWriter:
+    """Cuts a group's streams into sequences and sends them to the learning devices; see `nodes.tables.base.Writer`."""
 
-    def __init__(self, pipe: Pipe, num_envs: int, wait_for: Callable[..., Any], group: int):
-        width = pipe.width(num_envs)
-        self._pipe = pipe
+    def __init__(self, store: QueueTable, num_envs: int, wait_for: WaitFor, group: int):
+        width = store.width(num_envs)
+        self._store = store
         self._group = group
         self._wait_for = wait_for
         self._bounds = range(0, num_envs, width)
         self._width = width
-        self._rows: list[Steps] = []
-        self._skip = 0  # rows between sequences that don't overlap
+        self._rows: collections.deque[Steps] = collections.deque(maxlen=store.table.sequence_length)
+        self._number = 0  # Rows of each slot so far.
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...], here or on a device; the sequences that it completed."""
-        table = self._pipe.table
-        if self._skip:
-            self._skip -= 1
-            return 0
+        table = self._store.table
         self._rows.append(steps)
-        if len(self._rows) < table.sequence_length:
+        self._number += 1
+        if not contract.completes(table, self._number):
             return 0
-        version = np.mean([row.version for row in self._rows], axis=0, dtype=np.float32)  # [B]
-        cut = self._pipe.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._pipe.devices))
+        version = contract.mean_version(np.stack([row.version for row in self._rows]))
+        cut = self._store.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._store.devices))
         pieces = [
             Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
-        del self._rows[: table.period]
-        self._skip = max(0, table.period - table.sequence_length)
-        self._wait_for(f"room in {table.name}", lambda timeout_s: self._pipe.put(self._group, pieces, timeout_s))
+        while len(self._rows) > contract.overlap(table):
+            self._rows.popleft()
+        self._wait_for(f"room in {table.name}", lambda timeout_s: self._store.put(self._group, pieces, timeout_s))
         return len(version)
 
     def _send(self, shards: Sequence[Steps]) -> tuple[Steps, ...]:
         import jax
 
-        return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._pipe.devices))
+        return tuple(jax.device_put(shard, device) for shard, device in zip(shards, self._store.devices))
 
     def close(self) -> None:
         """Nothing to free."""
 
 
-class PipeDataset:
-    """Makes batches on the learner's mesh of pieces that are there already.
+class QueueDataset:
+    """Makes batches on the learner's mesh of pieces that are there already; see `nodes.tables.base.Dataset`.
 
     Attributes:
       waits_for: the table.
 
     Raises:
-      ValueError: the learner's mesh is not of the pipe's devices.
+      ValueError: the learner's mesh is not of the queue's devices.
     """
 
-    def __init__(self, pipe: Pipe, sharding: Batch):
+    def __init__(self, store: QueueTable, sharding: Batch):
         import jax
 
         from boonta.nodes.hosts.coordination import place
 
         mesh = sharding.probability.mesh
-        if tuple(mesh.local_devices) != pipe.devices:
+        if tuple(mesh.local_devices) != store.devices:
             raise ValueError(
-                f"table {pipe.table.name!r}: its pipe leads to {pipe.devices}; the learner is on {mesh.local_devices}"
+                f"table {store.table.name!r} leads to {store.devices}; the learner is on {mesh.local_devices}"
             )
-        size = pipe.table.batch_size
-        self._whole_size = size * mesh.size // len(pipe.devices)  # B; other hosts' shards are there
-        self.waits_for = pipe.table.name
-        self._pipe = pipe
+        size = store.table.batch_size
+        self._whole_size = size * mesh.size // len(store.devices)  # B; other hosts' shards are there
+        self.waits_for = store.table.name
+        self._store = store
         self._columns = sharding.steps.reward  # how [T, B, ...] is split
         self._probability = place(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
@@ -196,9 +185,9 @@ class PipeDataset:
         """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
         import jax
 
-        size = self._pipe.table.batch_size
+        size = self._store.table.batch_size
         while not self._held or len(self._held) * len(self._held[0].version) < size:
-            pieces = self._pipe.get(timeout_s)
+            pieces = self._store.get(timeout_s)
             if pieces is None:
                 return None
             self._held += pieces
@@ -224,9 +213,9 @@ class PipeDataset:
 
     def ready(self) -> bool:
         """Whether the next batch is complete."""
-        size = self._pipe.table.batch_size
+        size = self._store.table.batch_size
         while sum(len(piece.version) for piece in self._held) < size:
-            pieces = self._pipe.get(timeout_s=0.0)
+            pieces = self._store.get(timeout_s=0.0)
             if pieces is None:
                 return False
             self._held += pieces
@@ -237,7 +226,7 @@ def _sequences(waiting: Iterable[list[Bundle]]) -> int:
     return sum(len(piece.version) for pieces in waiting for piece in pieces)
 
 
-def gather(rows: Sequence[Steps]) -> Steps:
+def gather(rows: Iterable[Steps]) -> Steps:
     """Of every leaf its rows: those on the host as one array [T, B, ...], those on a device as a list of [B, ...]."""
     import jax
 
@@ -266,24 +255,3 @@ def _join(shards: Sequence[Steps]) -> Steps:
     import jax.numpy as jnp
 
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=1), *shards)
-
-
-def open_writer(replay: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any], group: int) -> Any:
-    """A group's writer into tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`.
-
-    Reverb, and TensorFlow with it, is imported only in the last case, where data crosses a process.
-    """
-    if hasattr(replay, "open_writer"):
-        return replay.open_writer(num_envs, wait_for, group)
-    from boonta.nodes.tables.reverb.writer import Writer
-
-    return Writer(replay, tables, num_envs, wait_for)
-
-
-def open_dataset(replay: Any, tables: Sequence[Table], sharding: Batch) -> Any:
-    """A dataset of tables of `replay`: a `Pipe` or a `LocalReplay`, which have but one, or a `reverb.Client`."""
-    if hasattr(replay, "open_dataset"):
-        return replay.open_dataset(sharding)
-    from boonta.nodes.tables.reverb.dataset import Dataset
-
-    return Dataset(replay, tables, sharding)

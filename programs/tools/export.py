@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pathlib
 
-from boonta.agents.base import written_by
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index
+from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded
 from boonta.programs.tools.play import agent_and_env
 from boonta.programs.wiring.run import BadInput, command, lock
@@ -42,7 +42,7 @@ def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
 def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     """Does the work of `export`; returns the archive's index."""
     agent, env = agent_and_env(workdir)
-    tables = [table for table in written_by("actor", agent.tables) if table.kind == "replay"]
+    tables = [table for table in contract.written_by("actor", agent.tables) if table.kind == "replay"]
     if not tables:
         raise BadInput(f"--workdir {workdir} is a run with a queue, which keeps nothing; only replay can be exported")
     table = max(tables, key=lambda table: table.size)
@@ -51,7 +51,7 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
         raise BadInput(f"--workdir {workdir} has no replay checkpoint; a run writes one when it ends")
     writer = ArchiveWriter(out, env)
     sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
-    for trajectory in stitch(sequences, table.sequence_length - table.period):
+    for trajectory in stitch(sequences, contract.overlap(table)):
         writer.add(trajectory)
     return writer.close()
 

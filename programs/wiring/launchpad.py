@@ -81,10 +81,17 @@ def to_launchpad(program: Program) -> Launchable:
                 node = nodes[name] = _node(program, group, i, handles)
                 launchpad_program.add_node(node)
         if role == "replay":
-            served[role], writing = node.create_handle(), node.create_handle(reads=False)
+            served[role], writing = node.create_handle(_signature(program)), node.create_handle()
         elif group.is_called:
             served[role] = node.create_handle(ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S)
     return Launchable(launchpad_program, nodes)
+
+
+def _signature(program: Program) -> Callable[[], Any]:
+    """What makes one raw step in the agent's own classes, for nodes that read."""
+    from boonta.nodes.acting.local import step_shapes
+
+    return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
 def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Any:
@@ -133,19 +140,19 @@ class _ReplayNode(lp.PyClassNode):
         if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
             import reverb  # noqa: F401  # One thread imports it, before others could find it half imported.
 
-    def create_handle(self, reads: bool = True) -> Any:
-        return self._track_handle(_ReplayHandle(self._address, reads))
+    def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
+        return self._track_handle(_ReplayHandle(self._address, signature))
 
 
 class _ReplayHandle(base.Handle):
-    """Handle of a replay server; the processes of nodes that only write load no TensorFlow."""
+    """Handle of a replay server; the processes of nodes that only write, with no signature, load no TensorFlow."""
 
-    def __init__(self, address: lp_address.Address, reads: bool):
+    def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
         self._address = address
-        self._reads = reads
+        self._signature = signature
 
     def dereference(self) -> Any:
-        return connect(self._address.resolve(), self._reads)
+        return connect(self._address.resolve(), self._signature)
 
 
 def launch(

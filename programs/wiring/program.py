@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, learned_from
+from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
+from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.run import Run
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from boonta.agents.base import Table, learned_from, written_by
+from boonta.agents.base import Table
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import SeveralHosts
@@ -17,8 +17,9 @@ from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, split
 from boonta.nodes.learner import make_mesh
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.tables.host import LocalReplay
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.contract import learned_from, written_by
+from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import supervise
 from boonta.programs.wiring.program import Group, Program, construct
@@ -41,7 +42,7 @@ class Shared(NamedTuple):
     monitor: Monitor
     acting: Sequence[jax.Device]
     learning: int
-    replay: Pipe | LocalReplay
+    replay: QueueTable | HostTable
     variables: DeviceVariables
     lock_step: LockStep | None
 
@@ -102,7 +103,7 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     """The actor of an acting device, whose environments' groups are numbered over all actors of all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
-    env = Placed(program.env, device) if isinstance(shared.replay, Pipe) else program.env
+    env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
     first_group = (run.hosts.index * placement.acting + i) * placement.threads
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
     given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
@@ -137,16 +138,16 @@ def _require_single_updates(program: Program) -> None:
         raise ValueError(f"placement.lag is {program.run.placement.lag}, but {cadence}: lock-step needs 1 of both")
 
 
-def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> Pipe | LocalReplay:
+def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> QueueTable | HostTable:
     """The table in this process; `num_envs` environments act together in each thread."""
     placement, run = program.run.placement, program.run
     if table.kind == "queue":
-        pipe = Pipe(table, learning, None if placement.lag is None else placement.groups)
+        pipe = QueueTable(table, learning, None if placement.lag is None else placement.groups)
         pipe.width(num_envs)  # It refuses groups that batches can't be made of.
         return pipe
     if placement.lag is not None:
         raise ValueError(f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay")
-    return LocalReplay(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)
+    return HostTable(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)
 
 
 def _share_of(table: Table, hosts: Hosts) -> Table:

@@ -77,9 +77,11 @@ def build(program: Program) -> list[Node]:
         address = _Address() if role == "replay" else None
         members = [construct(program, group, i, {**served, "address": address}) for i in range(group.number)]
         if address is not None:
+            from boonta.nodes.acting.local import step_shapes
             from boonta.nodes.tables.reverb.client import connect
 
-            served[role] = connect(address.resolve(), reads=True)
+            signature = functools.partial(step_shapes, program.agent, program.env.spec)
+            served[role] = connect(address.resolve(), signature)
         elif group.is_called:
             (served[role],) = members
         nodes += members

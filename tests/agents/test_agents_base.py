@@ -8,7 +8,7 @@ import math
 import jax
 import pytest
 
-from boonta.agents.base import Table, learned_from, with_values, written_by
+from boonta.agents.base import Table, with_values
 
 
 def replay(**fields) -> Table:
@@ -43,50 +43,6 @@ def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
 def test_tables_that_cannot_work_are_refused(fields, said):
     with pytest.raises(ValueError, match=f"table 't': .*{said}"):
         replay(**{"sampler": "uniform", **fields})
-
-
-def table(name: str, **fields) -> Table:
-    return replay(**{"name": name, "sampler": "uniform", **fields})
-
-
-def test_who_writes_a_table_and_who_learns_from_it():
-    fresh, past = table("fresh", share=0.25), table("past", share=0.0)
-    again = table("again", share=0.75, writer="reanalyzer", period=6)
-    tables = (fresh, past, again)
-    assert written_by("actor", tables) == (fresh, past)
-    assert written_by("reanalyzer", tables) == (again,)
-    assert learned_from(tables) == (fresh, again)
-
-
-@pytest.mark.parametrize(
-    ("tables", "said"),
-    [
-        ((table("a", writer="reanalyzer"),), r"no table of the agent's is for the actor to write to: \['a'\]"),
-        ((table("a"), table("b", period=6)), "of one length and period: {'a': .6, 5., 'b': .6, 6.}"),
-    ],
-)
-def test_writers_tables_that_cannot_work_are_refused(tables, said):
-    with pytest.raises(ValueError, match=said):
-        written_by("actor", tables)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"share": 0.8}, "shares of the learner's tables must add up to 1: {'a': 0.25, 'b': 0.8}"),
-        ({"batch_size": 5}, "must have one batch_size and sequence_length: {'a': .4, 6., 'b': .5, 6.}"),
-        ({"sequence_length": 7}, "one batch_size and sequence_length"),
-        ({"share": 0.0}, "must add up to 1: {'a': 0.25}"),
-    ],
-)
-def test_learners_tables_that_cannot_work_are_refused(fields, said):
-    with pytest.raises(ValueError, match=said):
-        learned_from((table("a", share=0.25), table("b", **{"share": 0.75, **fields})))
-
-
-def test_a_batch_too_small_for_its_tables_is_refused():
-    with pytest.raises(ValueError, match="batch_size is 1; it must be at least 1 for each of .'a', 'b'."):
-        learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import muzero, sequences
-from boonta.agents.base import Batch, Steps, learned_from, written_by
+from boonta.agents.base import Batch, Steps
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import Extras, view_of
 from boonta.agents.muzero.reanalyze import reanalyze
@@ -16,6 +16,7 @@ from boonta.agents.muzero.search import make_search
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.replayed import Replayed
+from boonta.nodes.tables.contract import learned_from, written_by
 
 CONFIG = muzero.Config(
     width=8,

@@ -7,7 +7,7 @@ import pathlib
 import re
 import textwrap
 
-from boonta.deploy import jobset, node, resources, slurm, tpu_vm
+from boonta.deploy import jobset, node, program, resources, slurm, tpu_vm
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
 COMMANDS = re.findall(r"-m (boonta\.deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
@@ -22,8 +22,25 @@ def test_commands_and_their_options_exist():
         own = words.replace("\\\n", " ").split(" -- ")[0]
         for option in re.findall(r"--([\w-]+)", own):
             assert option.replace("-", "_") in OPTIONS[module].__dataclass_fields__, (module, option)
-        (program,) = re.findall(r"programs/\w+\.py", own)
-        assert (pathlib.Path(__file__).parents[2] / program).exists()
+        (file,) = re.findall(r"programs/\w+\.py", own)
+        assert (program.ROOT / file).exists()
+
+
+def test_the_programs_take_the_arguments_that_follow():
+    for module, words in COMMANDS:
+        own, _, flags = words.replace("\\\n", " ").partition(" -- ")
+        (file,) = re.findall(r"programs/\w+\.py", own)
+        built = program.build(program.ROOT / file, flags.partition(">")[0].split())
+        assert built.is_unit == ("--launch" in flags), module
+
+
+def test_the_units_in_the_comments_can_be_read(tmp_path):
+    units = re.findall(r"unit: \{.*?}", PAGE)
+    hosts = []
+    for unit in units:
+        (tmp_path / "table.yaml").write_text(f"image: x\ngroups: {{{unit}}}")
+        hosts.append(resources.read(tmp_path / "table.yaml").group("unit").hosts)
+    assert hosts == [8, 4]
 
 
 def test_the_resource_table_can_be_read(tmp_path):

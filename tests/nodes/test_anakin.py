@@ -24,7 +24,7 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor, StopRule
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
 
@@ -217,7 +217,7 @@ def test_a_clusters_learner_goes_on_from_its_checkpoint_and_its_evaluator_plays_
     weights = learn(tmp_path, 12)["linear"]["w"]
     variables = VariableServer("variables")
     table = agent().tables[0]
-    learner = Learner("learner", agent(), Pipe(table), variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", agent(), QueueTable(table), variables, folder=str(tmp_path), devices=1)
     learner.start()
     version, packed = variables.get(-1)
     assert version == 12

@@ -21,7 +21,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.base import Node
 from boonta.nodes.inference import Inference, padded
 from boonta.nodes.metrics import Stopwatch
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 
@@ -219,12 +219,12 @@ def test_an_actor_writes_the_same_rows_whoever_acts():
     node.start()
     rows = []
     for handle, given in ((variables, agent), (Remote(node), acting.tables_only(agent))):
-        pipe = Pipe(agent.tables[0])
-        actor = Actor("actor/0", given, ENV, handle, pipe, num_envs=4, threads=2, seed=1)
+        queue = QueueTable(agent.tables[0])
+        actor = Actor("actor/0", given, ENV, handle, queue, num_envs=4, threads=2, seed=1)
         actor.start()
         for _ in range(2 * 6):
             actor.step()
-        rows.append([pipe.get(1.0)[0].shards[0] for _ in range(2)])
+        rows.append([queue.get(1.0)[0].shards[0] for _ in range(2)])
     for local, remote in zip(*rows):
         tree.map_structure(np.testing.assert_array_equal, local._replace(extras=()), remote)
     assert "waiting for inference" in actor.stopwatch.seconds()

@@ -15,7 +15,7 @@ import pytest
 from boonta.agents.base import Batch, Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner, make_mesh
-from boonta.nodes.tables.queue import Drawn
+from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
 

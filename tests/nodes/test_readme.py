@@ -1,4 +1,4 @@
-"""The node of `nodes/README.md`, "Add a node", works as it stands there."""
+"""The map of `nodes/README.md` names files and definitions that exist, and its example of a node works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,28 @@ from boonta.agents import impala
 from boonta.envs.catch import Catch
 from boonta.nodes.variables import VariableServer, pack
 
-README = pathlib.Path(__file__).parents[2] / "nodes" / "README.md"
+ROOT = pathlib.Path(__file__).parents[2]
+README = ROOT / "nodes" / "README.md"
+
+
+def rows() -> list[tuple[str, str, str]]:
+    """The map's rows: question, files, names."""
+    cells = [line.strip("| ").split(" | ") for line in README.read_text().splitlines() if line.count("|") == 4]
+    return [(row[0], row[1], row[2]) for row in cells if len(row) == 3 and ".py`" in row[1]]
+
+
+@pytest.mark.parametrize(("question", "files", "names"), rows())
+def test_the_map_leads_to_definitions(question, files, names):
+    folder, text = ROOT, ""
+    for file in re.findall(r"`([\w/]+\.py)`", files):
+        path = ROOT / file if (ROOT / file).exists() else folder / file  # A later file may be named without its folder.
+        folder, text = path.parent, text + path.read_text()
+    for name in re.findall(r"`([\w.]+)`", names):
+        assert re.search(rf"(def|class) {name.split('.')[-1]}\b|^{name}\b", text, re.MULTILINE), name
+
+
+def test_the_map_is_read_as_a_whole():
+    assert len(rows()) > 40
 
 
 def test_the_example_measures_the_norm_of_the_newest_params():

@@ -11,9 +11,10 @@ import pytest
 from boonta.agents.base import Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
+from boonta.nodes.tables.reverb.client import ReverbStore
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import Address, steps
+from boonta.tests.nodes.test_replay import SIGNATURE, Address, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -46,9 +47,9 @@ def client(tmp_path):
 
 def write(client, numbers: int, action: int = 2) -> None:
     """Adds steps of two slots, with this action in all of them, as an actor does."""
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
-    writer = Writer(client, make().tables[:2], 2, Node("actor/0").wait_for)
+    writer = ReverbWriter(client, make().tables[:2], 2, Node("actor/0").wait_for)
     for t in range(numbers):
         writer.append(steps(t, 2)._replace(action=np.full(2, action, np.int32)))
     writer.close()
@@ -65,7 +66,7 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
     params = {"linear": {"w": np.zeros((50, 3), np.float32)}}
     variables.put(7, pack(params))
     write(client, 10)
-    node = Reanalyzer("reanalyzer/0", agent, Catch(), variables, client, num_envs=4)
+    node = Reanalyzer("reanalyzer/0", agent, Catch(), variables, ReverbStore(client, lambda: SIGNATURE), num_envs=4)
     node.start()
     node.wait_for("sequences", lambda _: node.ready() or None)
     for t in range(3 * LENGTH):
@@ -89,7 +90,7 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
 
 def test_it_waits_for_the_past_by_name(client):
     variables = VariableServer("variables")
-    node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, client, num_envs=2)
+    node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, ReverbStore(client, lambda: SIGNATURE), num_envs=2)
     node.start()
     assert not node.ready()
     node.meanwhile = node.stop  # after the first half second

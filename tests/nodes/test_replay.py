@@ -1,4 +1,4 @@
-"""Writer, replay server and dataset together: what goes in comes out, once, in order, time-major."""
+"""ReverbWriter, replay server and dataset together: what goes in comes out, once, in order, time-major."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps, Table
 from boonta.envs.catch import Catch
+from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny
 
@@ -21,6 +22,9 @@ portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
 
 reverb = pytest.importorskip("reverb")
+
+
+SIGNATURE = step_shapes(tiny.make(Catch().spec), Catch().spec)
 
 
 class Address:
@@ -63,14 +67,14 @@ def one_device() -> Batch:
 
 
 def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent):
-    from boonta.nodes.tables.reverb.dataset import Dataset
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.dataset import ReverbDataset
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     client = reverb.Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
-    writer = Writer(client, [table], 2, node.wait_for)
-    dataset = Dataset(client, [table], one_device())
+    writer = ReverbWriter(client, [table], 2, node.wait_for)
+    dataset = ReverbDataset(client, [table], one_device(), SIGNATURE)
     completed = [writer.append(steps(t, 2)) for t in range(2 * table.period + 1)]
     assert completed == [0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2]
     batch, _ = node.wait_for("a batch", dataset.next, deadline_s=60)
@@ -84,8 +88,8 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
 
 
 def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent):
-    from boonta.nodes.tables.reverb.dataset import Dataset
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.dataset import ReverbDataset
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     client = reverb.Client(f"localhost:{server._server.port}")
@@ -93,7 +97,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     written = []
 
     def write():
-        writer = Writer(client, [table], 1, node.wait_for)
+        writer = ReverbWriter(client, [table], 1, node.wait_for)
         for t in range(table.period * (table.size + 4) + 1):
             writer.append(steps(t, 1))
             written.append(t)
@@ -106,7 +110,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     time.sleep(0.5)
     assert len(written) == table.period * (table.size + 1)
     assert node.stopwatch.longest()[0] == f"waiting for room in {table.name}"
-    dataset = Dataset(client, [table], one_device())
+    dataset = ReverbDataset(client, [table], one_device(), SIGNATURE)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
     thread.join(timeout=10)
@@ -118,7 +122,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
     from boonta.nodes.tables.reverb.streams import Stream
 
     (table,) = agent.tables
-    stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, size=4, in_flight=4)
+    stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, SIGNATURE, size=4, in_flight=4)
     stream.ask(1)
     assert stream.take(1.0) is None  # the table is empty
     stream.close()
@@ -127,7 +131,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
 
 
 def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     for expected in (0, 2):
@@ -136,7 +140,7 @@ def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
         client = reverb.Client(f"localhost:{node._server.port}")
         assert client.server_info()[table.name].current_size == expected
         if not expected:
-            writer = Writer(client, [table], 2, node.wait_for)
+            writer = ReverbWriter(client, [table], 2, node.wait_for)
             for t in range(table.sequence_length):
                 writer.append(steps(t, 2))
             writer.close()
@@ -176,13 +180,13 @@ def test_chunks_line_up_with_sequences(length, period, chunk):
 def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     import reverb
 
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     port = portpicker.pick_unused_port()
     late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
     starter = threading.Timer(4.0, late.start)  # Reverb by itself gives up after 3
     starter.start()
-    writer = Writer(reverb.Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)
+    writer = ReverbWriter(reverb.Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)
     starter.join()
     assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
     late._server.stop()

@@ -1,4 +1,4 @@
-"""Clients of the replay server: Reverb's, or one that can only write and so does without TensorFlow.
+"""The store on a replay server, with Reverb's client or one that can only write and so does without TensorFlow.
 
 Importing Reverb imports TensorFlow, for datasets and servers: 400 MB and the time of a hundred other modules, in each
 actor. The writer itself is C++ that needs one small library of TensorFlow's, which courier loads as well.
@@ -8,32 +8,72 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
+
+from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.tables.base import Dataset, WaitFor, Writer
 
 REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
 
 
-def connect(address: str, reads: bool) -> Any:
-    """A client of a replay server: a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
+def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
+    """The store on a replay server, with a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
 
-    It is the whole client where Reverb is in the process anyway: where all nodes are threads of one.
+    It has the whole client where Reverb is in the process anyway: where all nodes are threads of one.
 
     Args:
       address: the server's, as "host:port".
-      reads: whether the node that gets the client reads, too.
+      signature: makes one raw step in the agent's own classes, for a node that reads; None for one that only writes.
     """
     if REVERB not in sys.modules:
-        if not reads:
-            return WriteOnlyClient(address)
+        if signature is None:
+            return ReverbStore(WriteOnlyClient(address))
         from boonta.agents import rlax_first  # noqa: F401
     import reverb
 
-    return reverb.Client(address)
+    return ReverbStore(reverb.Client(address), signature)
+
+
+class ReverbStore:
+    """The tables of a replay server; see `nodes.tables.base.Store`.
+
+    Args:
+      client: a `reverb.Client`, or a `WriteOnlyClient`.
+      signature: makes one raw step in the agent's own classes; None for a node that only writes.
+    """
+
+    def __init__(self, client: Any, signature: Callable[[], Steps] | None = None):
+        self._client = client
+        self._signature = signature
+
+    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
+        """A group's writer; see `nodes.tables.base.Store`."""
+        from boonta.nodes.tables.reverb.writer import ReverbWriter
+
+        return ReverbWriter(self._client, tables, num_envs, wait_for)
+
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> Dataset:
+        """The learner's batches; see `nodes.tables.base.Store`."""
+        from boonta.nodes.tables.reverb.dataset import ReverbDataset
+
+        return ReverbDataset(self._client, tables, sharding, self._require_signature())
+
+    def open_stream(self, table: Table, size: int, in_flight: int) -> Any:
+        """A `nodes.tables.reverb.streams.Stream` of a table's sequences, for a node that plays them back."""
+        from boonta.nodes.tables.reverb.streams import Stream
+
+        return Stream(self._client, table, self._require_signature(), size, in_flight)
+
+    def _require_signature(self) -> Steps:
+        if self._signature is None:
+            raise ValueError("this handle of the replay server only writes; make one that reads")
+        return self._signature()
 
 
 class WriteOnlyClient:
-    """What `nodes.tables.reverb.writer.Writer` uses of a `reverb.Client`.
+    """What `nodes.tables.reverb.writer.ReverbWriter` uses of a `reverb.Client`.
 
     Args:
       server_address: as "host:port".

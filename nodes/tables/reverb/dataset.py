@@ -17,9 +17,10 @@ import jax
 import numpy as np
 import reverb
 
-from boonta.agents.base import Batch, Table, sequence_counts
+from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.priorities import Priorities, make_priorities
-from boonta.nodes.tables.queue import Drawn
 from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, Piece, Stream
 
 PATIENCE_S = 5.0
@@ -46,8 +47,8 @@ class _Source:
     met: bool = False
 
 
-class Dataset:
-    """Draws batches in a background thread and places them on the mesh.
+class ReverbDataset:
+    """Draws batches in a background thread and places them on the mesh; see `nodes.tables.base.Dataset`.
 
     Each table gives its share of a batch, in pieces of a size that divides all shares. The first table is waited for as
     long as it takes; what another can't supply within `patience_s` comes from the first instead. Then that other isn't
@@ -56,8 +57,9 @@ class Dataset:
 
     Args:
       client: of the replay server.
-      tables: to draw from, as `agents.base.learned_from` gives them.
+      tables: to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
+      signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
       ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
       patience_s: seconds that a batch waits for tables other than the first.
       start_patience_s: the same for tables whose writers are still starting, as nothing has come from them yet.
@@ -71,6 +73,7 @@ class Dataset:
         client: reverb.Client,
         tables: Sequence[Table],
         sharding: Batch,
+        signature: Steps,
         ahead: int = 1,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
@@ -82,13 +85,13 @@ class Dataset:
         self.waits_for = tables[0].name
         # A table restored from a checkpoint has been drawn from before.
         infos = client.server_info(timeout=CONNECT_DEADLINE_S)
-        counts = sequence_counts(tables)
+        counts = contract.sequence_counts(tables)
         self._piece = math.gcd(*counts)
         self._sources = [
             _Source(
                 table,
                 count,
-                Stream(client, table, self._piece, in_flight=max(1, count // 4)),
+                Stream(client, table, signature, self._piece, in_flight=max(1, count // 4)),
                 make_priorities(table),
                 infos[table.name].rate_limiter_info.sample_stats.completed,
             )
@@ -116,7 +119,7 @@ class Dataset:
         return batch, drawn
 
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
-        """Tells the tables what an update made of sequences drawn from them; those dropped since don't matter.
+        """Gives the tables the errors of sequences drawn from them; those dropped since don't matter.
 
         Args:
           drawn: as `next` gave it.
@@ -182,14 +185,12 @@ class Dataset:
         return pieces
 
     def _place(self, pieces: list[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
-        # TensorFlow makes classes of its own of each table's nests: those of the first table stand for all.
-        columns = zip(*[jax.tree.leaves(piece.steps) for _, piece in pieces])
-        steps = jax.tree.unflatten(jax.tree.structure(pieces[0][1].steps), [_join(*leaves) for leaves in columns])
+        steps = jax.tree.map(_join, *[piece.steps for _, piece in pieces])
         probability = np.concatenate([piece.probability for _, piece in pieces])
         drawn = Drawn(
             keys=np.concatenate([piece.keys for _, piece in pieces]),
             table=np.repeat([i for i, _ in pieces], self._piece).astype(np.int32),
-            version=np.mean(steps.version, axis=0, dtype=np.float32),
+            version=contract.mean_version(steps.version),
         )
         return jax.device_put(Batch(steps, probability), self._sharding), drawn
 
@@ -202,7 +203,5 @@ def _join(*leaves: np.ndarray) -> np.ndarray:
 
 
 def _lets_through(info: reverb.reverb_types.TableInfo, source: _Source) -> bool:
-    limiter = info.rate_limiter_info
-    inserted = limiter.insert_stats.completed
-    owed = inserted * limiter.samples_per_insert - (source.drawn + source.count)
-    return inserted >= limiter.min_size_to_sample and owed >= limiter.min_diff
+    inserted = info.rate_limiter_info.insert_stats.completed
+    return contract.rate_limit(source.table).may_sample(inserted, source.drawn, source.count)

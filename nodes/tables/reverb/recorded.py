@@ -11,15 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-import jax
 import numpy as np
 import reverb
 import tensorflow as tf
-import tree
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from boonta.agents.base import Steps, Table
-from boonta.nodes.replay import make_table
+from boonta.nodes.tables.reverb.server import make_table
+from boonta.nodes.tables.reverb.signature import flatten, unflatten
 
 
 def newest_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
@@ -86,12 +85,11 @@ def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> in
 
 
 def _steps(data: list[np.ndarray], table: Table, signature: Steps) -> Steps:
-    shapes, structure = jax.tree.flatten(signature)
-    leaves = [np.asarray(leaf) for leaf in tree.flatten(data)]
-    wanted = [((table.sequence_length, *shape.shape), shape.dtype) for shape in shapes]
+    leaves = [np.asarray(leaf) for leaf in data]
+    wanted = [((table.sequence_length, *shape.shape), shape.dtype) for shape in flatten(signature)]
     if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
         raise ValueError(
             f"table {table.name!r} holds {[f'{leaf.dtype}{list(leaf.shape)}' for leaf in leaves]}; the run's program "
             f"now makes {[f'{dtype}{list(shape)}' for shape, dtype in wanted]}"
         )
-    return jax.tree.unflatten(structure, leaves)
+    return unflatten(signature, leaves)

@@ -17,6 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.tables.reverb.signature import unflatten
 
 CONNECT_DEADLINE_S = 120
 WORKERS = 2  # of a replay table; more cost more than they bring
@@ -26,7 +27,7 @@ class Piece(NamedTuple):
     """Sequences drawn together, on the host.
 
     Attributes:
-      steps: `Steps`, leaves [S, T, ...].
+      steps: `Steps`, leaves [S, T, ...], in the agent's own classes.
       probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
       keys: uint64 [S], the table's.
     """
@@ -42,13 +43,15 @@ class Stream:
     Args:
       client: of the replay server.
       table: to draw from.
+      signature: one raw step in the agent's own classes.
       size: S, sequences in a piece.
       in_flight: sequences that Reverb fetches ahead, and so draws before their time.
     """
 
-    def __init__(self, client: reverb.Client, table: Table, size: int, in_flight: int):
+    def __init__(self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int):
         self._client = client
         self._table = table
+        self._signature = signature
         self._size = size
         self._in_flight = in_flight
         self._asked = threading.Semaphore(0)
@@ -118,8 +121,9 @@ class Stream:
         return self._cancellation.get_cancelable_function(draw)
 
     def _piece(self, sample: Any) -> Piece:
-        sample = tf.nest.map_structure(lambda x: np.asarray(memoryview(x)), sample)  # copies nothing
+        sample = tf.nest.map_structure(lambda x: np.asarray(memoryview(x)), sample)  # This copies nothing.
         info = sample.info
         replayed = self._table.kind == "replay"
         relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
-        return Piece(Steps(*sample.data), relative.astype(np.float32), info.key)
+        steps = unflatten(self._signature, tf.nest.flatten(sample.data))
+        return Piece(steps, relative.astype(np.float32), info.key)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tree
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.base import WaitFor
+from boonta.nodes.tables.reverb.signature import flatten
 
-NEW = 1.0  # priority: a large error, and the first rank, so that every sequence is likely to be drawn once
 
-
-class Writer:
-    """Streams B slots into Reverb tables.
+class ReverbWriter:
+    """Streams B slots into Reverb tables; see `nodes.tables.base.Writer`.
 
     Sequences of a slot start every `period` steps and overlap by the rest of their length; overlapping sequences share
     their chunks, and so do the tables, so a step is sent and stored once. Episodes are not aligned with sequences. All
@@ -24,31 +24,31 @@ class Writer:
 
     Args:
       client: of the replay server; a `reverb.Client`, or a `WriteOnlyClient`.
-      tables: the contracts, as `agents.base.written_by` gives them: every sequence goes into each.
+      tables: as `nodes.tables.contract.written_by` gives them: every sequence goes into each.
       num_envs: slots, B.
       wait_for: the node's `wait_for`; a full table blocks in it.
     """
 
-    def __init__(self, client: Any, tables: Sequence[Table], num_envs: int, wait_for: Callable[..., Any]):
+    def __init__(self, client: Any, tables: Sequence[Table], num_envs: int, wait_for: WaitFor):
         self._tables = tables
         self._num_envs = num_envs
         self._wait_for = wait_for
         self._writer = wait_for("the replay server", functools.partial(_open, client, tables[0].sequence_length))
-        self._length = 0
+        self._rows = 0
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
-        leaves = [np.asarray(leaf) for leaf in tree.flatten(steps)]
-        if self._length == 0:
+        leaves = [np.asarray(leaf) for leaf in flatten(steps)]
+        if self._rows == 0:
             self._configure(len(leaves))
         self._writer.append([[leaf[slot] for leaf in leaves] for slot in range(self._num_envs)])
-        self._length += 1
-        length, period = self._tables[0].sequence_length, self._tables[0].period
-        if self._length < length or (self._length - length) % period:
+        self._rows += 1
+        if not contract.completes(self._tables[0], self._rows):
             return 0
         for table in self._tables:
             for columns in self._writer.history:
-                self._writer.create_item(table.name, NEW, [column[-length:] for column in columns])
+                sequence = [column[-table.sequence_length :] for column in columns]
+                self._writer.create_item(table.name, contract.NEW_PRIORITY, sequence)
         self._wait_for(f"room in {self._tables[0].name}", self._flushed)
         return self._num_envs
 
@@ -88,5 +88,5 @@ def chunk_length(table: Table) -> int:
     A divisor of the period, so that chunks line up with sequences, and small against the overlap, so that a sample
     carries few steps of its neighbours.
     """
-    overlap = max(table.sequence_length - table.period, 4)
-    return max(d for d in range(1, overlap + 1) if table.period % d == 0 and d <= table.sequence_length)
+    most = max(contract.overlap(table), 4)
+    return max(d for d in range(1, most + 1) if table.period % d == 0 and d <= table.sequence_length)

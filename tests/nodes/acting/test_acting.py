@@ -1,4 +1,4 @@
-"""Actor, evaluator and learner as threads over the in-process pipe: the same nodes without Reverb."""
+"""Actor, evaluator and learner as threads over the in-process queue: the same nodes without Reverb."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, VariableServer, pack, publish
 from boonta.tests.helpers import tiny
 
@@ -32,26 +32,26 @@ def variables(agent):
     return server
 
 
-def actor(agent, variables, pipe, **settings) -> Actor:
-    node = Actor("actor/0", agent, Catch(), variables, pipe, **{"num_envs": 4, "threads": 2, **settings})
+def actor(agent, variables, queue, **settings) -> Actor:
+    node = Actor("actor/0", agent, Catch(), variables, queue, **{"num_envs": 4, "threads": 2, **settings})
     node.start()
     return node
 
 
-def first_sequence(pipe):
+def first_sequence(queue):
     """The first of those that some group has completed next, leaves [T, ...]."""
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], pipe.get(1.0)[0].shards[0])
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], queue.get(1.0)[0].shards[0])
 
 
 def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent, variables):
-    pipe = Pipe(agent.tables[0])
-    node = actor(agent, variables, pipe)
+    queue = QueueTable(agent.tables[0])
+    node = actor(agent, variables, queue)
     for _ in range(2 * 6):
         node.step()
     counts = node.report()["counts"]
     assert counts["env_steps"] == counts["frames"] == 24 and counts["sequences"] == 4
-    steps, _ = first_sequence(pipe), first_sequence(pipe)
-    assert pipe.get(0.0) is None  # two groups have completed their sequences once
+    steps, _ = first_sequence(queue), first_sequence(queue)
+    assert queue.get(0.0) is None  # two groups have completed their sequences once
     assert steps.observation.shape == (6, 10, 5) and steps.step_type[0] == 0
     assert list(steps.version) == [5] * 6
     ball = [int(np.flatnonzero(row.any(axis=1))[0]) for row in steps.observation]
@@ -59,13 +59,13 @@ def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent,
 
 
 def test_params_change_only_where_a_sequence_may_start(agent, variables):
-    node = actor(agent, variables, Pipe(agent.tables[0]), threads=1)
+    node = actor(agent, variables, QueueTable(agent.tables[0]), threads=1)
     for t in range(11):
         if t == 3:
             variables.put(6, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
         node.step()
-    pipe = node._replay
-    assert list(first_sequence(pipe).version) == [5] * 5 + [6]
+    queue = node._replay
+    assert list(first_sequence(queue).version) == [5] * 5 + [6]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_params_change_only_where_a_sequence_may_start(agent, variables):
 )
 @pytest.mark.parametrize("colocated", [False, True])
 def test_params_are_looked_for_every_so_many_steps(agent, colocated, refresh_every, versions):
-    pipe, params = Pipe(agent.tables[0]), {"linear": {"w": np.zeros((50, 3), np.float32)}}
+    pipe, params = QueueTable(agent.tables[0]), {"linear": {"w": np.zeros((50, 3), np.float32)}}
     device = jax.devices()[0]
     server = DeviceVariables([device]) if colocated else VariableServer("variables")
     handle = Colocated(server, device) if colocated else server
@@ -97,7 +97,7 @@ def test_a_refresh_that_cannot_be_is_refused(agent, variables):
 
 
 def test_what_another_group_fetches_does_not_change_params_within_a_sequence(agent, variables):
-    node = actor(agent, variables, Pipe(agent.tables[0]))
+    node = actor(agent, variables, QueueTable(agent.tables[0]))
     one, other = node._groups
     for t in range(11):
         one.step()
@@ -109,7 +109,7 @@ def test_what_another_group_fetches_does_not_change_params_within_a_sequence(age
 
 def test_sequences_may_lie_apart(agent, variables):
     table = dataclasses.replace(agent.tables[0], sequence_length=4, period=6, batch_size=4, size=100)
-    node = actor(agent._replace(tables=(table,)), variables, Pipe(table), threads=1)
+    node = actor(agent._replace(tables=(table,)), variables, QueueTable(table), threads=1)
     for _ in range(2 * 6):
         node.step()
     assert node.report()["counts"]["sequences"] == 2 * 4
@@ -120,7 +120,7 @@ def test_sequences_may_lie_apart(agent, variables):
 def test_episodes_are_reported_raw(agent, variables):
     table = dataclasses.replace(agent.tables[0], size=100)
     agent = agent._replace(tables=(table,))
-    node = actor(agent, variables, Pipe(table), threads=1)
+    node = actor(agent, variables, QueueTable(table), threads=1)
     for _ in range(30):
         node.step()
     report = node.report()
@@ -138,21 +138,21 @@ def test_what_is_written_is_what_the_world_took(agent, variables):
             env.executed_action = lambda action: np.full_like(action, 2)
             return env
 
-    pipe = Pipe(agent.tables[0])
-    node = Actor("actor/0", agent, Recorded(), variables, pipe, num_envs=4, threads=1)
+    queue = QueueTable(agent.tables[0])
+    node = Actor("actor/0", agent, Recorded(), variables, queue, num_envs=4, threads=1)
     node.start()
     for _ in range(6):
         node.step()
-    steps = first_sequence(pipe)
+    steps = first_sequence(queue)
     assert list(steps.action) == [2] * 6
     paddle = [int(np.flatnonzero(row[-1])[-1]) for row in steps.observation]
     assert paddle == [2, 3, 4, 4, 4, 4]  # it went to the right, and stayed there
 
 
 def test_an_actor_that_ends_closes_its_writers(agent, variables):
-    pipe = Pipe(agent.tables[0])
-    with mock.patch("boonta.nodes.tables.queue.PipeWriter.close") as close:
-        actor(agent, variables, pipe).close()
+    queue = QueueTable(agent.tables[0])
+    with mock.patch("boonta.nodes.tables.queue.QueueWriter.close") as close:
+        actor(agent, variables, queue).close()
     assert close.call_count == 2
 
 
@@ -192,14 +192,14 @@ def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
 
 
 def test_actor_and_learner_learn_over_the_pipe(tmp_path):
-    """Also on Pythons where Reverb can't be installed: only the pipe is between them."""
+    """Also on Pythons where Reverb can't be installed: only the queue is between them."""
     agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
     table = dataclasses.replace(agent.tables[0], size=64)
     agent, variables = agent._replace(tables=(table,)), VariableServer("variables")
-    pipe = Pipe(table)
-    learner = Learner("learner", agent, pipe, variables, folder=str(tmp_path), devices=1)
+    queue = QueueTable(table)
+    learner = Learner("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
     learner.start()
-    node = Actor("actor/0", agent, Catch(rows=3, columns=3), variables, pipe, num_envs=32, threads=1)
+    node = Actor("actor/0", agent, Catch(rows=3, columns=3), variables, queue, num_envs=32, threads=1)
     node.start()
     for _ in range(800):
         node.step()
@@ -210,6 +210,6 @@ def test_actor_and_learner_learn_over_the_pipe(tmp_path):
     assert np.mean(returns[-500:]) > np.mean(returns[:500]) + 0.3  # it credits only the last move: not all of it
 
 
-def test_a_pipe_is_a_queue():
-    with pytest.raises(ValueError, match="an in-process pipe is a queue, not a 'replay'"):
-        Pipe(Table("t", "replay", 5, 4, 1, 10, sampler="uniform"))
+def test_the_store_of_a_queue_takes_no_replay():
+    with pytest.raises(ValueError, match="this store keeps a queue, not a 'replay'"):
+        QueueTable(Table("t", "replay", 5, 4, 1, 10, sampler="uniform"))

@@ -1,4 +1,4 @@
-"""Reanalyzers of an archive, over the in-process pipe: every recorded step is written again with new extras."""
+"""Reanalyzers of an archive, over the in-process queue: every recorded step is written again with new extras."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
 from boonta.nodes.archive import files as archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, as_episode, make_source, replayed_shapes
-from boonta.nodes.tables.queue import Pipe
+from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 
@@ -75,14 +75,14 @@ def told(steps: Steps) -> tuple[bytes, ...]:
 def test_a_round_writes_every_recorded_step_once_with_new_extras_and_version(agent, variables, tmp_path):
     episodes = play(12)
     opened = make_archive(tmp_path, agent, episodes)
-    pipe = Pipe(agent.tables[0])
-    node = ArchiveReanalyzer("reanalyzer/0", agent, Catch(), variables, pipe, archive=opened, num_envs=1)
+    queue = QueueTable(agent.tables[0])
+    node = ArchiveReanalyzer("reanalyzer/0", agent, Catch(), variables, queue, archive=opened, num_envs=1)
     node.start()
     for _ in range(1 + 5 * 26):  # 131 rows of one slot: a round, less what the first episode lost, and a bit of another
         node.step()
     counts = node.report()["counts"]
     assert counts == {"reanalyzed_steps": 131, "reanalyzed_sequences": 26}
-    pieces = [pipe.get(1.0)[0].shards[0] for _ in range(26)]  # leaves [T, 1, ...]
+    pieces = [queue.get(1.0)[0].shards[0] for _ in range(26)]  # leaves [T, 1, ...]
     sequences = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], piece) for piece in pieces]
     for sequence in sequences:
         assert sequence.observation.shape == (LENGTH, 10, 5)

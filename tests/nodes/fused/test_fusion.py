@@ -12,7 +12,6 @@ import pytest
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.tables.device import make_replay
 
 ENV = Catch(rows=4, columns=3)
 
@@ -128,37 +127,6 @@ def test_samples_per_insert_may_be_a_fraction():
     assert fusion.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
     assert fusion.ratio(replay(samples_per_insert=0.0006), 4_000) == (5, 3)
     assert fusion.ratio(replay(samples_per_insert=None), 4) == (1, 1)
-
-
-def test_a_full_replay_holds_the_newest_of_its_size_and_all_of_them():
-    table = replay(batch_size=64, size=12)
-    table_replay = make_replay(table, 4)
-    state = table_replay.init({"row": jnp.int32(0)})
-    for start in range(0, 40, 2):
-        rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
-        state = table_replay.add(state, {"row": rows})
-    first = np.concatenate([table_replay.sample(state, jax.random.PRNGKey(i)).steps["row"][0] for i in range(8)])
-    assert set(first.tolist()) == {31, 33, 35}  # 3 sequences a slot, 5 rows each, up to the newest row
-
-
-def test_prioritised_draws_follow_the_errors():
-    table = replay(sampler="proportional", priority_exponent=1.0, batch_size=512, size=16)
-    table_replay = make_replay(table, 4)
-    state = table_replay.init({"row": jnp.int32(0), "slot": jnp.int32(0)})
-    for start in range(0, 12, 2):
-        rows = jnp.broadcast_to(jnp.arange(start, start + 2)[:, None], (2, 4))
-        state = table_replay.add(state, {"row": rows, "slot": jnp.broadcast_to(jnp.arange(4), (2, 4))})
-    drawn = table_replay.sample(state, jax.random.PRNGKey(0))
-    np.testing.assert_allclose(drawn.probability, 1, rtol=1e-5)  # N p, all being new
-    wanted = jnp.where(drawn.steps["slot"][0] == 2, 0.9, 0.1)
-    state = table_replay.prioritise(state, drawn.indices, wanted)
-    again = table_replay.sample(state, jax.random.PRNGKey(1))
-    assert 0.65 < float(jnp.mean(again.steps["slot"][0] == 2)) < 0.85  # 0.9 / (0.9 + 3 * 0.1)
-    ratio = (
-        again.probability[again.steps["slot"][0] == 2].mean() / again.probability[again.steps["slot"][0] == 1].mean()
-    )
-    np.testing.assert_allclose(ratio, 9, rtol=1e-3)
-    assert np.all(again.steps["row"][1:] - again.steps["row"][:-1] == 1)
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def train(placement: Placement, updates: int, seen: int = 0) -> dict:
     """
     monitor, nodes = build(program(placement, tempfile.mkdtemp()))
     del monitor
-    learner, pipe, variables = nodes[0], nodes[0]._replay, nodes[0]._variables
-    params, blocks, rows, metrics, get, put = {}, [], [], {}, pipe.get, variables.put
+    learner, queue, variables = nodes[0], nodes[0]._replay, nodes[0]._variables
+    params, blocks, rows, metrics, get, put = {}, [], [], {}, queue.get, variables.put
 
     def spy_get(timeout_s):
         pieces = get(timeout_s)
@@ -57,7 +57,7 @@ def train(placement: Placement, updates: int, seen: int = 0) -> dict:
         metrics[version] = dict(learner.report()["metrics"])
         put(version, nest)
 
-    pipe.get, variables.put = spy_get, spy_put
+    queue.get, variables.put = spy_get, spy_put
     threads = [threading.Thread(target=node.run, daemon=True) for node in nodes]
     for thread in threads:
         thread.start()

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Table
-from boonta.nodes.tables.priorities import FLOOR, Ranks, make_priorities
+from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
+from boonta.nodes.tables.priorities import Ranks, make_priorities
 
 
 def table(sampler: str) -> Table:

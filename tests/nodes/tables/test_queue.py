@@ -1,4 +1,4 @@
-"""The in-process pipe, on one device: sequences cut, split, joined, in turn and bounded."""
+"""The in-process queue, on one device: sequences cut, split, joined, in turn and bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.base import Node, Stopped
-from boonta.nodes.tables.queue import Pipe, PipeDataset, PipeWriter
+from boonta.nodes.tables.queue import QueueDataset, QueueTable, QueueWriter
 
 TABLE = Table("trajectories", "queue", sequence_length=3, period=2, batch_size=4, size=8)
 
@@ -22,17 +22,17 @@ def row(t: int, num_envs: int, group: int = 0) -> Steps:
     return Steps({"n": jax.device_put(number)}, number, number, number, number, (), np.full(num_envs, t, np.int32))
 
 
-def write(pipe: Pipe, num_envs: int, rows: int, group: int = 0) -> PipeWriter:
-    writer = PipeWriter(pipe, num_envs, Node("actor").wait_for, group)
+def write(queue: QueueTable, num_envs: int, rows: int, group: int = 0) -> QueueWriter:
+    writer = QueueWriter(queue, num_envs, Node("actor").wait_for, group)
     for t in range(rows):
         writer.append(row(t, num_envs, group))
     return writer
 
 
-def dataset(pipe: Pipe) -> PipeDataset:
-    mesh = Mesh(np.array(pipe.devices), ("batch",))
+def dataset(queue: QueueTable) -> QueueDataset:
+    mesh = Mesh(np.array(queue.devices), ("batch",))
     columns = NamedSharding(mesh, PartitionSpec(None, "batch"))
-    return PipeDataset(pipe, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))
+    return QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))
 
 
 def numbers(batch: Batch) -> list[list[float]]:
@@ -41,18 +41,18 @@ def numbers(batch: Batch) -> list[list[float]]:
 
 
 def test_small_groups_are_joined_into_a_batch():
-    pipe = Pipe(TABLE)
-    write(pipe, 2, rows=5)
-    batch, drawn = dataset(pipe).next(1.0)
+    queue = QueueTable(TABLE)
+    write(queue, 2, rows=5)
+    batch, drawn = dataset(queue).next(1.0)
     assert numbers(batch) == [[0, 1, 20, 21], [10, 11, 30, 31], [20, 21, 40, 41]]  # overlapping by a row
     assert drawn.version.tolist() == [1, 1, 3, 3] and drawn.table.tolist() == [0] * 4
     np.testing.assert_array_equal(batch.probability, np.ones(4))
 
 
 def test_a_large_group_is_split_into_several_updates():
-    pipe = Pipe(TABLE)
-    write(pipe, 8, rows=3)
-    data = dataset(pipe)
+    queue = QueueTable(TABLE)
+    write(queue, 8, rows=3)
+    data = dataset(queue)
     assert data.ready()
     assert numbers(data.next(0.0)[0]) == [[0, 1, 2, 3], [10, 11, 12, 13], [20, 21, 22, 23]]
     assert data.ready()
@@ -61,40 +61,40 @@ def test_a_large_group_is_split_into_several_updates():
 
 
 def test_groups_are_taken_in_turn_whoever_comes_first():
-    pipe = Pipe(dataclasses.replace(TABLE, size=24), groups=2)
-    write(pipe, 4, rows=3, group=1)
-    data = dataset(pipe)
+    queue = QueueTable(dataclasses.replace(TABLE, size=24), groups=2)
+    write(queue, 4, rows=3, group=1)
+    data = dataset(queue)
     assert data.next(0.0) is None
-    write(pipe, 4, rows=7, group=0)
+    write(queue, 4, rows=7, group=0)
     first = [numbers(data.next(0.0)[0])[0][0] for _ in range(3)]
     assert first == [0, 100, 20] and data.next(0.0) is None  # group 0 has more, and waits for group 1
 
 
 def test_without_turns_they_are_taken_as_they_come():
-    pipe = Pipe(TABLE)
-    write(pipe, 4, rows=3, group=1)
-    write(pipe, 4, rows=3, group=0)
-    data = dataset(pipe)
+    queue = QueueTable(TABLE)
+    write(queue, 4, rows=3, group=1)
+    write(queue, 4, rows=3, group=0)
+    data = dataset(queue)
     assert [numbers(data.next(0.0)[0])[0][0] for _ in range(2)] == [100, 0]
 
 
-def test_a_full_pipe_blocks_its_writers():
-    pipe = Pipe(TABLE)
-    write(pipe, 4, rows=5)  # 8 sequences: full
-    (pieces,) = (pipe.get(0.0),)
-    assert pipe.put(0, pieces, 0.0) is True and pipe.put(0, pieces, 0.0) is None
+def test_a_full_queue_blocks_its_writers():
+    queue = QueueTable(TABLE)
+    write(queue, 4, rows=5)  # 8 sequences: full
+    (pieces,) = (queue.get(0.0),)
+    assert queue.put(0, pieces, 0.0) is True and queue.put(0, pieces, 0.0) is None
     node = Node("actor")
     node.stop()
-    writer = PipeWriter(pipe, 4, node.wait_for, 0)
+    writer = QueueWriter(queue, 4, node.wait_for, 0)
     with pytest.raises(Stopped):
         for t in range(3):
             writer.append(row(t, 4))
 
 
 def test_the_newest_of_a_group_larger_than_the_table_fits():
-    pipe = Pipe(dataclasses.replace(TABLE, size=4))
-    write(pipe, 16, rows=3)
-    assert len(pipe.get(0.0)) == 4
+    queue = QueueTable(dataclasses.replace(TABLE, size=4))
+    write(queue, 16, rows=3)
+    assert len(queue.get(0.0)) == 4
 
 
 @pytest.mark.parametrize(("num_envs", "devices", "said"), [
@@ -105,12 +105,12 @@ def test_the_newest_of_a_group_larger_than_the_table_fits():
 ])  # fmt: skip
 def test_batches_that_do_not_divide_are_refused(num_envs, devices, said):
     with pytest.raises(ValueError, match=said):
-        Pipe(TABLE, jax.devices()[:1] * devices).width(num_envs)
+        QueueTable(TABLE, jax.devices()[:1] * devices).width(num_envs)
 
 
 def test_a_learner_on_other_devices_is_refused():
-    pipe = Pipe(TABLE, jax.devices()[:1] * 2)
+    queue = QueueTable(TABLE, jax.devices()[:1] * 2)
     mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
     columns = NamedSharding(mesh, PartitionSpec(None, "batch"))
-    with pytest.raises(ValueError, match="table 'trajectories': its pipe leads to .*; the learner is on"):
-        PipeDataset(pipe, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))
+    with pytest.raises(ValueError, match="table 'trajectories' leads to .*; the learner is on"):
+        QueueDataset(queue, Batch(Steps(*[columns] * 7), NamedSharding(mesh, PartitionSpec("batch"))))

@@ -23,18 +23,16 @@ import functools, sys
 import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import WriteOnlyClient, connect
-from boonta.nodes.tables.reverb.writer import Writer
+from boonta.nodes.tables.reverb.client import connect
 
 class Address:
     def resolve(self):
         return "localhost:{port}"
 
-client = connect(Address().resolve(), reads=False)
-assert isinstance(client, WriteOnlyClient)
+store = connect(Address().resolve(), None)
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
-writer = Writer(client, [table], 2, functools.partial(node.wait_for, deadline_s=1.0))
+writer = store.open_writer([table], 2, functools.partial(node.wait_for, deadline_s=1.0), 0)
 zero, number = np.zeros(2, np.float32), np.zeros(2, np.int32)
 row = Steps(np.zeros((2, 10, 5), np.float32), number, zero, zero, number, {{}}, number)
 try:
@@ -46,7 +44,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(connect(Address().resolve(), reads=False)) is reverb.Client)
+print(type(connect(Address().resolve(), None)._client) is reverb.Client)
 import os
 os._exit(0)
 """

@@ -7,12 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from boonta.agents.base import Table, sequence_counts
+from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
-from boonta.nodes.tables.priorities import FLOOR
+from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
+from boonta.nodes.tables.contract import sequence_counts
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import Address, one_device, steps
+from boonta.tests.nodes.test_replay import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
@@ -64,18 +65,22 @@ def again():
 
 def write(client, table: Table, sequences: int, start: int = 0) -> None:
     """Adds sequences whose first rewards, and versions, are `start`, `start + period`, …"""
-    from boonta.nodes.tables.reverb.writer import Writer
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
-    writer = Writer(client, [table], 1, Node("actor/0").wait_for)
+    writer = ReverbWriter(client, [table], 1, Node("actor/0").wait_for)
     for t in range(table.sequence_length + table.period * (sequences - 1)):
         writer.append(steps(start + t, 1))
     writer.close()
 
 
 def dataset(client, patience_s: float = 60.0):
-    from boonta.nodes.tables.reverb.dataset import Dataset
+    from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-    OPENED.append(Dataset(client, (FRESH, AGAIN), one_device(), patience_s=patience_s, start_patience_s=patience_s))
+    OPENED.append(
+        ReverbDataset(
+            client, (FRESH, AGAIN), one_device(), SIGNATURE, patience_s=patience_s, start_patience_s=patience_s
+        )
+    )
     return OPENED[-1]
 
 
@@ -126,6 +131,6 @@ def test_the_table_waited_for_has_a_name_and_ready_means_that_all_have_enough(se
 def test_an_unreadable_table_is_named(server):
     unknown = dataclasses.replace(FRESH, name="unknown", share=1.0)
     with pytest.raises(KeyError, match="unknown"):
-        from boonta.nodes.tables.reverb.dataset import Dataset
+        from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        Dataset(server, (unknown,), one_device())
+        ReverbDataset(server, (unknown,), one_device(), SIGNATURE)

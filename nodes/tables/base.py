@@ -1,0 +1,108 @@
+"""What a store of tables looks like to the nodes that write to it and to the learner that reads it.
+
+A node is given a store, and asks it for a writer or a dataset. There are three stores. `ReverbStore` in
+`nodes.tables.reverb.client` is for nodes that are processes of their own; `nodes.tables.queue.QueueTable` and
+`nodes.tables.host.HostTable` are for threads of one process. A fused program has no such store, for it keeps its table
+as a value that pure functions change: `nodes.tables.device.DeviceTable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from boonta.agents.base import Batch, Steps, Table
+
+WaitFor = Callable[..., Any]  # `nodes.base.Node.wait_for`
+
+
+class Drawn(NamedTuple):
+    """Where a batch's sequences came from: what the learner must know of them, and the update need not.
+
+    Attributes:
+      keys: uint64 [B], of the sequences in their tables; 0 from a queue, which hands each out once.
+      table: int32 [B], which of the learner's tables.
+      version: float32 [B], of the params that made the sequence's targets, a mean over its steps.
+    """
+
+    keys: np.ndarray
+    table: np.ndarray
+    version: np.ndarray
+
+
+class Writer(Protocol):
+    """Cuts the streams of a group's slots into sequences, as `nodes.tables.contract` says."""
+
+    def append(self, steps: Steps) -> int:
+        """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
+        ...
+
+    def close(self) -> None:
+        """Frees what it holds."""
+        ...
+
+
+class Dataset(Protocol):
+    """The learner's batches.
+
+    Attributes:
+      waits_for: the table that the next batch waits for, or waited for last.
+    """
+
+    waits_for: str
+
+    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
+        """The next batch, leaves [T, B, ...] in the agent's own classes; None if it isn't there within `timeout_s`."""
+        ...
+
+    def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
+        """Gives the tables the errors [B] of sequences drawn from them; those dropped since don't matter.
+
+        Raises:
+          ValueError: an error is below 0 or not finite.
+        """
+        ...
+
+    def ready(self) -> bool:
+        """Whether the next batch is here, or the tables' rate limits let it through."""
+        ...
+
+    def close(self) -> None:
+        """Frees what it reads ahead."""
+        ...
+
+
+class Store(Protocol):
+    """Keeps tables."""
+
+    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
+        """A writer of a group's sequences, which go into each of the tables.
+
+        Args:
+          tables: as `nodes.tables.contract.written_by` gives them.
+          num_envs: B, slots of the group.
+          wait_for: the node's; a full table blocks in it.
+          group: number of the group.
+        """
+        ...
+
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> Dataset:
+        """The learner's batches.
+
+        Args:
+          tables: as `nodes.tables.contract.learned_from` gives them.
+          sharding: a `Batch` of shardings for the leaves.
+        """
+        ...
+
+
+def open_writer(store: Store, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
+    """A group's writer into a store's tables; see `Store.open_writer`."""
+    return store.open_writer(tables, num_envs, wait_for, group)
+
+
+def open_dataset(store: Store, tables: Sequence[Table], sharding: Batch) -> Dataset:
+    """The learner's batches from a store's tables; see `Store.open_dataset`."""
+    return store.open_dataset(tables, sharding)

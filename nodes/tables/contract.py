@@ -1,0 +1,207 @@
+"""The table's contract: which rows make a sequence, when samples are owed, and what a sequence's priority is.
+
+`agents.base.Table` holds the numbers, this module says what they mean. Every store of a table asks it: the Reverb
+server, the queue and the replay in this process, the replay on the device. `nodes.tables.conformance` judges them.
+
+Each slot is an endless stream of rows, counted from 0; an episode's end is a row like any other:
+
+    row              0 … period-1 | period … 2*period-1 | …
+    sequence 0       0 … sequence_length-1
+    sequence 1                      period … period+sequence_length-1
+
+Sequences overlap where the period is below the length, and leave rows out where it is above.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from boonta.agents.base import Author, Table
+
+# The priority of a sequence that was never drawn. Its writer knows no agent, so it can't do better than this: 1 is a
+# large error, and the first rank, so that every sequence is likely to be drawn once.
+NEW_PRIORITY = 1.0
+# This is added to each error, so that a sequence whose error was 0 once is drawn again.
+PRIORITY_FLOOR = 1e-3
+# Samples per insert where a table leaves them free and something must choose a number: a fused program, in which
+# nothing runs beside anything else. Each sequence is then drawn once on average, as from a queue.
+FREE_SAMPLES_PER_INSERT = 1.0
+
+
+# Which rows make a sequence.
+
+
+def completes(table: Table, rows: int) -> bool:
+    """Whether the newest of so many rows of a slot completes a sequence."""
+    return rows >= table.sequence_length and (rows - table.sequence_length) % table.period == 0
+
+
+def completed(table: Table, rows: int) -> int:
+    """How many sequences so many rows of a slot complete; `rows` may be an array, or traced."""
+    return (rows >= table.sequence_length) * ((rows - table.sequence_length) // table.period + 1)
+
+
+def first_row(table: Table, sequence: int) -> int:
+    """The row that a slot's sequence starts with; `sequence` may be an array."""
+    return sequence * table.period
+
+
+def rows_of(table: Table, sequences: int) -> int:
+    """How many rows hold so many consecutive sequences of a slot: from the first row of one to the last of another."""
+    return first_row(table, sequences - 1) + table.sequence_length
+
+
+def overlap(table: Table) -> int:
+    """How many rows two consecutive sequences of a slot share."""
+    return max(0, table.sequence_length - table.period)
+
+
+def sequences_per_slot(table: Table, slots: int) -> int:
+    """How many of a table's sequences each slot keeps, where each keeps its own.
+
+    Raises:
+      ValueError: the table is too small.
+    """
+    per_slot = table.size // slots
+    if per_slot * slots < table.min_size:
+        raise ValueError(
+            f"table {table.name!r}: size is {table.size}; with {slots} environments it must be at least "
+            f"{slots * -(-table.min_size // slots)}, for each keeps its own sequences"
+        )
+    return per_slot
+
+
+# When samples are owed.
+
+
+class RateLimit(NamedTuple):
+    """When a table takes a sequence in, and when it gives samples out.
+
+    The samples owed are inserted * samples_per_insert - sampled. A reader may not bring them below `lowest`, nor a
+    writer above `highest` once `min_size` is reached.
+
+    Attributes:
+      samples_per_insert: how often a sequence is drawn on average.
+      min_size: sequences that must have been inserted before any is sampled.
+      lowest, highest: bounds of the samples owed.
+    """
+
+    samples_per_insert: float
+    min_size: int
+    lowest: float
+    highest: float
+
+    def owed(self, inserted: int, sampled: int) -> float:
+        """Samples owed."""
+        return inserted * self.samples_per_insert - sampled
+
+    def may_insert(self, inserted: int, sampled: int, number: int = 1) -> bool:
+        """Whether so many more sequences may come in.
+
+        A store that takes a whole group's sequences at once asks for one, and may so be ahead by the others.
+        """
+        after = inserted + number
+        return after <= self.min_size or self.owed(after, sampled) <= self.highest
+
+    def may_sample(self, inserted: int, sampled: int, number: int) -> bool:
+        """Whether so many more samples may go out."""
+        return inserted >= self.min_size and self.owed(inserted, sampled + number) >= self.lowest
+
+
+def rate_limit(table: Table) -> RateLimit:
+    """The limit that a table's settings make.
+
+    A queue gives each sequence out once, and holds at most `size`. Where `samples_per_insert` is None a replay table is
+    free: once `min_size` is reached, neither writer nor reader ever waits. Otherwise the samples owed stay between
+
+        -B                                              the reader may be one batch ahead, which the dataset prefetches
+        2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
+
+    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
+    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
+
+    So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
+    is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
+    writer for min_size sequences at least. That should hold the sequences that all groups of environments complete at
+    the same step, or else they wait for the learner in the middle of an append. The bounds are always as far apart as
+    Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
+    """
+    if table.kind == "queue":
+        return RateLimit(1.0, 1, 0.0, float(table.size))
+    if table.samples_per_insert is None:
+        return RateLimit(1.0, table.min_size, -sys.float_info.max, sys.float_info.max)
+    rate, size = table.samples_per_insert, table.batch_size
+    owed = rate * table.min_size
+    ahead = max(owed, 2 * table.share * owed + size, 2 * max(1.0, rate))
+    return RateLimit(rate, table.min_size, -float(size), ahead)
+
+
+def definite_samples_per_insert(table: Table) -> float:
+    """How often a sequence is drawn by a program that draws as often as it decides to: a fused one.
+
+    Such a program has no side that could wait. It follows this ratio exactly, over its rounds.
+    """
+    return FREE_SAMPLES_PER_INSERT if table.samples_per_insert is None else table.samples_per_insert
+
+
+# Which tables a node writes to, and which the learner draws from.
+
+
+def written_by(writer: Author, tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The tables that this kind of node fills, with the same sequences each.
+
+    Raises:
+      ValueError: there is none, or their sequences differ in length or period.
+    """
+    own = tuple(table for table in tables if table.writer == writer)
+    if not own:
+        raise ValueError(f"no table of the agent's is for the {writer} to write to: {[table.name for table in tables]}")
+    shapes = {table.name: (table.sequence_length, table.period) for table in own}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"tables of one {writer} must hold sequences of one length and period: {shapes}")
+    return own
+
+
+def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
+    """The tables that the learner's batches are drawn from, in order: those with a share.
+
+    Raises:
+      ValueError: the shares don't add up to 1, the tables differ in what a batch is, or a batch has fewer sequences
+        than there are tables.
+    """
+    learned = tuple(table for table in tables if table.share > 0)
+    shares = {table.name: table.share for table in learned}
+    if not math.isclose(sum(shares.values()), 1.0):
+        raise ValueError(f"shares of the learner's tables must add up to 1: {shares}")
+    shapes = {table.name: (table.batch_size, table.sequence_length) for table in learned}
+    if len(set(shapes.values())) > 1:
+        raise ValueError(f"the learner's tables must have one batch_size and sequence_length: {shapes}")
+    if learned[0].batch_size < len(learned):
+        raise ValueError(f"batch_size is {learned[0].batch_size}; it must be at least 1 for each of {list(shares)}")
+    return learned
+
+
+def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
+    """How many of a batch's sequences come from each of the learner's tables: their shares, rounded, at least 1.
+
+    Args:
+      tables: as `learned_from` gives them; the first takes what rounding leaves.
+    """
+    batch_size = tables[0].batch_size
+    others = [max(1, round(table.share * batch_size)) for table in tables[1:]]
+    while sum(others) >= batch_size:
+        others[others.index(max(others))] -= 1
+    return (batch_size - sum(others), *others)
+
+
+# What a batch's sequences were made with.
+
+
+def mean_version(version: np.ndarray) -> np.ndarray:
+    """Version of the params that made each sequence's targets: a mean over its steps, [T, B] -> float32 [B]."""
+    return np.mean(version, axis=0, dtype=np.float32)

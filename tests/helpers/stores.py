@@ -1,0 +1,100 @@
+"""Stores in this process, as `nodes.tables.conformance` takes them."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import numpy as np
+
+from boonta.agents.base import Batch, Steps, Table
+from boonta.nodes.fused import fusion
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.base import Drawn
+from boonta.nodes.tables.device import make_device_table
+from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.judge import SIGNATURE, SLOTS, Opened
+from boonta.nodes.tables.queue import QueueTable
+
+
+def queue(table: Table) -> Opened:
+    return Opened(QueueTable(table))
+
+
+def host(table: Table) -> Opened:
+    return Opened(HostTable(table, groups=1, num_envs=SLOTS))
+
+
+class DeviceStore:
+    """The device's table as a fused program uses it: rounds of inserts, then of updates."""
+
+    def __init__(self, table: Table):
+        self.waits_for = table.name
+        self._table = table
+        self._replay = make_device_table(table, SLOTS)
+        self._add, self._sample = jax.jit(self._replay.add), jax.jit(self._replay.sample)
+        self._prioritise = jax.jit(self._replay.prioritise)
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), SIGNATURE)
+        self._state = jax.jit(self._replay.init)(zeros)
+        self._free = table.samples_per_insert is None
+        self._round = fusion.ratio(table, SLOTS)
+        self._inserts, self._updates = -(-table.min_size // SLOTS), 0  # Those left in this round.
+        self._served = False
+        self._rows = self._draws = 0
+        self._changed = threading.Condition()
+
+    def open_writer(self, tables, num_envs, wait_for, group):
+        self._wait_for = wait_for
+        return self
+
+    def open_dataset(self, tables, sharding):
+        return self
+
+    def append(self, steps: Steps) -> int:
+        self._rows += 1
+        completes = contract.completes(self._table, self._rows)
+        if completes:
+            self._wait_for("the updates", self._poll)
+        with self._changed:
+            self._state = self._add(self._state, jax.tree.map(lambda leaf: leaf[None], steps))
+            if completes:
+                self._count_insert()
+        return SLOTS * completes
+
+    def _poll(self, timeout_s: float) -> bool | None:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._inserts > 0 or self._free, timeout_s) or None
+
+    def _count_insert(self) -> None:
+        self._inserts -= 1
+        if self._inserts == 0:
+            self._inserts, self._updates = (0, self._round[1]) if self._served else (self._round[0], 0)
+            self._served = True
+
+    def ready(self) -> bool:
+        return self._served and (self._free or self._updates > 0)
+
+    def next(self, timeout_s: float):
+        if not self.ready():
+            return None
+        with self._changed:
+            self._draws += 1
+            drawn = self._sample(self._state, jax.random.PRNGKey(self._draws))
+            self._updates -= 1
+            if self._updates == 0:
+                self._inserts = self._round[0]
+            self._changed.notify_all()
+        self._indices = drawn.indices
+        version = contract.mean_version(drawn.steps.version)
+        keys = np.zeros(self._table.batch_size, np.uint64)
+        return Batch(drawn.steps, drawn.probability), Drawn(keys, keys.astype(np.int32), version)
+
+    def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
+        self._state = self._prioritise(self._state, self._indices, errors)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def device(table: Table) -> Opened:
+    return Opened(DeviceStore(table))

@@ -1,0 +1,42 @@
+"""Several updates in one program: in a loop and without one they are the same."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from boonta.agents.base import Update
+from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, slow_in_loop
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("in_turn", [looped, one_by_one])
+def test_each_update_goes_on_from_the_one_before_and_all_outputs_return(in_turn, number):
+    def one(total, x):
+        return total + x, {"before": total, "input": x}
+
+    inputs = jnp.arange(1, number + 1)
+    total, outputs = jax.jit(lambda inputs: in_turn(one, jnp.int32(10), inputs, number))(inputs)
+    assert total == 10 + sum(range(1, number + 1))
+    np.testing.assert_array_equal(outputs["input"], inputs)
+    np.testing.assert_array_equal(outputs["before"], [10, 11, 13][:number])
+
+
+def test_only_gradients_of_convolutions_on_cpu_stay_out_of_loops():
+    def convolve(state, batch):
+        return jnp.sum(jax.lax.conv(batch, state, (1, 1), "SAME"))
+
+    def multiply(state, batch):
+        return jnp.sum(state) * jnp.sum(batch)
+
+    state, batch = jnp.ones((1, 1, 3, 3)), jnp.ones((2, 1, 8, 8))
+    for loss, platform, slow in ((convolve, "cpu", True), (convolve, "tpu", False), (multiply, "cpu", False)):
+        update = Update(None, lambda state, batch, loss=loss: (jax.grad(loss)(state, batch), None, {}), None)
+        assert slow_in_loop(platform, update, state, batch) == slow
+
+
+def test_policy_lag_is_counted_in_updates():
+    lag = policy_lag(7, jnp.array([[3, 7], [5, 5]]))
+    assert lag == {"policy_lag": 2.0, "policy_lag_max": 4.0}

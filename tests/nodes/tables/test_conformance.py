@@ -1,0 +1,61 @@
+"""Every store here keeps the table's contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.agents.base import Table
+from boonta.nodes.tables import conformance
+from boonta.nodes.tables.judge import SIGNATURE, Opened
+from boonta.tests.helpers.stores import device, host, queue
+
+
+@pytest.fixture
+def reverb(tmp_path):
+    """Makes stores on Reverb servers."""
+    from boonta.agents import rlax_first  # noqa: F401
+
+    reverb = pytest.importorskip("reverb")
+    from boonta.nodes.tables.reverb.client import ReverbStore
+    from boonta.nodes.tables.reverb.server import make_table
+
+    def make(table: Table) -> Opened:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        servers = []
+
+        def serve() -> ReverbStore:
+            checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
+            servers.append(reverb.Server([make_table(table, SIGNATURE)], checkpointer=checkpointer))
+            return ReverbStore(servers[-1].localhost_client(), lambda: SIGNATURE)
+
+        def restart() -> ReverbStore:
+            servers[-1].localhost_client().checkpoint()
+            servers[-1].stop()
+            return serve()
+
+        return Opened(serve(), lambda: servers[-1].stop(), restart)
+
+    return make
+
+
+def test_the_queue_in_this_process_passes():
+    conformance.check(queue, "queue")
+
+
+def test_the_replay_in_this_process_passes():
+    conformance.check(host, samplers=("uniform", "proportional", "rank"))
+
+
+def test_the_replay_on_the_device_passes():
+    conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
+
+
+@pytest.mark.cluster
+def test_reverbs_queue_passes(reverb):
+    conformance.check(reverb, "queue")
+
+
+@pytest.mark.cluster
+def test_reverbs_replay_passes(reverb):
+    conformance.check(reverb, samplers=("uniform", "proportional", "rank"))

@@ -1,0 +1,136 @@
+"""The contract against numbers counted by hand."""
+
+from __future__ import annotations
+
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from boonta.agents.base import Table
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.contract import learned_from, written_by
+
+
+def cut(length: int, period: int) -> Table:
+    return Table("t", "queue", length, period, batch_size=4, size=10)
+
+
+def replay(**fields) -> Table:
+    return Table(**{**dict(name="t", kind="replay", sequence_length=6, period=5, batch_size=4, size=10), **fields})
+
+
+@pytest.mark.parametrize(
+    ("length", "period", "ends", "overlap"),
+    [(3, 2, [3, 5, 7, 9], 1), (3, 1, [3, 4, 5, 6, 7, 8, 9], 2), (3, 3, [3, 6, 9], 0), (2, 4, [2, 6], 0)],
+)
+def test_rows_that_complete_sequences(length, period, ends, overlap):
+    table = cut(length, period)
+    assert [rows for rows in range(10) if contract.completes(table, rows)] == ends
+    for rows in range(10):
+        assert contract.completed(table, rows) == sum(end <= rows for end in ends)
+    for number, end in enumerate(ends, start=1):
+        assert contract.rows_of(table, number) == end
+        assert contract.first_row(table, number - 1) == end - length
+    assert contract.overlap(table) == overlap
+
+
+def test_sequences_are_counted_in_arrays_and_in_traced_numbers():
+    table, rows = cut(3, 2), np.arange(8)
+    expected = [0, 0, 0, 1, 1, 2, 2, 3]
+    np.testing.assert_array_equal(contract.completed(table, rows), expected)
+    np.testing.assert_array_equal(jax.jit(lambda x: contract.completed(table, x))(rows), expected)
+
+
+def test_each_slot_keeps_its_share_of_the_table():
+    assert contract.sequences_per_slot(replay(sampler="uniform", size=11), 2) == 5
+    with pytest.raises(ValueError, match="size is 9; with 4 environments it must be at least 12"):
+        contract.sequences_per_slot(replay(sampler="uniform", size=9, min_size=9), 4)
+
+
+def test_a_queue_gives_each_sequence_out_once_and_holds_its_size():
+    limit = contract.rate_limit(cut(3, 2))
+    assert limit.may_insert(9, 0) and not limit.may_insert(10, 0) and limit.may_insert(10, 4, 4)
+    assert not limit.may_sample(3, 0, 4) and limit.may_sample(4, 0, 4) and not limit.may_sample(7, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("rate", "batch_size", "min_size", "share", "highest"),
+    [
+        (4.0, 4, 5, 1.0, 44.0),
+        (0.5, 4, 1, 1.0, 5.0),
+        (1.0, 1, 1, 1.0, 3.0),
+        (4.0, 4, 5, 0.5, 24.0),
+        (4.0, 4, 5, 0.1, 20.0),
+        (8.0, 1, 1, 0.1, 16.0),  # Reverb demands this much.
+    ],
+)
+def test_the_bounds_of_the_samples_owed(rate, batch_size, min_size, share, highest):
+    fields = {"samples_per_insert": rate, "batch_size": batch_size, "min_size": min_size, "share": share}
+    limit = contract.rate_limit(replay(sampler="uniform", **fields))
+    assert (limit.lowest, limit.highest) == (-batch_size, highest)
+    most = int(highest / rate)
+    assert limit.may_insert(most - 1, 0) and not limit.may_insert(most, 0)
+    enough = max(min_size, 1)
+    owed = int(rate * enough)
+    assert limit.may_sample(enough, owed, batch_size) and not limit.may_sample(enough, owed + 1, batch_size)
+
+
+def test_a_free_table_waits_for_its_minimum_only():
+    table = replay(sampler="uniform", samples_per_insert=None, min_size=3)
+    limit = contract.rate_limit(table)
+    assert limit.may_insert(10**9, 0) and not limit.may_sample(2, 0, 1) and limit.may_sample(3, 10**9, 4)
+    assert limit.highest == sys.float_info.max
+    assert contract.definite_samples_per_insert(table) == 1.0
+    assert contract.definite_samples_per_insert(replay(sampler="uniform", samples_per_insert=0.25)) == 0.25
+
+
+def test_a_sequences_version_is_a_mean_over_its_steps():
+    version = contract.mean_version(np.array([[1, 5], [2, 5], [2, 8]], np.int32))
+    assert version.dtype == np.float32
+    np.testing.assert_allclose(version, [5 / 3, 6])
+
+
+def table(name: str, **fields) -> Table:
+    return replay(**{"name": name, "sampler": "uniform", **fields})
+
+
+def test_who_writes_a_table_and_who_learns_from_it():
+    fresh, past = table("fresh", share=0.25), table("past", share=0.0)
+    again = table("again", share=0.75, writer="reanalyzer", period=6)
+    tables = (fresh, past, again)
+    assert written_by("actor", tables) == (fresh, past)
+    assert written_by("reanalyzer", tables) == (again,)
+    assert learned_from(tables) == (fresh, again)
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ((table("a", writer="reanalyzer"),), r"no table of the agent's is for the actor to write to: \['a'\]"),
+        ((table("a"), table("b", period=6)), "of one length and period: {'a': .6, 5., 'b': .6, 6.}"),
+    ],
+)
+def test_writers_tables_that_cannot_work_are_refused(tables, said):
+    with pytest.raises(ValueError, match=said):
+        written_by("actor", tables)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"share": 0.8}, "shares of the learner's tables must add up to 1: {'a': 0.25, 'b': 0.8}"),
+        ({"batch_size": 5}, "must have one batch_size and sequence_length: {'a': .4, 6., 'b': .5, 6.}"),
+        ({"sequence_length": 7}, "one batch_size and sequence_length"),
+        ({"share": 0.0}, "must add up to 1: {'a': 0.25}"),
+    ],
+)
+def test_learners_tables_that_cannot_work_are_refused(fields, said):
+    with pytest.raises(ValueError, match=said):
+        learned_from((table("a", share=0.25), table("b", **{"share": 0.75, **fields})))
+
+
+def test_a_batch_too_small_for_its_tables_is_refused():
+    with pytest.raises(ValueError, match="batch_size is 1; it must be at least 1 for each of .'a', 'b'."):
+        learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))
