@@ -60,7 +60,7 @@ class Options:
     def whole(self, *flags: str) -> dict[str, float]:
         """Medians of a run of the whole program."""
         size = [f"--num-envs={self.num_envs}", f"--config.num-simulations={self.num_simulations}"]
-        return timing.whole("muzero_cartpole.py", [*size, *flags], 4 * self.seconds)
+        return timing.whole("muzero.py", ["gymnasium/CartPole-v1", *size, *flags], 4 * self.seconds)
 
 
 def main(options: Options) -> None:

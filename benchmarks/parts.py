@@ -95,7 +95,9 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     """A writer of `size` slots and a dataset on one table in one process, observations of a real game."""
     import reverb
 
-    from boonta.nodes.replay import make_table
+    from boonta.nodes.tables.reverb.dataset import ReverbDataset
+    from boonta.nodes.tables.reverb.server import make_table
+    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     signature = step_shapes(agent, env.spec)

@@ -28,13 +28,14 @@ from boonta.programs.wiring.view import View
 if TYPE_CHECKING:
     from boonta.programs.wiring.launchpad import Launchable
 
-BASE_PORT = 20_000  # below the ports that Linux gives to clients
-REACH_S = 900.0  # for all hosts to be there: images are pulled, machines started
-# Hosts come and go where they are many: the monitor gives a node that long to be heard first, and to be heard again.
+BASE_PORT = 20_000  # Linux assigns higher ports to clients.
+REACH_S = 900.0  # How long to wait for all hosts, which may still have to start and to pull images.
+# With many hosts nodes come and go, so the monitor waits this long for a first heartbeat, and for the next one.
 PATIENCE = {"start_s": REACH_S, "silent_s": 180.0}
-# Groups whose nodes keep nothing that others count on. One that ends without a goodbye may start again.
+# Groups whose nodes hold no state that others need. If one of their nodes ends without a goodbye, it may restart.
 COMES_BACK = ("actor", "reanalyzer", "evaluator")
-ENTERED = "BOONTA_ENVIRONMENT"  # in a process that has its group's environment variables: which, as `entered` says
+# Set in a process that has its group's environment variables; its value identifies them, see `entered`.
+ENTERED = "BOONTA_ENVIRONMENT"
 POLL_S = 0.5
 TELL_EVERY_S = 10.0
 

@@ -30,8 +30,8 @@ from boonta.programs.wiring.run import BadInput
 Manifest = dict[str, Any]
 
 RUN_LABEL = "boonta/run"
-USER = 1000  # of the image
-GRACE_S = 120  # to save in; a preempted TPU gets less
+USER = 1000  # The user id in the image.
+GRACE_S = 120  # Time to save a checkpoint before SIGKILL; a preempted TPU gets less.
 EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
 
 

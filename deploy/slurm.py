@@ -26,8 +26,8 @@ from boonta.programs.wiring.program import check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
-WARN_S = 120  # before the time limit; to save in
-LINGER_S = 60  # for the other tasks, once one has ended
+WARN_S = 120  # How long before the time limit the tasks are asked to save and end.
+LINGER_S = 60  # How long the other tasks may go on once one has ended.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,7 @@ from boonta.programs.wiring.run import BadInput
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
-GRACE_S = 60.0  # for the nodes to end, once one has
+GRACE_S = 60.0  # How long the other nodes may take to end once one has.
 POLL_S = 0.5
 
 

@@ -18,7 +18,6 @@ import psutil
 from boonta.nodes.metrics import Stopwatch
 
 T = TypeVar("T")
-
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
 GOODBYE_S = 5.0
@@ -38,7 +37,7 @@ class Node:
 
     Args:
       name: unique in the program, such as "actor/0".
-      monitor: the monitor's handle; None runs the node alone.
+      monitor: its handle; None runs the node alone.
 
     Attributes:
       role: what the class is in a program, such as "actor"; its groups are called so unless they have another label.
@@ -80,27 +79,27 @@ class Node:
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
-        """What to call over and over, each in a thread of its own; asked after `start`."""
+        """The functions that `run` calls repeatedly, each in a thread of its own; read after `start`."""
         return (self.step,)
 
     def start(self) -> None:
-        """Builds what the node needs, in its own process; what fails here is reported like a failing step."""
+        """Builds the node's parts, in its own process; a failure here is reported like a failing step."""
 
     def step(self) -> None:
-        """One unit of work."""
+        """Does one unit of work."""
         raise AssertionError(f"{type(self).__name__} has no step()")
 
     def ready(self) -> bool:
-        """Whether `step` could go ahead without waiting for another node; asked only by the serial schedule."""
+        """Whether `step` can proceed without waiting for another node; only `--launch serial` calls it."""
         return True
 
     def settle(self) -> None:
-        """Waits for what a step left running in the background; called only by the serial schedule."""
+        """Waits for the work that a step left in the background; only `--launch serial` calls it."""
 
     def close(self) -> None:
         """Saves and frees; called once, also after a failure."""
 
-    # What a subclass uses.
+    # Subclasses call these.
 
     def count(self, **increments: float) -> None:
         """Adds to this node's counters; the monitor sums them over nodes."""
@@ -109,12 +108,12 @@ class Node:
                 self._counts[name] += increment
 
     def sample(self, name: str, value: float) -> None:
-        """Adds one value, such as an episode's return, to what the monitor averages over the last hundred."""
+        """Adds a value, such as an episode's return; the monitor shows the mean of the last hundred."""
         with self._lock:
             self._samples[name].append(value)
 
     def measure(self, metrics: dict[str, float]) -> None:
-        """Sets this node's latest metrics; of what several nodes measure, the monitor shows the mean and each one's."""
+        """Sets this node's latest metrics; the monitor shows the mean over nodes, and each node's value."""
         with self._lock:
             self._metrics.update(metrics)
 
@@ -160,7 +159,7 @@ class Node:
                 self.meanwhile()
         raise Stopped
 
-    # How it runs.
+    # The life of a node.
 
     def run(self) -> None:
         """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""
@@ -280,7 +279,7 @@ class Node:
 
 
 class Periodic(Node):
-    """A node that rests between rounds of work: `round()` every `every_s` seconds."""
+    """A node that calls `round()` every `every_s` seconds and sleeps in between."""
 
     def __init__(self, name: str, monitor: Any = None, *, every_s: float):
         super().__init__(name, monitor)
@@ -288,7 +287,7 @@ class Periodic(Node):
         self._due = time.monotonic() + every_s
 
     def round(self) -> None:
-        """One round of work."""
+        """Does one round of work."""
 
     def step(self) -> None:
         with self.stopwatch("resting"):

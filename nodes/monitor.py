@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import pathlib
+import statistics
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from boonta.nodes import metrics
@@ -22,7 +23,7 @@ RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
 @dataclasses.dataclass(frozen=True)
 class StopRule:
-    """When a program has done its work: at the first limit reached. None is no limit.
+    """The limits at which a program is done; the first one reached counts, and None is no limit.
 
     Attributes:
       env_steps: steps of all actors' environments.
@@ -106,7 +107,7 @@ class Monitor(Periodic):
         self._writer = metrics.MetricsWriter(self._folder)
         self._mark = (time.monotonic(), self.totals(), self._seconds_by_group())
 
-    # What nodes and the launcher call.
+    # Nodes and the launcher call these.
 
     def expect(self, names: Sequence[str]) -> None:
         """Fails the program if one of these nodes sends no heartbeat soon: it hangs before its first one."""
@@ -199,7 +200,7 @@ class Monitor(Periodic):
             totals["seconds"] = self._base.get("seconds", 0.0) + time.monotonic() - self._started
             evaluations = self._measured().get("eval_return")
             if evaluations:
-                totals["eval_return"] = _mean(evaluations.values())
+                totals["eval_return"] = statistics.fmean(evaluations.values())
             return dict(totals)
 
     def round(self) -> None:
@@ -263,9 +264,9 @@ class Monitor(Periodic):
         row = dict(totals)
         for name in ("env_steps", "frames", "updates"):
             row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
-        row.update({name: _mean(values) for name, values in self._recent.items() if values})
+        row.update({name: statistics.fmean(values) for name, values in self._recent.items() if values})
         for metric, values in self._measured().items():
-            row[metric] = _mean(values.values())
+            row[metric] = statistics.fmean(values.values())
             if len(values) > 1:  # Each node's own value is logged, too.
                 row.update({f"{metric}/{name}": value for name, value in values.items()})
         row.update({f"rss_mb/{name}": peer.report["rss_mb"] for name, peer in self._peers.items()})
@@ -290,10 +291,6 @@ class Monitor(Periodic):
             for activity, seconds in peer.report["seconds"].items():
                 total[f"{_group(name)}/{activity.replace(' ', '_')}"] += seconds / size[_group(name)]
         return dict(total)
-
-
-def _mean(values: Collection[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _group(name: str) -> str:

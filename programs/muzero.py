@@ -18,6 +18,9 @@ def muzero(
     env: Env = Catch(),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
+    refresh_every: int | None = None,
 ) -> Program:
     """Actors fill a replay table, the learner samples it, and its params go back through the variable server.
 
@@ -28,11 +31,14 @@ def muzero(
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of params; default: 1.
+      refresh_every: env steps of a slot between two looks for newer params; default: where a sequence may start.
     """
     agent = make(config, env.spec)
     groups = [
-        group(Learner),
-        group(Actor, actors, num_envs=num_envs),
+        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
+        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
         evaluator(env, evaluation),
     ]
     return Program("muzero", run, agent, env, groups)

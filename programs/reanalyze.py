@@ -21,6 +21,9 @@ def reanalyze(
     env: Env = Catch(),  # noqa: B008
     actors: int = 1,
     num_envs: int | None = None,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
+    refresh_every: int | None = None,
     reanalyzers: int = 1,
     ratio: float = 0.8,
 ) -> Program:
@@ -33,13 +36,16 @@ def reanalyze(
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor; default: 32.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of params; default: 1.
+      refresh_every: env steps of a slot between two looks for newer params; default: where a sequence may start.
       reanalyzers: reanalyzer processes.
       ratio: share of an update's sequences whose targets are renewed.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)
     groups = [
-        group(Learner),
-        group(Actor, actors, num_envs=num_envs),
+        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
+        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
         group(Reanalyzer, reanalyzers),
         evaluator(env, evaluation),
     ]

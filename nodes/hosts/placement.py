@@ -18,16 +18,16 @@ from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """How a host's devices, threads and environments are shared out.
+    """The division of a host's devices, threads and environments.
 
     Attributes:
-      acting: A, devices that act; the last of the process's. On a host with one device it acts and learns.
-      learning: L, devices that learn; the first. None takes all others. In a fused program, whose devices do both, it
-        is their number, and None takes all.
-      threads: per acting device; they alternate on it, so that it is busy while environments step. An actor's
-        environments are dealt to them.
-      lag: lock-step: data comes from exactly the params of so many updates before the one that learns from it, and the
-        same seed gives the same run. None runs freely, with the newest params: faster.
+      acting: A, the number of acting devices, the last ones of the process. A single device acts and learns.
+      learning: L, the number of learning devices, the first ones; None for all others. In a fused program all devices
+        do both; this is their number, and None takes all.
+      threads: threads per acting device; they alternate, so that the device is busy while environments step. An actor's
+        environments are divided among them.
+      lag: lock-step: data comes from exactly the params of this many updates before the one that learns from it, and
+        the same seed gives the same run. None acts with the newest params, which is faster.
     """
 
     acting: int = 1
@@ -50,14 +50,14 @@ class Placement:
 
 
 def split(placement: Placement, present: Sequence[jax.Device]) -> tuple[Sequence[jax.Device], Sequence[jax.Device]]:
-    """The devices that act, and those that learn.
+    """Splits the devices; returns the acting ones and the learning ones.
 
     Args:
-      placement: how many of each.
-      present: this process's devices.
+      placement: the number of each.
+      present: the devices of this process.
 
     Raises:
-      ValueError: there are fewer.
+      ValueError: the process has too few devices.
     """
     acting, count = placement.acting, len(present)
     learning = max(1, count - acting) if placement.learning is None else placement.learning

@@ -48,6 +48,10 @@ def fused(program: Program) -> Group:
             f"{program.name}: --launch anakin has no {others[0].label} ({others[0].node.__name__}); it fuses the "
             f"program's {', '.join(FUSED)}"
         )
+    for part in (program.of_role("learner"), program.of_role("actor")):
+        unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
+        if part and unknown:
+            raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
     if actors is None:
         raise ValueError(f"{program.name}: --launch anakin needs actors, and the program has none")

@@ -34,7 +34,7 @@ class Evaluation:
 PRESETS = {
     "catch": Evaluation(episodes=50, every_s=5.0, every_updates=250),
     "grid_world": Evaluation(episodes=50, every_s=5.0),
-    "cartpole": Evaluation(episodes=50),
+    "cartpole": Evaluation(episodes=20),
     "minatar": Evaluation(episodes=50, every_s=60.0, every_updates=5_000),
     "atari": Evaluation(episodes=4, every_s=300.0),
     "board": Evaluation(episodes=50, every_s=120.0),

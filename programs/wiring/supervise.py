@@ -1,4 +1,4 @@
-"""Watches over a launched program: shows it, notices who died, ends everybody, and says how it ended."""
+"""Supervises a launched program: shows it, notices dead nodes, ends the others, and reports how the program ended."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from boonta.nodes.monitor import START_S, Monitor
 from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.view import View
 
-GRACE_S = 14.0  # from asking the nodes to end until those that have not are killed
-THREADS_GRACE_S = 30.0  # the same for threads: closing a table that Reverb waits for stops them all, up to 3 s for each
-SILENT_S = 45.0  # without an answer from the monitor; less than the nodes wait for one, so that it is the one blamed
+GRACE_S = 14.0  # Time between the stop request and SIGKILL.
+# The same for threads. It is longer because closing a table that Reverb waits for blocks them all, up to 3 s each time.
+THREADS_GRACE_S = 30.0
+# Time without an answer after which the monitor counts as hung. Nodes wait longer, so that they aren't blamed first.
+SILENT_S = 45.0
 POLL_S = 0.25
 
 
 def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
-    """Runs the nodes of a program of one process, each in a thread, and stays until they have ended.
+    """Runs the nodes of a program in one process, each in a thread; returns when they have ended.
 
     Returns:
       The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
@@ -34,12 +36,12 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
 
 
 def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
-    """Watches the workers until all have ended; the exit code."""
+    """Watches the workers until all have ended; returns the exit code."""
     with View() as view:
         supervisor = _Supervisor(workers, monitor, view)
         supervisor.watch()
     code = supervisor.tell()
-    if any(worker.alive() for worker in workers):  # threads, which can't be killed
+    if any(worker.alive() for worker in workers):  # Threads can't be killed.
         end_now(code)
     return code
 
@@ -51,13 +53,13 @@ class _Process:
         self.name = name
         self.pid = process.pid
         self._process = process
-        self._sent: set[int] = set()  # signals, by us
+        self._sent: set[int] = set()  # Signals that we have sent.
 
     def alive(self) -> bool:
         return self._process.poll() is None
 
     def death(self) -> str:
-        """How it died, in words; empty if it lives, ended well or was ended by us."""
+        """Describes how it died; empty if it is alive, ended normally or was ended by us."""
         code = self._process.poll()
         if not code or -code in self._sent:
             return ""
@@ -76,7 +78,7 @@ class _Process:
 
 
 class _Thread:
-    """A node that is a thread, which nobody can end but itself."""
+    """A node that is a thread, which only itself can end."""
 
     def __init__(self, name: str, future: futures.Future):
         self.name = name
@@ -87,15 +89,15 @@ class _Thread:
         return not self._future.done()
 
     def death(self) -> str:
-        """How it died, in words; empty if it lives or ended well."""
+        """Describes how it died; empty if it is alive or ended normally."""
         error = None if self.alive() else self._future.exception()
         return f"raised {error!r}" if error else ""
 
     def terminate(self) -> None:
-        """Leaves it alone."""
+        """Does nothing."""
 
     def kill(self) -> None:
-        """Leaves it alone."""
+        """Does nothing."""
 
 
 def worker(name: str, handle: Any) -> _Process | _Thread:
@@ -104,7 +106,7 @@ def worker(name: str, handle: Any) -> _Process | _Thread:
 
 
 class _Supervisor:
-    """Polls the workers and the monitor until everybody has ended."""
+    """Polls the workers and the monitor until all have ended."""
 
     def __init__(self, workers: Sequence[_Process | _Thread], monitor: Any, view: View):
         self._workers = workers
@@ -120,7 +122,7 @@ class _Supervisor:
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
-        """Returns when all workers have ended, but for threads that don't."""
+        """Returns when all workers have ended, except for threads that hang."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._caught)
         while any(worker.alive() for worker in self._workers):
@@ -130,11 +132,11 @@ class _Supervisor:
             elif time.monotonic() - self._asked > self._grace_s:
                 return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._told_directly:
-                self._tell_directly()  # those that it never heard of, still starting, would wait for its word
+                self._tell_directly()  # Nodes that are still starting don't know the monitor's request.
             time.sleep(POLL_S)
 
     def tell(self) -> int:
-        """Says how it ended; the exit code."""
+        """Prints how the program ended; returns the exit code."""
         failure = self._status.get("failure") or self._failure or self._death()[1]
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)
@@ -154,13 +156,13 @@ class _Supervisor:
             if not self._status:
                 self._monitor.expect([worker.name for worker in self._workers if worker is not self._monitor_worker])
             self._status = self._monitor.status()
-        except Exception:  # not up yet, hung or ended: told by the time that passes and the workers' exit codes
+        except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
             return
         self._answered = time.monotonic()
         self._view.show(self._status)
 
     def _look_for_an_end(self) -> None:
-        """Asks everybody to end if a signal came, a worker died, or the monitor hangs or has decided so."""
+        """Asks all nodes to end if a signal came, a worker died, or the monitor hangs or has decided to end."""
         dead, death = self._death()
         silent = time.monotonic() - self._answered
         if self._signal:
@@ -175,17 +177,17 @@ class _Supervisor:
             self._asked = time.monotonic()
 
     def _death(self) -> tuple[str, str]:
-        """The first worker that died unheard, and how; nothing if none has."""
+        """Returns the first worker that died without a goodbye, and how it died; empty if there is none."""
         for worker in self._workers:
             how, doing = worker.death(), self._doing(worker)
-            # Who has said goodbye has said how it ended; what may follow, an abort by Reverb's threads, does no harm.
+            # A goodbye already contains how the node ended; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
             if how and doing != "ended" and not (self._signal and doing == "starting"):
                 return worker.name, f"{worker.name} {how} while {doing}"
         return "", ""
 
     def _doing(self, worker: _Process | _Thread) -> str:
-        """What a worker was doing when the monitor last knew."""
+        """The activity in a worker's last report to the monitor."""
         if worker is self._monitor_worker:
             return "monitoring" if self._status else "starting"
         node = self._status.get("nodes", {}).get(worker.name, {"activity": "starting", "gone": False})
@@ -197,7 +199,7 @@ class _Supervisor:
             if dead:
                 self._monitor.goodbye(dead, reason)
             self._monitor.stop_program(reason)
-        except Exception:  # the monitor isn't up or has died: go without it
+        except Exception:  # The monitor isn't up or has died.
             self._tell_directly()
 
     def _tell_directly(self) -> None:
@@ -208,7 +210,7 @@ class _Supervisor:
     def _kill_the_late(self) -> None:
         late = [worker for worker in self._workers if worker.alive()]
         doing = {worker.name: self._doing(worker) for worker in late}
-        harmless = ("starting", "compiling", "ended", "monitoring")  # nothing is lost
+        harmless = ("starting", "compiling", "ended", "monitoring")  # Nothing is lost.
         cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
         if cut_short:
             self._failure = self._failure or f"{', '.join(cut_short)} did not end within {self._grace_s:g} s"
