@@ -26,6 +26,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents import impala, muzero
 from boonta.agents.base import Agent, Nest, Policy
+from boonta.agents.config import replaced
 from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.grid_world import GridWorld
@@ -104,8 +105,8 @@ def make(options: Options, world: World, num_envs: int) -> tuple[Agent, int]:
     if options.agent == "muzero":
         return muzero.make(MUZERO[world], spec), MUZERO[world].num_simulations
     shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
-    nets = {"mlp_width": options.width, "value_torso": options.value_torso}
-    return impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), spec), 0
+    nets = {"torso.widths": (options.width,) * 2, "value_torso": options.value_torso}
+    return impala.make(replaced(impala.CATCH, {**shape, **nets}), spec), 0
 
 
 def without(part: str, agent: Agent, env: JaxEnv) -> Agent:

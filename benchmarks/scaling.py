@@ -33,6 +33,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from benchmarks.sebulba import START_S, running, warm_up
 from boonta.agents import impala
+from boonta.agents.groups import Torso
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import make_mesh
@@ -114,7 +115,7 @@ def work(options: Options, hosts: Hosts) -> None:
     """Learns with the others, and prints the own agent steps a second, and what a reduction takes."""
     hosts.join("a benchmark", pathlib.Path(tempfile.gettempdir()) / f"boonta-scaling-{os.getuid()}")
     batch = options.batch_size * hosts.number
-    config = impala.Config(network=options.network, batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
+    config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
     run = Run(workdir=tempfile.mkdtemp(), hosts=hosts)
     program = sebulba_impala_atari(run, "Pong", Placement(num_envs=options.num_envs), config)
     agent, (_, nodes) = program.agent, program.build()

@@ -25,6 +25,8 @@ import jax
 import tyro
 
 from boonta.agents import impala, muzero
+from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
 from boonta.programs.sebulba_impala_atari import sebulba_impala_atari
@@ -70,11 +72,11 @@ class Options:
         """What is measured. IMPALA's queue holds a block of each thread; MuZero learns as soon as it has a batch."""
         run = Run(workdir=folder)
         if self.agent == "muzero":
-            settings = {"num_simulations": self.simulations, "batch_size": self.batch_size}
-            config = dataclasses.replace(muzero.ATARI, min_replay_size=self.batch_size, **settings)
+            replay = {"replay.batch_size": self.batch_size, "replay.min_size": self.batch_size}
+            config = replaced(muzero.ATARI, {"num_simulations": self.simulations, **replay})
             return sebulba_muzero_atari(run, self.game, placement, config)
         size = max(self.batch_size, placement.num_envs)
-        own = impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
+        own = impala.Config(Torso(self.network), batch_size=self.batch_size, queue_size=size)
         return sebulba_impala_atari(run, self.game, placement, own)
 
 
@@ -91,7 +93,7 @@ def main(options: Options) -> None:
         from benchmarks import timing
 
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
-        settings = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
+        settings = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
         flags += [f"--config.{name}={value}" for name, value in settings.items()]
         row = timing.whole("impala_atari.py", flags, 2 * options.seconds)
         waits = {name: row[name] for name in row if name.startswith("share/") and "/waiting_for_" in name}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, MakeAgent, with_values
+from boonta.agents.base import Agent, MakeAgent
+from boonta.agents.config import replaced, with_values
 from boonta.nodes import metrics
 from boonta.nodes.anakin import Anakin, Pending, streams
 from boonta.nodes.checkpoint import Checkpointer
@@ -71,7 +71,7 @@ class Population(Anakin):
                 )
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         for fields in combinations:
-            dataclasses.replace(config, **fields)  # raises the ValueError of settings that can't be
+            replaced(config, fields)  # raises the ValueError of settings that can't be
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self._make, self._config = make, config
         self._values = {field: jnp.array([member[field] for member in self.members], jnp.float32) for field in vary}

@@ -14,40 +14,27 @@ from boonta.nodes.anakin import Anakin
 from boonta.programs.wiring.run import OwnFlags, Run
 from boonta.programs.wiring.solo import Size, SizeFlags, Solo, main
 
-CATCH = impala.CATCH
-GRID_WORLD = dataclasses.replace(CATCH, batch_size=64, unroll_length=16, learning_rate=1e-3)
-CARTPOLE = dataclasses.replace(
-    CATCH,
-    batch_size=64,
-    unroll_length=16,
-    learning_rate=2e-3,
-    max_grad_norm=0.5,
-    eval_mode="greedy",
-    reward_clip="none",
-)
-MINATAR = dataclasses.replace(
-    CATCH, mlp_width=128, batch_size=64, unroll_length=16, learning_rate=1e-3, max_grad_norm=0.5
-)
-
 SMALL, MIDDLE, LARGE = Size(eval_every=250), Size(eval_every=1_000), Size(eval_every=5_000)
 
 
-def catch(run: OwnFlags, size: SizeFlags = SMALL, config: impala.Config = CATCH) -> Solo:
+def catch(run: OwnFlags, size: SizeFlags = SMALL, config: impala.Config = impala.CATCH) -> Solo:
     """Catch, learned in a second or two after compiling."""
     return _program("anakin_impala_catch", run, Catch(), size, config)
 
 
-def grid_world(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = GRID_WORLD) -> Solo:
+def grid_world(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = impala.GRID_WORLD) -> Solo:
     """A maze, drawn anew in each episode."""
     return _program("anakin_impala_grid_world", run, GridWorld(), size, config)
 
 
-def cartpole(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = CARTPOLE) -> Solo:
+def cartpole(run: OwnFlags, size: SizeFlags = MIDDLE, config: impala.Config = impala.CARTPOLE) -> Solo:
     """CartPole-v1 of gymnax."""
     return _program("anakin_impala_cartpole", run, Gymnax("CartPole-v1"), size, config)
 
 
-def minatar(run: OwnFlags, game: str = "breakout", size: SizeFlags = LARGE, config: impala.Config = MINATAR) -> Solo:
+def minatar(
+    run: OwnFlags, game: str = "breakout", size: SizeFlags = LARGE, config: impala.Config = impala.MINATAR
+) -> Solo:
     """A game of MinAtar, by pgx."""
     return _program(f"anakin_impala_minatar-{game}", run, MinAtar(game), size, config)
 

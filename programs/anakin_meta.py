@@ -13,7 +13,7 @@ from boonta.agents.base import Agent
 from boonta.agents.meta import meta_gradient
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.nodes.population import Population
-from boonta.programs.anakin_impala import CARTPOLE, MIDDLE
+from boonta.programs.anakin_impala import MIDDLE
 from boonta.programs.wiring.fields import numbers_by_field
 from boonta.programs.wiring.run import BadInput, OwnFlags
 from boonta.programs.wiring.solo import SizeFlags, Solo, main
@@ -25,7 +25,7 @@ def anakin_meta(
     meta_learning_rate: float = 1e-2,
     seeds: int = 8,
     size: SizeFlags = MIDDLE,
-    config: impala.Config = CARTPOLE,
+    config: impala.Config = impala.CARTPOLE,
 ) -> Solo:
     """CartPole, 8 learners, each with environments and a discount of its own, which it raises as it learns.
 

@@ -1,6 +1,6 @@
 """Many IMPALA learners at once in one compiled program, which differ in seed and hyper-parameters.
 
-./run python programs/anakin_population.py catch --vary learning_rate=1e-4,1e-3,1e-2 entropy_cost=0,0.01 --seeds 4
+./run python programs/anakin_population.py catch --vary optimiser.learning_rate=1e-4,1e-3 entropy_cost=0,0.01 --seeds 4
 ./run python -m boonta.programs.tools.members --workdir runs/anakin_population_catch
 """
 
@@ -14,7 +14,6 @@ from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.nodes.population import Population
-from boonta.programs.anakin_impala import CARTPOLE, CATCH
 from boonta.programs.wiring.fields import numbers_by_field
 from boonta.programs.wiring.run import OwnFlags, Run
 from boonta.programs.wiring.solo import Size, SizeFlags, Solo, main
@@ -24,10 +23,10 @@ SMALL = Size(eval_every=250)
 
 def catch(
     run: OwnFlags,
-    vary: tuple[str, ...] = ("learning_rate=1e-4,3e-4,1e-3,3e-3,1e-2,3e-2,1e-1,3e-1",),
+    vary: tuple[str, ...] = ("optimiser.learning_rate=1e-4,3e-4,1e-3,3e-3,1e-2,3e-2,1e-1,3e-1",),
     seeds: int = 8,
     size: SizeFlags = SMALL,
-    config: impala.Config = CATCH,
+    config: impala.Config = impala.CATCH,
 ) -> Solo:
     """Catch, 64 learners: 8 learning rates, 8 seeds of each.
 
@@ -43,10 +42,10 @@ def catch(
 
 def cartpole(
     run: OwnFlags,
-    vary: tuple[str, ...] = ("learning_rate=3e-4,1e-3,3e-3,1e-2", "discount=0.95,0.99"),
+    vary: tuple[str, ...] = ("optimiser.learning_rate=3e-4,1e-3,3e-3,1e-2", "discount=0.95,0.99"),
     seeds: int = 2,
     size: SizeFlags = SMALL,
-    config: impala.Config = CARTPOLE,
+    config: impala.Config = impala.CARTPOLE,
 ) -> Solo:
     """CartPole, 16 learners; the flags are those of `catch`."""
     return _program("anakin_population_cartpole", run, Gymnax("CartPole-v1"), vary, seeds, size, config)

@@ -6,7 +6,7 @@ import functools
 
 from dm_env import specs
 
-from boonta.agents import networks, optimisation
+from boonta.agents import encoders, optimisation
 from boonta.agents.base import Agent, Table
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.loss import impala_loss
@@ -35,10 +35,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         raise ValueError(f"IMPALA chooses among discrete actions; this environment takes {spec.actions}")
     if not isinstance(spec.observations, specs.Array):
         raise ValueError(f"IMPALA takes observations of one array; this environment gives {spec.observations}")
-    networks.check_image(config.network, spec.observations.shape)
+    encoders.check_observation(config.torso, spec.observations)
     network = make_network(config, spec.observations, spec.actions.num_values)
-    schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
-    optimiser = optimisation.make_optimiser(config.optimiser, schedule, config.eps, config.max_grad_norm, config.decay)
     loss = functools.partial(impala_loss, network=network, config=config)
     table = Table(
         name="trajectories",
@@ -51,6 +49,6 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     return Agent(
         policy=make_policy(network, spec.observations, config.frame_stack, "sample"),
         eval_policy=make_policy(network, spec.observations, config.frame_stack, config.eval_mode),
-        update=optimisation.make_update(network.init, loss, optimiser, schedule),
+        update=optimisation.make_update(network.init, loss, config.optimiser),
         tables=(table,),
     )

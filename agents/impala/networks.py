@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from boonta.agents.base import Nest
+from boonta.agents.encoders import encode
 from boonta.agents.impala.config import Config
-from boonta.agents.networks import apply_torso
 from boonta.envs.base import FIRST
 
 
@@ -74,7 +74,7 @@ def make_network(config: Config, observation: specs.Array, num_actions: int) -> 
         stack = jnp.swapaxes(inputs.stack, 0, 1).reshape(b * t, *inputs.stack.shape[2:])  # [B*T, ...]
 
         def features() -> jax.Array:
-            x = apply_torso(config.network, stack, config.mlp_width, config.mlp_layers)  # [B*T, D]
+            x = encode(config.torso, stack, observation)  # [B*T, D]
             return jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
 
         x = features()

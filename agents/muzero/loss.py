@@ -236,8 +236,8 @@ def importance_weights(probability: jax.Array, updates: jax.Array, config: Confi
     Returns:
       float32 [B] in (0, 1], and beta [].
     """
-    start = config.importance_exponent
-    beta = start + (1 - start) * jnp.minimum(updates / config.importance_anneal_updates, 1.0)
+    start = config.replay.importance_exponent
+    beta = start + (1 - start) * jnp.minimum(updates / config.replay.importance_anneal_updates, 1.0)
     return (jnp.min(probability) / probability) ** beta, beta
 
 

@@ -216,7 +216,7 @@ action = rng.integers(3, size=(rows, batch)).astype(np.int32)
 steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type)
 data = Batch(steps, np.ones(batch, np.float32))
 for reduction in ("sum", "mean"):
-    config = impala.Config(network="mlp", frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)
+    config = impala.Config(Torso("mlp"), frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)
     update = impala.make(config, EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))).update
     results = []
     for devices in (1, 8):

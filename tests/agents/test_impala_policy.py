@@ -6,6 +6,7 @@ from dm_env import specs
 
 from boonta.agents import sequences
 from boonta.agents.base import Steps
+from boonta.agents.groups import Torso
 from boonta.agents.impala import Config
 from boonta.agents.impala.loss import evaluate
 from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
@@ -58,7 +59,7 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
 @pytest.mark.parametrize("lstm_size", [0, 16])
 @pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp"])
 def test_learner_computes_what_the_policy_computed(name, lstm_size):
-    config = Config(network=name, lstm_size=lstm_size, mlp_width=32)
+    config = Config(Torso(name, widths=(32, 32) if name == "mlp" else None), lstm_size=lstm_size)
     network = make_network(config, IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
     # Heads begin small; larger ones show more.
@@ -78,7 +79,7 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
 
 @pytest.mark.parametrize("name", ["shallow", "mlp"])
 def test_a_values_own_torso_learns_apart_from_the_policys(name):
-    network = make_network(Config(network=name, mlp_width=32, frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
+    network = make_network(Config(Torso(name), frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
     timesteps = stream(np.random.default_rng(2))
     inputs = Inputs(timesteps.observation[..., None], timesteps.step_type, timesteps.reward, timesteps.step_type)
@@ -93,7 +94,7 @@ def test_a_values_own_torso_learns_apart_from_the_policys(name):
 
 
 def test_core_remembers_but_not_over_an_episodes_start():
-    network = make_network(Config(network="mlp", lstm_size=16), IMAGE, ACTIONS)
+    network = make_network(Config(Torso("mlp"), lstm_size=16), IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
     policy = make_policy(network, IMAGE, 4, "sample")
 

@@ -11,6 +11,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero import Config
 from boonta.agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, support_warning, unroll_model
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
@@ -20,8 +21,15 @@ from boonta.envs.base import FIRST, LAST, MID, BoardView
 
 B, A, D = 3, 2, 4
 CONFIG = Config(
-    roots=2, unroll_length=3, bootstrap_length=2, batch_size=B, discount=0.9, support_bins=11, support_limit=3.0
+    roots=2,
+    unroll_length=3,
+    bootstrap_length=2,
+    discount=0.9,
+    support_bins=11,
+    support_limit=3.0,
+    replay=Replay(batch_size=B),
 )
+SMALL_TOWER = Torso("tower", channels=(4,), blocks=0)
 DUMMY = np.eye(A + 1)[A]
 TO_SUPPORT = jax.jit(make_support(CONFIG).apply)
 FROM_SUPPORT = jax.jit(lambda logits: make_support(CONFIG).apply_inv(jax.nn.softmax(logits)))
@@ -98,7 +106,7 @@ def plain_loss(params, target_params, batch, config):
         return s.reward[t + 1, b] + config.discount * s.discount[t + 1, b] * value_of(t + 1, b, n - 1)
 
     total, priorities = 0.0, np.zeros(B)
-    weights = (batch.probability.min() / batch.probability) ** config.importance_exponent
+    weights = (batch.probability.min() / batch.probability) ** config.replay.importance_exponent
     for b in range(B):
         for root in range(config.roots):
             hidden = represent(params, root, b)
@@ -188,7 +196,7 @@ def test_consistency_teaches_only_the_side_that_foresees():
 
 
 def test_importance_weights_by_hand():
-    config = dataclasses.replace(CONFIG, importance_exponent=0.5, importance_anneal_updates=100)
+    config = dataclasses.replace(CONFIG, replay=Replay(importance_exponent=0.5, importance_anneal_updates=100))
     probability = jnp.array([0.1, 0.4])
     weights, beta = importance_weights(probability, jnp.int32(0), config)
     np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)
@@ -235,11 +243,11 @@ def test_support_goes_there_and_back():
 @pytest.mark.parametrize(
     ("config", "view"),
     [
-        (Config(width=16, layers=2, head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
-        (Config(width=16, layers=1, head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
-        (Config(network="tower", channels=4, blocks=1, halvings=2, frame_stack=3), specs.Array((20, 20), np.uint8)),
-        (Config(network="tower", channels=4, blocks=0, action_planes="place"), specs.Array((4, A), np.float32)),
-        (Config(network="tower", channels=4, blocks=0, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
+        (Config(Torso(widths=(16, 16)), head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
+        (Config(Torso(widths=(16,), normalise=True), head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
+        (Config(Torso("tower", channels=(4,), blocks=1, halvings=2), frame_stack=3), specs.Array((20, 20), np.uint8)),
+        (Config(SMALL_TOWER, action_planes="place"), specs.Array((4, A), np.float32)),
+        (Config(SMALL_TOWER, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
     ],
 )
 def test_models_learn_as_one(config, view):

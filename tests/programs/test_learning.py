@@ -15,7 +15,7 @@ from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 
-CONNECT_FOUR = ["--config.anneal-updates", "20_000"]
+CONNECT_FOUR = ["--config.optimiser.anneal-updates", "20_000"]
 PIG = [
     "--game",
     "pig(players=2,winscore=20)",

@@ -22,7 +22,12 @@ from boonta.programs import unplugged  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402
 from boonta.programs.wiring import run, worlds  # noqa: E402
 
-SMALL = ["--config.num-simulations", "2", "--config.width", "8", "--config.head-width", "8", "--config.batch-size", "8"]
+SMALL = [
+    "--config.num-simulations=2",
+    "--config.torso.widths=8",
+    "--config.head-width=8",
+    "--config.replay.batch-size=8",
+]
 
 
 def record(env, episodes: int = 40, seed: int = 0) -> list[Steps]:

@@ -138,7 +138,7 @@ def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(caps
 
 
 def impala_refuses(capsys, name: str, *arguments: str) -> str:
-    module = importlib.import_module(f"programs.{name}")
+    module = importlib.import_module(f"boonta.programs.{name}")
     with pytest.raises(SystemExit) as ended:
         launch.main(getattr(module, name), list(arguments))
     assert ended.value.code == 2
@@ -151,8 +151,8 @@ def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
     assert "game is 'Pnog'" in said and "did you mean 'pong'" in said
     said = impala_refuses(capsys, "impala_atari", *folder, "--config.unroll-length", "0")
     assert "unroll_length is 0; it must be at least 1" in said.replace("\n", " ")
-    said = impala_refuses(capsys, "impala_catch", *folder, "--config.network", "nature")
-    assert "network is 'nature'" in said
+    said = impala_refuses(capsys, "impala_catch", *folder, "--config.torso.kind", "nature")
+    assert "torso.kind is 'nature'" in said
     assert not (tmp_path / "run").exists()
 
 
