@@ -64,7 +64,7 @@ def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
         shape = tuple((size - kernel) // stride + 1 for size in shape[:2])
 
 
-def encode(torso: Torso, observation: Nest, spec: Nest) -> jax.Array:
+def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
     """Encodes each leaf by a network of its own, and concatenates their features in the order of `jax.tree.leaves`.
 
     Where there are several leaves, those that are no images have dense layers of the torso's widths.
@@ -73,27 +73,30 @@ def encode(torso: Torso, observation: Nest, spec: Nest) -> jax.Array:
       torso: its settings.
       observation: nest [N, ..., L] of stacked frames.
       spec: nest of specs of one frame, without batch and stack.
+      name: of the encoder, whose layers no other encoder of the network shares.
 
     Returns:
       Features float32 [N, D].
     """
     leaves, kinds = jax.tree.leaves(observation), jax.tree.leaves(spec)
     features = []
-    for x, kind in zip(leaves, kinds, strict=True):
+    for i, (x, kind) in enumerate(zip(leaves, kinds, strict=True)):
         chex.assert_rank(x, len(kind.shape) + 2)
         if isinstance(kind, specs.DiscreteArray):
             x = jax.nn.one_hot(x, kind.num_values)
         flat = len(leaves) > 1 and not _is_image(kind.shape)
-        features.append(encode_array(Torso("mlp", torso.widths, normalise=torso.normalise) if flat else torso, x))
+        own = Torso("mlp", torso.widths, normalise=torso.normalise) if flat else torso
+        features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
 
 
-def encode_array(torso: Torso, x: jax.Array) -> jax.Array:
+def encode_array(torso: Torso, x: jax.Array, name: str) -> jax.Array:
     """Encodes one array.
 
     Args:
       torso: its settings.
       x: [N, ...]; images are [N, H, W, ...], whatever follows becomes channels.
+      name: of the encoder.
 
     Returns:
       Features float32 [N, D].
@@ -101,16 +104,16 @@ def encode_array(torso: Torso, x: jax.Array) -> jax.Array:
     own, x = torso.resolved, to_float(x)
     channels, widths = own.channels or (), own.widths or ()
     if own.kind == "mlp":
-        return perceptron(hk.Flatten()(x), widths, "dense", own.normalise)
+        return perceptron(hk.Flatten()(x), widths, f"{name}_dense", own.normalise)
     x = x.reshape(*x.shape[:3], -1)  # [N, H, W, C]
     if own.kind == "deep":
         x = jax.nn.relu(stages(x, channels, own.blocks or 0))
     elif own.kind == "tower":
-        x = tower(x, channels[0], own.blocks or 0, own.halvings, "tower")
+        x = tower(x, channels[0], own.blocks or 0, own.halvings, f"{name}_tower")
     else:
         for i, (width, kernel, stride) in enumerate(zip(channels, own.kernels or (), own.strides or ())):
             x = jax.nn.relu(Convolution(width, kernel, stride, input_gradient=i > 0)(x))
-    return perceptron(hk.Flatten()(x), widths, "dense", own.normalise)
+    return perceptron(hk.Flatten()(x), widths, f"{name}_dense", own.normalise)
 
 
 def perceptron(x: jax.Array, widths: Sequence[int], name: str, normalised: bool) -> jax.Array:

@@ -9,6 +9,7 @@ from dm_env import specs
 
 from boonta.agents import encoders, optimisation
 from boonta.agents.base import Agent, Table
+from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss, support_warning
 from boonta.agents.muzero.networks import make_model
@@ -133,8 +134,7 @@ def check(config: Config, spec: EnvSpec) -> None:
     Raises:
       ValueError: says which field, what it is and what it must be.
     """
-    if not isinstance(spec.actions, specs.DiscreteArray):
-        raise ValueError(f"MuZero chooses among discrete actions; this environment takes {spec.actions}")
+    make_action_head(spec.actions, "MuZero")
     view = view_of(spec.observations)
     if not isinstance(view, specs.Array):
         raise ValueError(f"MuZero takes observations of one array; this environment gives {view}")

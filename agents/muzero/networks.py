@@ -12,7 +12,6 @@ evaluator) or learns; and there are no running averages to ship with the params.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -25,8 +24,8 @@ from dm_env import specs
 from boonta.agents.base import Nest
 from boonta.agents.encoders import convolution, perceptron, residual, to_float, tower
 from boonta.agents.groups import Torso
+from boonta.agents.heads import dense_head
 from boonta.agents.muzero.config import Config
-from boonta.agents.rlax_first import rlax
 
 
 class Prediction(NamedTuple):
@@ -91,21 +90,6 @@ class Trunk(Protocol):
         """A hidden state, or features -> [B, D], for heads."""
 
 
-def make_support(config: Config) -> rlax.TxPair:
-    """Scalars [...] to categories [..., Z] and back: the invertible transform, then two-hot.
-
-    See the paper's Appendix F; the transform's first source is "Observe and Look Further"
-    (https://arxiv.org/abs/1805.11593), Proposition A.2.
-    """
-    end = math.sqrt(config.support_limit + 1) - 1 + 1e-3 * config.support_limit  # the transform, without a device
-    return rlax.muzero_pair(-end, end, config.support_bins, rlax.SIGNED_HYPERBOLIC_PAIR)
-
-
-def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:
-    """The scalars [...] that logits [..., Z] over the support stand for."""
-    return support.apply_inv(jax.nn.softmax(logits))
-
-
 def scale_hidden(x: jax.Array) -> jax.Array:
     """Scales each hidden state [B, ...] to [0, 1], the range of the actions beside it. See the paper's Appendix G."""
     axes = tuple(range(1, x.ndim))
@@ -119,6 +103,9 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
 
+    def head(x: jax.Array, outputs: int, name: str) -> jax.Array:
+        return dense_head(x, outputs, config.head_width, name)
+
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
         trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(config.torso, places)
 
@@ -127,11 +114,16 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
 
         def predict(hidden: jax.Array) -> Prediction:
             x = trunk.look(hidden, "prediction")
-            return Prediction(_head(x, actions, config, "policy"), _head(x, config.support_bins, config, "value"))
+            return Prediction(
+                head(x, actions, "policy"),
+                head(x, config.support_bins, "value"),
+            )
 
         def dynamics(hidden: jax.Array, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
             x = trunk.advance(hidden, choice, "dynamics")
-            return scale_hidden(x), _head(trunk.look(x, "outcome"), config.support_bins, config, "reward")
+            return scale_hidden(x), dense_head(
+                trunk.look(x, "outcome"), config.support_bins, config.head_width, "reward"
+            )
 
         def project(hidden: jax.Array) -> jax.Array:
             x = perceptron(hk.Flatten()(hidden), [config.head_width], "projection", normalised=True)
@@ -147,7 +139,8 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
         def predict_chance(hidden: jax.Array) -> Prediction:
             x = trunk.look(hidden, "chance")
             return Prediction(
-                _head(x, config.chance_codes, config, "code"), _head(x, config.support_bins, config, "afterstate_value")
+                head(x, config.chance_codes, "code"),
+                head(x, config.support_bins, "afterstate_value"),
             )
 
         def encode(stack: jax.Array) -> jax.Array:
@@ -243,9 +236,3 @@ class _Tower:
     def look(self, hidden: jax.Array, name: str) -> jax.Array:
         x = residual(convolution(hidden, self._channels, f"{name}_in"), f"{name}_0")
         return hk.Flatten()(x)
-
-
-def _head(x: jax.Array, outputs: int, config: Config, name: str) -> jax.Array:
-    """[B, D] -> [B, outputs]. Starts at 0, so that the first searches follow no noise of the initialisation."""
-    x = perceptron(x, [config.head_width], name, normalised=True)
-    return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)

@@ -12,7 +12,7 @@ from dm_env import specs
 from boonta.agents import impala
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
-from boonta.envs.base import FIRST, EnvSpec, TimeStep
+from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 
 IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
 ACTIONS = specs.DiscreteArray(6)
@@ -70,7 +70,9 @@ def test_table():
     "bad,message",
     [
         (spec(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
-        (spec(observations={"a": IMAGE}), "observations of one array; .*'a'"),
+        (spec(observations=BoardView(IMAGE, specs.Array((6,), bool), specs.Array((), np.int32))), "illegal actions"),
+        (spec(observations={"a": IMAGE, "b": specs.StringArray(())}), "arrays of numbers, but .* a leaf StringArray"),
+        (spec(observations={"a": specs.Array((9, 9), np.uint8), "b": ACTIONS}), r"'shallow': .*window of 4"),
         (spec(observations=specs.Array((4,), np.float32)), r"'shallow', which takes images .*\(4,\)"),
     ],
 )
@@ -105,3 +107,18 @@ def test_agent_travels_to_another_process(lstm_size):
         for a in (agent, copy)
     ]
     jax.tree.map(np.testing.assert_array_equal, *played)
+
+
+def test_nested_observations_have_an_encoder_a_leaf():
+    observations = {"image": IMAGE, "numbers": specs.Array((3,), np.float32), "choice": specs.DiscreteArray(5)}
+    config = impala.Config(frame_stack=2)
+    agent = impala.make(config, spec(observations=observations))
+    key = jax.random.PRNGKey(0)
+    params = agent.update.params(agent.update.init(key))
+    widths = {name: p["w"].shape for name, p in params.items() if name.endswith("dense_0")}
+    own = {"torso_leaf_0_dense_0": (10, 256), "torso_leaf_1_dense_0": (81 * 32, 256), "torso_leaf_2_dense_0": (6, 256)}
+    assert widths == own
+    shown = {"image": np.ones((2, 84, 84), np.uint8), "numbers": np.ones((2, 3), np.float32), "choice": np.ones(2, int)}
+    timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), shown)
+    _, extras, _ = agent.policy.step(params, key, timestep, agent.policy.initial_state(2))
+    assert extras.logits.shape == (2, 6)

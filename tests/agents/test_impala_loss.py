@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Batch, Steps
+from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
-from boonta.agents.impala.loss import impala_loss, v_trace
+from boonta.agents.impala.loss import impala_loss
 from boonta.agents.impala.networks import Network, Outputs
 from boonta.agents.impala.policy import Core, Extras
+from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
 
 
@@ -67,7 +69,7 @@ def make_batch(step_type, reward, discount, action, logits):
 
 def gradients(params, batch, **config):
     config = Config(**{"frame_stack": 1, "reward_clip": "none", "entropy_cost": 0.0} | config)
-    loss = functools.partial(impala_loss, network=TABULAR, config=config)
+    loss = functools.partial(impala_loss, network=TABULAR, head=categorical(2), config=config)
     return jax.grad(loss, has_aux=True)(params, jax.random.PRNGKey(0), batch)
 
 

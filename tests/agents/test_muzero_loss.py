@@ -12,9 +12,10 @@ from dm_env import specs
 
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Replay, Torso
+from boonta.agents.heads import make_support
 from boonta.agents.muzero import Config
-from boonta.agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, support_warning, unroll_model
-from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
+from boonta.agents.muzero.loss import consistency_loss, muzero_loss, support_warning, unroll_model
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView
@@ -31,8 +32,9 @@ CONFIG = Config(
 )
 SMALL_TOWER = Torso("tower", channels=(4,), blocks=0)
 DUMMY = np.eye(A + 1)[A]
-TO_SUPPORT = jax.jit(make_support(CONFIG).apply)
-FROM_SUPPORT = jax.jit(lambda logits: make_support(CONFIG).apply_inv(jax.nn.softmax(logits)))
+SUPPORT = (CONFIG.support_limit, CONFIG.support_bins)
+TO_SUPPORT = jax.jit(make_support(*SUPPORT).apply)
+FROM_SUPPORT = jax.jit(lambda logits: make_support(*SUPPORT).apply_inv(jax.nn.softmax(logits)))
 
 
 def make_params(seed=0):
@@ -195,17 +197,6 @@ def test_consistency_teaches_only_the_side_that_foresees():
     assert np.any(jax.grad(loss)(make_params(), observed)["q"])
 
 
-def test_importance_weights_by_hand():
-    config = dataclasses.replace(CONFIG, replay=Replay(importance_exponent=0.5, importance_anneal_updates=100))
-    probability = jnp.array([0.1, 0.4])
-    weights, beta = importance_weights(probability, jnp.int32(0), config)
-    np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)
-    weights, beta = importance_weights(probability, jnp.int32(50), config)
-    assert float(beta) == 0.75
-    weights, beta = importance_weights(probability, jnp.int32(1000), config)
-    np.testing.assert_allclose(weights, [1, 0.25], rtol=1e-5)
-
-
 def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
     def warning(reward, value):
         """Of the update's metrics, where each step earns `reward`, and searches when acting found `value`."""
@@ -231,7 +222,7 @@ def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
 
 
 def test_support_goes_there_and_back():
-    support = make_support(Config(support_bins=51, support_limit=10.0))
+    support = make_support(limit=10.0, bins=51)
     x = jnp.array([-10.0, -3.3, 0.0, 0.5, 10.0])
     categories = support.apply(x)
     assert categories.shape == (5, 51)

@@ -157,7 +157,7 @@ def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
 
 
 def test_the_two_impala_programs_differ_only_in_the_environment_and_a_few_numbers():
-    root = pathlib.Path(launch.__file__).parent
+    root = pathlib.Path(launch.__file__).parents[1]
     atari, catch = ((root / f"impala_{name}.py").read_text().splitlines() for name in ("atari", "catch"))
     ours = [line for line in difflib.ndiff(catch, atari) if line.startswith("+ ")]
     assert len(ours) <= 11, ours
