@@ -6,10 +6,9 @@ Suffixes: `_tm1` the step an action was chosen in, `_t` the step it led to.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 Nest = Any  # a pytree of arrays
@@ -180,11 +179,3 @@ class Agent(NamedTuple):
 
 
 MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`
-
-
-def with_values(config: Any, values: Mapping[str, Any]) -> Any:
-    """A copy with other values, which may be traced: they are not checked, for a tracer can't be compared."""
-    changed = copy.copy(config)  # of a frozen dataclass, past its __post_init__
-    for name, value in values.items():
-        object.__setattr__(changed, name, value)
-    return changed

@@ -6,7 +6,6 @@ Reinforcement Learning" (https://arxiv.org/abs/2104.06272), which trains many su
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from boonta.agents.base import Agent, Batch, MakeAgent, Nest, Table, Update, with_values
+from boonta.agents.base import Agent, Batch, MakeAgent, Nest, Table, Update
+from boonta.agents.config import declared_of, leaves, with_values
 
 
 class MetaState(NamedTuple):
@@ -103,7 +103,7 @@ def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) ->
     if not start:
         raise ValueError("meta-gradient: start names no hyper-parameter to learn")
     for field, value in start.items():
-        if not isinstance(getattr(config, field, None), float):
+        if not isinstance(leaves(config).get(field), float):
             raise ValueError(f"meta-gradient: {field} is no number's field of {type(config).__name__}")
         share = shares[field] = _is_share(config, field)
         if not 0 < value < (1 if share else math.inf):
@@ -116,9 +116,6 @@ def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) ->
 
 
 def _is_share(config: Any, field: str) -> bool:
-    """Whether configs refuse a value above 1. Their defaults are asked, since fields of this one may be traced."""
-    try:
-        dataclasses.replace(type(config)(), **{field: 2.0})
-    except ValueError:
-        return True
-    return False
+    """Whether a field declares that no value above 1 is allowed."""
+    declared = declared_of(config, field)
+    return declared is not None and not declared.allows(2.0)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from boonta.agents.base import Batch, Nest, Update
-
-Optimiser = Literal["rmsprop", "adam"]
+from boonta.agents.groups import Optimiser
 
 
 class Context(NamedTuple):
@@ -50,55 +49,47 @@ class LearnerState(NamedTuple):
     updates: jax.Array
 
 
-def make_schedule(learning_rate: float, anneal_updates: int | None) -> optax.Schedule:
-    """Learning rate by update: linear to zero over `anneal_updates`, or constant where that is None."""
-    if anneal_updates is None:
-        return optax.constant_schedule(learning_rate)
-    return optax.linear_schedule(learning_rate, 0.0, anneal_updates)
+class Target(NamedTuple):
+    """How the older copy of the params follows them.
 
-
-def make_optimiser(
-    name: Optimiser,
-    schedule: optax.Schedule,
-    eps: float,
-    max_grad_norm: float,
-    decay: float = 0.99,
-    weight_decay: float = 0.0,
-) -> optax.GradientTransformation:
-    """Clips the global norm of the gradient, then steps.
-
-    Args:
-      name: "rmsprop" or "adam".
-      schedule: learning rate by update.
-      eps: RMSProp adds it under the root, as TensorFlow does; Adam outside.
-      max_grad_norm: longer gradients are scaled down to it.
-      decay: of RMSProp's mean square; Adam keeps its usual 0.9 and 0.999.
-      weight_decay: of Adam, decoupled from the gradient: each step also takes this share, times the learning rate, off
-        every weight of rank 2 and more; biases and normalisations keep theirs. See "Decoupled Weight Decay
-        Regularization" (https://arxiv.org/abs/1711.05101).
-
-    Raises:
-      ValueError: no such optimiser.
+    Attributes:
+      period: updates between its moves.
+      tau: share of the way to the params that it goes in a move (Polyak averaging); None goes all the way, a copy.
     """
-    clip = optax.clip_by_global_norm(max_grad_norm)
-    if name == "rmsprop":
+
+    period: int = 1
+    tau: float | None = None
+
+
+def make_schedule(settings: Optimiser) -> optax.Schedule:
+    """Learning rate by update: linear to zero over `anneal_updates`, or constant where that is None."""
+    if settings.anneal_updates is None:
+        return optax.constant_schedule(settings.learning_rate)
+    return optax.linear_schedule(settings.learning_rate, 0.0, settings.anneal_updates)
+
+
+def make_optimiser(settings: Optimiser) -> optax.GradientTransformation:
+    """Clips the global norm of the gradient, then steps."""
+    schedule, eps = make_schedule(settings), settings.eps
+    clip = optax.clip_by_global_norm(settings.max_grad_norm)
+    if settings.kind == "rmsprop":
         # The mean square starts at 1, as in the TensorFlow optimiser that published settings were tuned with: from 0
         # the first steps would be up to 1 / sqrt(1 - decay) times too long.
-        return optax.chain(clip, optax.rmsprop(schedule, decay=decay, eps=eps, initial_scale=1.0))
-    if name == "adam":
-        # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
-        # weight has had no gradient yet.
-        adam = optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=weight_decay, mask=_is_weight)
-        return optax.chain(clip, adam)
-    raise ValueError(f"optimiser is {name!r}; allowed: 'rmsprop', 'adam'")
+        return optax.chain(clip, optax.rmsprop(schedule, decay=settings.decay, eps=eps, initial_scale=1.0))
+    if settings.kind == "sgd":
+        return optax.chain(clip, optax.sgd(schedule))
+    # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
+    # weight has had no gradient yet.
+    decay = settings.weight_decay
+    return optax.chain(clip, optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=decay, mask=_is_weight))
 
 
 def make_update(
     init_params: Callable[[jax.Array], Nest],
     loss: Loss,
-    optimiser: optax.GradientTransformation,
-    schedule: optax.Schedule,
-    target_period: int | None = None,
+    optimiser: Optimiser,
+    *,
+    target: Target | None = None,
 ) -> Update:
     """Gradient descent on a loss.
 
@@ -108,26 +99,26 @@ def make_update(
     Args:
       init_params: `(key) -> params`.
       loss: sums or means over the whole batch; its metrics are scalars.
-      optimiser: turns gradients into steps.
-      schedule: the learning rate, for the metrics only.
-      target_period: updates between copies of the params to `Context.target_params`; None keeps no copy.
+      optimiser: settings of the descent.
+      target: how `Context.target_params` follow the params; None keeps no copy.
 
     Returns:
       `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate".
     """
+    transformation, schedule = make_optimiser(optimiser), make_schedule(optimiser)
 
     def init(key: jax.Array) -> LearnerState:
         key, init_key = jax.random.split(key)
         params = init_params(init_key)
-        target_params = () if target_period is None else params
-        return LearnerState(params, target_params, optimiser.init(params), key, jnp.zeros((), jnp.int32))
+        target_params = () if target is None else params
+        return LearnerState(params, target_params, transformation.init(params), key, jnp.zeros((), jnp.int32))
 
     def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, dict[str, jax.Array]]:
         key, loss_key = jax.random.split(state.key)
         grad = jax.value_and_grad(loss, has_aux=True)
         context = Context(state.target_params, loss_key, state.updates)
         (value, (priorities, metrics)), gradient = grad(state.params, context, batch)
-        change, opt_state = optimiser.update(gradient, state.opt_state, state.params)
+        change, opt_state = transformation.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, change)
         metrics = metrics | {
             "loss": value,
@@ -135,11 +126,17 @@ def make_update(
             "learning_rate": jnp.asarray(schedule(state.updates), jnp.float32),
         }
         updates, target_params = state.updates + 1, state.target_params
-        if target_period is not None:
-            target_params = optax.periodic_update(params, target_params, updates, target_period)
+        if target is not None:
+            target_params = follow(target, params, target_params, updates)
         return LearnerState(params, target_params, opt_state, key, updates), priorities, metrics
 
     return Update(init=init, step=step, params=lambda state: state.params)
+
+
+def follow(target: Target, params: Nest, target_params: Nest, updates: jax.Array) -> Nest:
+    """The target params after so many updates."""
+    moved = params if target.tau is None else optax.incremental_update(params, target_params, target.tau)
+    return optax.periodic_update(moved, target_params, updates, target.period)
 
 
 def _is_weight(params: Nest) -> Nest:

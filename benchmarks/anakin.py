@@ -25,6 +25,7 @@ import tyro
 
 from boonta.agents import impala, muzero
 from boonta.agents.base import Agent, Policy
+from boonta.agents.config import replaced
 from boonta.envs.jax.base import JaxEnv
 from boonta.envs.jax.catch import Catch
 from boonta.envs.jax.grid_world import GridWorld
@@ -103,8 +104,8 @@ def make(options: Options, env_name: EnvName, num_envs: int) -> tuple[Agent, int
     if options.agent == "muzero":
         return muzero.make(MUZERO[env_name], spec), MUZERO[env_name].num_simulations
     shape = {"batch_size": num_envs, "unroll_length": options.unroll_length}
-    nets = {"mlp_width": options.width, "value_torso": options.value_torso}
-    return impala.make(dataclasses.replace(impala.CATCH, **shape, **nets), spec), 0
+    nets = {"torso.widths": (options.width,) * 2, "value_torso": options.value_torso}
+    return impala.make(replaced(impala.CATCH, {**shape, **nets}), spec), 0
 
 
 def without(part: str, agent: Agent, env: JaxEnv) -> Agent:

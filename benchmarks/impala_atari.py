@@ -21,6 +21,7 @@ import tyro
 
 from boonta.agents import impala
 from boonta.agents.base import Agent
+from boonta.agents.groups import Torso
 from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
@@ -52,7 +53,7 @@ class Options:
 
     @property
     def agent(self) -> Agent:
-        config = impala.Config(network=self.network, batch_size=self.batch_size, queue_size=self.batch_size)
+        config = impala.Config(Torso(self.network), batch_size=self.batch_size, queue_size=self.batch_size)
         return impala.make(config, self.env.spec)
 
 
@@ -62,7 +63,7 @@ def main(options: Options) -> None:
         timing.answer(rate(options.part, options))
     rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
     limit = parts.limit(rates)
-    config = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
+    config = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
     flags = [f"--game={options.game}", f"--num-envs={options.num_envs}"]
     flags += [f"--config.{name}={value}" for name, value in config.items()]
     row = timing.whole("impala_atari.py", flags, 4 * options.seconds)

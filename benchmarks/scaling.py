@@ -32,6 +32,7 @@ import tyro
 from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents import impala
+from boonta.agents.groups import Torso
 from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement
@@ -116,7 +117,7 @@ def work(options: Options, hosts: Hosts) -> None:
     """Learns with the others, and prints the own agent steps a second, and what a reduction takes."""
     hosts.join("a benchmark", os.path.join(tempfile.gettempdir(), f"boonta-scaling-{os.getuid()}"))
     batch = options.batch_size * hosts.number
-    config = impala.Config(network=options.network, batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
+    config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
     run = Run("sebulba", tempfile.mkdtemp(), placement=Placement(threads=THREADS), hosts=hosts)
     program = impala_atari(run, "Pong", num_envs=THREADS * options.num_envs, config=config)
     agent, (_, nodes) = program.agent, build(program)

@@ -25,6 +25,8 @@ import jax
 import tyro
 
 from boonta.agents import impala, muzero
+from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
 from boonta.envs.atari import Atari
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import Placement
@@ -73,11 +75,11 @@ class Options:
         """What is measured. IMPALA's queue holds a block of each thread; MuZero learns as soon as it has a batch."""
         run, dealt = Run("sebulba", folder, placement=placement), placement.threads * num_envs
         if self.agent == "muzero":
-            settings = {"num_simulations": self.simulations, "batch_size": self.batch_size}
-            config = dataclasses.replace(muzero.ATARI, min_replay_size=self.batch_size, **settings)
+            replay = {"replay.batch_size": self.batch_size, "replay.min_size": self.batch_size}
+            config = replaced(muzero.ATARI, {"num_simulations": self.simulations, **replay})
             return muzero_program(run, config, Evaluation.preset("atari"), Atari(self.game), num_envs=dealt)
         size = max(self.batch_size, num_envs)
-        own = impala.Config(network=self.network, batch_size=self.batch_size, queue_size=size)
+        own = impala.Config(Torso(self.network), batch_size=self.batch_size, queue_size=size)
         return impala_atari(run, self.game, num_envs=dealt, config=own)
 
 
@@ -94,7 +96,7 @@ def main(options: Options) -> None:
         from boonta.benchmarks import timing
 
         flags = [f"--game={options.game}", f"--num-envs={options.threads * options.num_envs[0]}"]
-        settings = {"network": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
+        settings = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
         flags += [f"--config.{name}={value}" for name, value in settings.items()]
         row = timing.whole("impala_atari.py", flags, 2 * options.seconds)
         waits = {name: row[name] for name in row if name.startswith("share/") and "/waiting_for_" in name}

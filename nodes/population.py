@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boonta.agents.base import Agent, MakeAgent
+from boonta.agents.config import replaced
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.fused.learners import FusedLearner, Setup
 from boonta.nodes.fused.population import population
@@ -64,7 +64,7 @@ class Population(Anakin):
                 )
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         for fields in combinations:
-            dataclasses.replace(config, **fields)  # Raises the ValueError of settings that can't be.
+            replaced(config, fields)  # Raises the ValueError of settings that can't be.
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
 
         def fuse(setup: Setup, evaluates: bool) -> FusedLearner:

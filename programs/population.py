@@ -1,6 +1,6 @@
 """Many IMPALA learners at once in one compiled program, which differ in seed and hyper-parameters.
 
-./run python programs/population.py catch --vary learning_rate=1e-4,1e-3,1e-2 entropy_cost=0,0.01 --seeds 4
+./run python programs/population.py catch --vary optimiser.learning_rate=1e-4,1e-3,1e-2 entropy_cost=0,0.01 --seeds 4
 ./run boonta members --workdir runs/population-catch
 """
 
@@ -24,7 +24,7 @@ def population(
     config: Config,
     evaluation: Evaluation,
     env: Env = Catch(),  # noqa: B008
-    vary: tuple[str, ...] = ("learning_rate=1e-4,3e-4,1e-3,3e-3,1e-2,3e-2,1e-1,3e-1",),
+    vary: tuple[str, ...] = ("optimiser.learning_rate=1e-4,3e-4,1e-3,3e-3,1e-2,3e-2,1e-1,3e-1",),
     seeds: int = 8,
     num_envs: int | None = None,
 ) -> Program:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import functools
 
-from dm_env import specs
-
-from boonta.agents import networks, optimisation
+from boonta.agents import encoders, optimisation
 from boonta.agents.base import Agent, Table
+from boonta.agents.heads import make_action_head
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.loss import impala_loss
 from boonta.agents.impala.networks import make_network
 from boonta.agents.impala.policy import make_policy
-from boonta.envs.base import EnvSpec
+from boonta.envs.base import BoardView, EnvSpec
 
 
 def make(config: Config, spec: EnvSpec) -> Agent:
@@ -29,17 +28,14 @@ def make(config: Config, spec: EnvSpec) -> Agent:
       `Agent` with one table, "trajectories".
 
     Raises:
-      ValueError: actions are not discrete, observations are not one array, or the network cannot take them.
+      ValueError: actions are not discrete, some may be illegal, or the network cannot take the observations.
     """
-    if not isinstance(spec.actions, specs.DiscreteArray):
-        raise ValueError(f"IMPALA chooses among discrete actions; this environment takes {spec.actions}")
-    if not isinstance(spec.observations, specs.Array):
-        raise ValueError(f"IMPALA takes observations of one array; this environment gives {spec.observations}")
-    networks.check_image(config.network, spec.observations.shape)
-    network = make_network(config, spec.observations, spec.actions.num_values)
-    schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
-    optimiser = optimisation.make_optimiser(config.optimiser, schedule, config.eps, config.max_grad_norm, config.decay)
-    loss = functools.partial(impala_loss, network=network, config=config)
+    head = make_action_head(spec.actions, "IMPALA")
+    if isinstance(spec.observations, BoardView):
+        raise ValueError("IMPALA would take illegal actions; this environment's observations say which are legal")
+    encoders.check_observation(config.torso, spec.observations)
+    network = make_network(config, spec.observations, head.size)
+    loss = functools.partial(impala_loss, network=network, head=head, config=config)
     table = Table(
         name="trajectories",
         kind="queue",
@@ -49,8 +45,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         size=config.queue_size,
     )
     return Agent(
-        policy=make_policy(network, spec.observations, config.frame_stack, "sample"),
-        eval_policy=make_policy(network, spec.observations, config.frame_stack, config.eval_mode),
-        update=optimisation.make_update(network.init, loss, optimiser, schedule),
+        policy=make_policy(network, head, spec.observations, config.frame_stack, "sample"),
+        eval_policy=make_policy(network, head, spec.observations, config.frame_stack, config.eval_mode),
+        update=optimisation.make_update(network.init, loss, config.optimiser),
         tables=(table,),
     )

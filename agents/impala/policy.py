@@ -6,10 +6,10 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from dm_env import specs
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy
+from boonta.agents.heads import ActionHead
 from boonta.agents.impala.networks import Inputs, Network
 from boonta.envs.base import TimeStep
 
@@ -30,11 +30,11 @@ class State(NamedTuple):
     """Between steps.
 
     Attributes:
-      frames: [B, ..., L-1], oldest first.
+      frames: nest [B, ..., L-1], oldest first.
       core: `Core`.
     """
 
-    frames: jax.Array
+    frames: Nest
     core: Core
 
 
@@ -51,13 +51,14 @@ class Extras(NamedTuple):
 
 
 def make_policy(
-    network: Network, observation: specs.Array, frame_stack: int, mode: Literal["greedy", "sample"]
+    network: Network, head: ActionHead, observation: Nest, frame_stack: int, mode: Literal["greedy", "sample"]
 ) -> Policy:
     """Acts by the policy head.
 
     Args:
       network: acting params are its params.
-      observation: spec of one frame.
+      head: of the policy.
+      observation: nest of specs of one frame.
       frame_stack: L, frames the network sees at once.
       mode: "sample" draws from the policy, "greedy" takes its likeliest action.
 
@@ -66,7 +67,7 @@ def make_policy(
     """
 
     def initial_state(batch_size: int) -> State:
-        frames = jnp.zeros((batch_size, *observation.shape, frame_stack - 1), observation.dtype)
+        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), observation)
         return State(frames, Core(network.initial_lstm(batch_size), jnp.zeros(batch_size, jnp.int32)))
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
@@ -75,8 +76,7 @@ def make_policy(
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         outputs, lstm = network.unroll(params, inputs, state.core.lstm)
         logits = outputs.logits[0]  # [B, A]
-        action = jnp.argmax(logits, axis=-1) if mode == "greedy" else jax.random.categorical(key, logits)
-        action = action.astype(jnp.int32)
+        action = head.mode(logits) if mode == "greedy" else head.sample(key, logits)
         return action, Extras(logits, state.core), State(frames, Core(lstm, action))
 
     return Policy(initial_state, step)

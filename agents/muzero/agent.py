@@ -7,8 +7,9 @@ import functools
 
 from dm_env import specs
 
-from boonta.agents import optimisation
+from boonta.agents import encoders, optimisation
 from boonta.agents.base import Agent, Table
+from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss, support_warning
 from boonta.agents.muzero.networks import make_model
@@ -36,15 +37,12 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     check(config, spec)
     num_actions = spec.actions.num_values
     model = make_model(config, view_of(spec.observations), num_actions)
-    schedule = optimisation.make_schedule(config.learning_rate, config.anneal_updates)
-    optimiser = optimisation.make_optimiser(
-        "adam", schedule, eps=1e-8, max_grad_norm=config.max_grad_norm, weight_decay=config.weight_decay
-    )
     explore = make_search(config, model, num_actions, explore=True)
     exploit = make_search(config, model, num_actions, explore=False)
     renew = explore if config.reanalyze_ratio and config.reanalyze == "update" else None
     loss = functools.partial(muzero_loss, model=model, config=config, search=renew)
-    update = optimisation.make_update(model.init, loss, optimiser, schedule, config.target_period)
+    target = optimisation.Target(period=config.target_period)
+    update = optimisation.make_update(model.init, loss, config.optimiser, target=target)
     return Agent(
         policy=make_policy(explore, spec, config.frame_stack),
         eval_policy=make_policy(exploit, spec, config.frame_stack),
@@ -88,11 +86,11 @@ def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
         kind="replay",
         sequence_length=config.sequence_length,
         period=period,
-        batch_size=config.batch_size,
-        size=4 * config.batch_size,
+        batch_size=config.replay.batch_size,
+        size=4 * config.replay.batch_size,
         sampler="uniform",
         samples_per_insert=config.reanalyzed_samples,
-        min_size=config.batch_size,
+        min_size=config.replay.batch_size,
         writer="reanalyzer",
         share=share,
     )
@@ -105,9 +103,9 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was large are drawn
     more often from "trajectories" anyway. What they write goes to "reanalyzed", a sequence for each that they read.
 
-    "reanalyzed" draws uniformly, too, whatever `config.sampler` is. A priority is the error of a target that is kept;
-    these targets are kept for a few updates only, so that by the time an error is known its sequence is nearly gone,
-    and another one with the same steps and newer targets may come. It is small for the same reason: a table of n
+    "reanalyzed" draws uniformly, too, whatever `config.replay.sampler` is. A priority is the error of a target that is
+    kept; these are kept for a few updates only, so that by the time an error is known its sequence is nearly gone, and
+    another one with the same steps and newer targets may come. It is small for the same reason: a table of n
     sequences that are drawn k times each holds targets of about n k / (r B) updates, here 4 k / r.
     """
     fresh = Table(
@@ -115,12 +113,12 @@ def make_tables(config: Config) -> tuple[Table, ...]:
         kind="replay",
         sequence_length=config.sequence_length,
         period=config.roots,
-        batch_size=config.batch_size,
-        size=config.replay_size,
-        sampler=config.sampler,
-        priority_exponent=config.priority_exponent,
-        samples_per_insert=config.samples_per_insert,
-        min_size=config.min_replay_size,
+        batch_size=config.replay.batch_size,
+        size=config.replay.size,
+        sampler=config.replay.sampler,
+        priority_exponent=config.replay.priority_exponent,
+        samples_per_insert=config.replay.samples_per_insert,
+        min_size=config.replay.min_size,
     )
     ratio = config.reanalyze_ratio
     if not ratio or config.reanalyze == "update":
@@ -136,16 +134,11 @@ def check(config: Config, spec: EnvSpec) -> None:
     Raises:
       ValueError: says which field, what it is and what it must be.
     """
-    if not isinstance(spec.actions, specs.DiscreteArray):
-        raise ValueError(f"MuZero chooses among discrete actions; this environment takes {spec.actions}")
+    make_action_head(spec.actions, "MuZero")
     view = view_of(spec.observations)
     if not isinstance(view, specs.Array):
         raise ValueError(f"MuZero takes observations of one array; this environment gives {view}")
-    if config.network == "tower" and len(view.shape) not in (2, 3):
-        raise ValueError(
-            f"muzero.Config: network is 'tower', which takes [H, W] or [H, W, C], but observations are {view.shape}; "
-            "take planes, or the 'mlp'"
-        )
+    encoders.check_observation(config.torso, view)
     considered = config.max_considered_actions
     if considered is not None and considered > spec.actions.num_values:
         raise ValueError(

@@ -3,158 +3,191 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Literal
 
-from boonta.agents.base import Sampler
+from boonta.agents.config import check, documented, field, require
+from boonta.agents.groups import Optimiser, Replay, Torso
 
 
+@documented
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Hyper-parameters of MuZero. The defaults suit small tasks; the presets below are what programs start from.
+    """Hyper-parameters of MuZero. The defaults suit small tasks; `preset` gives what programs start from.
 
     Sources: [M] "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (MuZero,
     https://arxiv.org/abs/1911.08265), [G] "Policy improvement by planning with Gumbel" (Gumbel MuZero,
     https://openreview.net/forum?id=bERaNdoegnO), [E] "Mastering Atari Games with Limited Data" (EfficientZero,
-    https://arxiv.org/abs/2111.00210), [P] "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952),
-    [Z] MooZi, whose shapes the tower has, but for what the README says.
-
-    Attributes:
-      network: "mlp" flattens any observation; "tower" is residual convolutions over images and boards.
-      width: units of the hidden state and of each layer of "mlp".
-      layers: of "mlp", in the representation; the dynamics has as many.
-      channels: of "tower" ([Z]: 32).
-      blocks: residual blocks of the tower's representation ([Z]: 6); the other functions have one or two, always.
-      halvings: how often the tower's representation halves rows and columns first; Atari's 84 x 84 needs 4 ([M]).
-      action_planes: how "tower" sees an action beside a hidden state: "each" action has a plane, all ones ([M], Atari);
-        or one plane shows its "place" on the board, a column or a cell ([M], Go), which a convolution need not learn.
-      head_width: units of the layer below each output ([Z]: 128).
-      support_bins: Z, categories of a reward or value.
-      support_limit: largest value the categories reach, before the transform is applied. The ends of the support.
-      frame_stack: L, frames the network sees at once; 1 for environments whose observation tells all.
-
-      search: "gumbel" [G], "puct" [M], or "stochastic", for games with chance.
-      num_simulations: of an actor's search.
-      eval_simulations: of a search that plays its best, in evaluations and matches; None is as many as an actor's.
-      max_considered_actions: "gumbel": actions tried at the root ([G]: 16); None is 16, or all if they are fewer.
-      min_value_range: "gumbel": values of a state's actions that differ by less than this aren't spread over the whole
-        of [0, 1] before they improve the policy ([E]: 0.01): early on they would be noise, and exploration would end.
-      random_actions: share of the actors' actions that are drawn from all legal ones. Without some, self-play narrows
-        down to a few games, and forgets how to meet other moves.
-      dirichlet_alpha: "puct": of the root's noise ([M], board games: 0.3 for chess, 0.25 for Atari).
-      dirichlet_fraction: "puct": the noise's share of the root's prior ([M]: 0.25).
-      temperature: "puct": actors act by visits ** (1 / temperature) ([M]: 1, later less).
-      pb_c_init: "puct": constant c1 of the exploration term ([M]: 1.25).
-      pb_c_base: "puct": constant c2 ([M]: 19652).
-      chance_codes: "stochastic": outcomes a chance node tells apart.
-
-      discount: of the agent; below 0 where two players take turns, since what is good for one is bad for the other. In
-        targets it multiplies the environment's; the search plans with this one alone, since the model foresees no
-        discount. So the environment's should be 1 until the end.
-      unroll_length: K, model steps unrolled from each root ([M]: 5).
-      bootstrap_length: N, rewards in a value target before it bootstraps ([M]: 10 for Atari, to the end for boards).
-      trace_lambda: weight of longer returns among the N; 1 bootstraps after N only ([M]), below 1 gives lambda-returns.
-      value_target: bootstraps from the "target" network's value, or from what the "search" found when acting ([M]).
-      target_period: updates between copies to the target network ([E]: 200 to 400).
-      policy_target: the policy learns what the "search" found, or the recorded "action". With that, and the other costs
-        0, the agent is cloned; without them it has no values to search by, so play it with `eval_simulations` 1.
-
-      policy_cost, reward_cost: weights of these losses ([M]: 1).
-      value_cost: weight of the value loss ([M] with replay: 0.25).
-      consistency_cost: weight of the self-consistency loss ([E]: 2); 0 leaves it out.
-      chance_cost: "stochastic": weight of the loss of chance codes.
-      weight_decay: decoupled, see `agents.optimisation.make_optimiser` ([M]: 1e-4).
-
-      roots: states of a sequence that the update unrolls from. More of them share the rows around them.
-      batch_size: sequences in an update, over all learner devices.
-      replay_size: sequences kept.
-      min_replay_size: sequences before learning starts.
-      samples_per_insert: how often a sequence is learned from, on average.
-      sampler: "uniform", "proportional" or "rank" [P]; the latter two by |value - its target| over support_limit,
-        beside which a new sequence's 1 is large.
-      priority_exponent: alpha of [P]: 0 is uniform (their 0.6 and 0.7).
-      importance_exponent: beta of [P] at the start (theirs: 0.4 and 0.5).
-      importance_anneal_updates: updates over which beta grows to 1, in a line.
-
-      reanalyze_ratio: r, share of an update's sequences whose policy and value targets come from a search with newer
-        params than those that acted ([M], Appendix H: 0.8; [E]: 0.99). Each fresh sequence is still drawn
-        `samples_per_insert` times, and the reanalyzed ones come on top: with 0.8 there are five times as many updates
-        per env step.
-      reanalyze: "nodes" leaves it to reanalyzers, which write to a table of their own; "update" searches within the
-        update, with the target network and on the batch that was drawn, without nodes or tables for it. There r is a
-        share of the same batch: the updates per env step stay as they were.
-      reanalyzed_samples: "nodes": how often a reanalyzed sequence is learned from, on average. More of them is less
-        searching and older targets.
-
-      learning_rate: of Adam, at the start.
-      anneal_updates: updates over which it falls to 0, in a line; None keeps it.
-      max_grad_norm: longer gradients are scaled down to it.
+    https://arxiv.org/abs/2111.00210), [Z] MooZi, whose shapes the tower has, but for what the README says.
     """
 
     # Model.
-    network: Literal["mlp", "tower"] = "mlp"
-    width: int = 128
-    layers: int = 2
-    channels: int = 32
-    blocks: int = 6
-    halvings: int = 0
-    action_planes: Literal["each", "place"] = "each"
-    head_width: int = 128
-    support_bins: int = 51
-    support_limit: float = 10.0
-    frame_stack: int = 1
+    torso: Torso = field(
+        Torso("mlp", widths=(128, 128), normalise=True),
+        'The representation; the dynamics has as many dense layers, or two residual blocks. Only "mlp", whose last '
+        'width is the hidden state\'s, and "tower", which has no dense layers.',
+        source="[Z], the tower",
+    )
+    action_planes: Literal["each", "place"] = field(
+        "each",
+        'How a tower sees an action beside a hidden state. "each" action has a plane, all ones; or one plane shows its '
+        '"place" on the board, a column or a cell, which a convolution need not learn.',
+        source="[M], each for Atari, place for Go",
+    )
+    head_width: int = field(128, "Width of the layer below each output.", unit="units", source="[Z]", at_least=1)
+    support_bins: int = field(51, "Z, categories of a reward or value.", unit="categories", at_least=3)
+    support_limit: float = field(
+        10.0,
+        "Largest value the categories reach, before the transform is applied.",
+        source="the ends of [M]'s support",
+        above=0,
+    )
+    frame_stack: int = field(
+        1,
+        "L, what the network sees at once; 1 for environments whose observation tells all.",
+        unit="frames",
+        at_least=1,
+    )
 
     # Search.
-    search: Literal["gumbel", "puct", "stochastic"] = "gumbel"
-    num_simulations: int = 16
-    eval_simulations: int | None = None
-    max_considered_actions: int | None = None
-    min_value_range: float = 0.01
-    random_actions: float = 0.0
-    dirichlet_alpha: float = 0.3
-    dirichlet_fraction: float = 0.25
-    temperature: float = 1.0
-    pb_c_init: float = 1.25
-    pb_c_base: float = 19652.0
-    chance_codes: int = 32
+    search: Literal["gumbel", "puct", "stochastic"] = field(
+        "gumbel",
+        'The search; "stochastic" is for games with chance.',
+        source="[G], [M], https://openreview.net/forum?id=X6D9bAHhBQ1",
+    )
+    num_simulations: int = field(16, "Size of an actor's search.", unit="simulations", at_least=1)
+    eval_simulations: int | None = field(
+        None,
+        "Size of a search that plays its best, in evaluations and matches; None is as many as an actor's.",
+        unit="simulations",
+        at_least=1,
+    )
+    max_considered_actions: int | None = field(
+        None,
+        '"gumbel": actions tried at the root; None is 16, or all if they are fewer.',
+        unit="actions",
+        source="[G], 16",
+        at_least=1,
+    )
+    min_value_range: float = field(
+        0.01,
+        "\"gumbel\": values of a state's actions that differ by less than this aren't spread over the whole of [0, 1] "
+        "before they improve the policy: early on they would be noise, and exploration would end.",
+        source="[E]",
+        above=0,
+    )
+    random_actions: float = field(
+        0.0,
+        "Share of the actors' actions that are drawn from all legal ones. Without some, self-play narrows down to a "
+        "few games, and forgets how to meet other moves.",
+        at_least=0,
+        at_most=1,
+    )
+    dirichlet_alpha: float = field(
+        0.3, '"puct": of the root\'s noise.', source="[M], 0.3 for chess, 0.25 for Atari", above=0
+    )
+    dirichlet_fraction: float = field(
+        0.25, "\"puct\": the noise's share of the root's prior.", source="[M]", at_least=0, at_most=1
+    )
+    temperature: float = field(
+        1.0,
+        '"puct": actors act by visits ** (1 / temperature).',
+        source="[M], 1, later less",
+        at_least=0,
+        infinite=True,
+    )
+    pb_c_init: float = field(1.25, '"puct": constant c1 of the exploration term.', source="[M]", above=0)
+    pb_c_base: float = field(19652.0, '"puct": constant c2 of the exploration term.', source="[M]", above=0)
+    chance_codes: int = field(32, '"stochastic": what a chance node tells apart.', unit="outcomes", at_least=1)
 
     # Targets.
-    discount: float = 0.997
-    unroll_length: int = 5
-    bootstrap_length: int = 5
-    trace_lambda: float = 1.0
-    value_target: Literal["target", "search"] = "target"
-    target_period: int = 100
-    policy_target: Literal["search", "action"] = "search"
+    discount: float = field(
+        0.997,
+        "The agent's discount; below 0 where two players take turns, since what is good for one is bad for the other. "
+        "In targets it multiplies the environment's; the search plans with this one alone, since the model foresees no "
+        "discount. So the environment's should be 1 until the end.",
+        source="[M]",
+        at_least=-1,
+        at_most=1,
+    )
+    unroll_length: int = field(5, "K, how far each root is unrolled.", unit="model steps", source="[M]", at_least=1)
+    bootstrap_length: int = field(
+        5,
+        "N, rewards in a value target before it bootstraps.",
+        unit="env steps",
+        source="[M], 10 for Atari, to the end for boards",
+        at_least=1,
+    )
+    trace_lambda: float = field(
+        1.0,
+        "Weight of longer returns among the N; 1 bootstraps after N only, below 1 gives lambda-returns.",
+        source="[M], 1",
+        at_least=0,
+        at_most=1,
+    )
+    value_target: Literal["target", "search"] = field(
+        "target",
+        'Where values bootstrap from: the "target" network\'s value, or what the "search" found when acting.',
+        source="[M], search",
+    )
+    target_period: int = field(
+        100, "Time between copies to the target network.", unit="updates", source="[E], 200 to 400", at_least=1
+    )
+    policy_target: Literal["search", "action"] = field(
+        "search",
+        'What the policy learns: what the "search" found, or the recorded "action". With that, and the other costs 0, '
+        "the agent is cloned; without them it has no values to search by, so play it with eval_simulations 1.",
+    )
 
     # Loss.
-    policy_cost: float = 1.0
-    reward_cost: float = 1.0
-    value_cost: float = 0.25
-    consistency_cost: float = 2.0
-    chance_cost: float = 1.0
-    weight_decay: float = 1e-4
+    policy_cost: float = field(1.0, "Weight of the policy loss.", source="[M]", at_least=0)
+    reward_cost: float = field(1.0, "Weight of the reward loss.", source="[M]", at_least=0)
+    value_cost: float = field(0.25, "Weight of the value loss.", source="[M] with replay", at_least=0)
+    consistency_cost: float = field(
+        2.0, "Weight of the self-consistency loss; 0 leaves it out.", source="[E]", at_least=0
+    )
+    chance_cost: float = field(1.0, '"stochastic": weight of the loss of chance codes.', at_least=0)
 
-    # Replay.
-    roots: int = 8
-    batch_size: int = 32
-    replay_size: int = 20_000
-    min_replay_size: int = 200
-    samples_per_insert: float = 4.0
-    sampler: Sampler = "uniform"
-    priority_exponent: float = 0.6
-    importance_exponent: float = 0.4
-    importance_anneal_updates: int = 100_000
+    # Data.
+    roots: int = field(
+        8,
+        "Root states of a sequence that the update unrolls from. More of them share the rows around them.",
+        unit="env steps",
+        at_least=1,
+    )
+    replay: Replay = field(
+        Replay(),
+        "Sequences to learn from. Their error is |value - its target| over support_limit, beside which a new "
+        "sequence's 1 is large.",
+        source="[M], Appendix G",
+    )
+    reanalyze_ratio: float = field(
+        0.0,
+        "r, share of an update's sequences whose policy and value targets come from a search with newer params than "
+        "those that acted. Each fresh sequence is still drawn replay.samples_per_insert times, and the reanalyzed ones "
+        "come on top: with 0.8 there are five times as many updates per env step.",
+        source="[M], Appendix H, 0.8; [E], 0.99",
+        at_least=0,
+        below=1,
+    )
+    reanalyze: Literal["nodes", "update"] = field(
+        "nodes",
+        'Who reanalyzes. "nodes" leaves it to reanalyzers, which write to a table of their own; "update" searches '
+        "within the update, with the target network and on the batch that was drawn, without nodes or tables for it. "
+        "There r is a share of the same batch: the updates per env step stay as they were.",
+    )
+    reanalyzed_samples: float = field(
+        4.0,
+        '"nodes": how often a reanalyzed sequence is learned from, on average. More of them is less searching and '
+        "older targets.",
+        unit="samples",
+        above=0,
+    )
 
-    # Reanalyze.
-    reanalyze_ratio: float = 0.0
-    reanalyze: Literal["nodes", "update"] = "nodes"
-    reanalyzed_samples: float = 4.0
-
-    # Optimiser.
-    learning_rate: float = 1e-3
-    anneal_updates: int | None = None
-    max_grad_norm: float = 5.0
+    optimiser: Optimiser = field(
+        Optimiser("adam", learning_rate=1e-3, max_grad_norm=5.0, weight_decay=1e-4),
+        "Gradient descent on all params.",
+        source="[M], the weight decay",
+    )
 
     @property
     def rows(self) -> int:
@@ -166,78 +199,30 @@ class Config:
         """Raw steps of a sequence: frames for the first stack, then `rows`."""
         return self.frame_stack - 1 + self.rows
 
+    @classmethod
+    def preset(cls, kind: str) -> Config:
+        """The hyper-parameters to start from in an environment of this kind, such as "atari"; see `PRESETS`."""
+        return PRESETS.get(kind, PRESETS["default"])
+
     def __post_init__(self) -> None:
-        for field, allowed in (
-            ("network", ("mlp", "tower")),
-            ("action_planes", ("each", "place")),
-            ("search", ("gumbel", "puct", "stochastic")),
-            ("value_target", ("target", "search")),
-            ("policy_target", ("search", "action")),
-            ("sampler", ("uniform", "proportional", "rank")),
-            ("reanalyze", ("nodes", "update")),
-        ):
-            self._require(field, getattr(self, field) in allowed, f"one of {allowed}")
-        for field in (
-            *("width", "layers", "channels", "head_width", "frame_stack", "num_simulations", "chance_codes"),
-            *("unroll_length", "bootstrap_length", "target_period", "roots", "batch_size", "replay_size"),
-            *("min_replay_size", "importance_anneal_updates"),
-        ):
-            self._require(field, getattr(self, field) >= 1, "at least 1")
-        for field in (
-            *("blocks", "halvings", "policy_cost", "reward_cost", "value_cost", "consistency_cost", "chance_cost"),
-            "weight_decay",
-        ):
-            self._require(field, 0 <= getattr(self, field) < math.inf, "at least 0, and finite")
-        for field in (
-            "support_limit",
-            "learning_rate",
-            "samples_per_insert",
-            "reanalyzed_samples",
-            "dirichlet_alpha",
-            "min_value_range",
-            "pb_c_init",
-            "pb_c_base",
-        ):
-            self._require(field, 0 < getattr(self, field) < math.inf, "above 0, and finite")
-        self._require("max_grad_norm", self.max_grad_norm > 0, "above 0")
-        for field in (
-            "trace_lambda",
-            "random_actions",
-            "dirichlet_fraction",
-            "priority_exponent",
-            "importance_exponent",
-        ):
-            self._require(field, 0 <= getattr(self, field) <= 1, "in [0, 1]")
-        some_fresh = 0 <= self.reanalyze_ratio < 1
-        self._require("reanalyze_ratio", some_fresh, "in [0, 1): without fresh sequences there is nothing new to learn")
-        self._require("discount", 0 < abs(self.discount) <= 1, "in [-1, 1], and not 0")
-        self._require("temperature", self.temperature >= 0, "at least 0")
-        odd = self.support_bins >= 3 and self.support_bins % 2 == 1
-        self._require("support_bins", odd, "odd, so that one of them is 0, and at least 3")
-        some = self.eval_simulations is None or self.eval_simulations >= 1
-        self._require("eval_simulations", some, "at least 1, or None")
-        few = self.max_considered_actions is None or self.max_considered_actions >= 1
-        self._require("max_considered_actions", few, "at least 1, or None")
-        self._require("anneal_updates", self.anneal_updates is None or self.anneal_updates >= 1, "at least 1, or None")
+        check(self)
+        torso = self.torso
+        require(self, "torso.kind", torso.kind in ("mlp", "tower"), "'mlp' or 'tower'")
+        require(self, "torso.widths", torso.kind == "tower" or torso.widths != (), "one number at least, or None")
+        require(self, "discount", self.discount != 0, "in [-1, 1], and not 0")
+        require(self, "support_bins", self.support_bins % 2 == 1, "odd, so that one of them is 0, and at least 3")
         if self.action_planes == "place":
-            self._require("network", self.network == "tower", "'tower' where action_planes is 'place'")
-            self._require("halvings", self.halvings == 0, "0 where action_planes is 'place': a board keeps its size")
-            choice = self.search != "stochastic"
-            self._require("search", choice, "another where action_planes is 'place': chance codes have no place")
-        enough = self.min_replay_size <= self.replay_size
-        self._require("min_replay_size", enough, f"at most replay_size, {self.replay_size}")
-
-    preset = classmethod(lambda cls, kind: PRESETS.get(kind, CATCH))
-
-    def _require(self, field: str, holds: bool, allowed: str) -> None:
-        if not holds:
-            raise ValueError(f"muzero.Config: {field} is {getattr(self, field)!r}; it must be {allowed}")
+            require(self, "torso.kind", torso.kind == "tower", "'tower' where action_planes is 'place'")
+            choice = "0 where action_planes is 'place': a board keeps its size"
+            require(self, "torso.halvings", torso.halvings == 0, choice)
+            choice = "another where action_planes is 'place': chance codes have no place"
+            require(self, "search", self.search != "stochastic", choice)
 
 
-# What the programs start from; measured where agents/muzero/README.md shows the curves.
+# Measured where agents/muzero/README.md shows the curves.
+_MLP = Config().torso
 CATCH = Config(
-    width=64,
-    layers=1,
+    torso=dataclasses.replace(_MLP, widths=(64,)),
     head_width=64,
     num_simulations=8,
     min_value_range=0.3,
@@ -245,7 +230,7 @@ CATCH = Config(
     bootstrap_length=10,
     support_limit=2.0,
     support_bins=21,
-    learning_rate=3e-3,
+    optimiser=dataclasses.replace(Config().optimiser, learning_rate=3e-3),
 )
 CARTPOLE = Config(min_value_range=1.0, bootstrap_length=10, support_limit=300.0)
 BOARD = Config(
@@ -257,14 +242,12 @@ BOARD = Config(
     value_target="search",
     support_limit=1.0,
     support_bins=21,
-    learning_rate=2e-3,
+    optimiser=dataclasses.replace(Config().optimiser, learning_rate=2e-3),
 )
 # Needs to see lines, which convolutions find sooner; games are short enough to wait for their outcome.
 CONNECT_FOUR = dataclasses.replace(
     BOARD,
-    network="tower",
-    channels=16,
-    blocks=1,
+    torso=Torso("tower", channels=(16,), blocks=1, normalise=True),
     action_planes="place",
     num_simulations=16,
     eval_simulations=400,
@@ -273,27 +256,28 @@ CONNECT_FOUR = dataclasses.replace(
     bootstrap_length=30,
     value_cost=1.0,
     consistency_cost=0.0,
-    samples_per_insert=2.0,
+    replay=Replay(samples_per_insert=2.0),
 )
 MINATAR = Config(
-    width=128,
-    layers=1,
+    torso=dataclasses.replace(_MLP, widths=(128,)),
     consistency_cost=0.0,
     min_value_range=0.3,
     discount=0.99,
     unroll_length=3,
     support_limit=30.0,
 )
-ATARI = Config(network="tower", blocks=2, halvings=4, frame_stack=4, support_limit=300.0)
-
+ATARI = Config(
+    torso=Torso("tower", channels=(32,), blocks=2, halvings=4, normalise=True), frame_stack=4, support_limit=300.0
+)
 REANALYZE_CATCH = dataclasses.replace(CATCH, reanalyze_ratio=0.8)
 REANALYZE_ATARI = dataclasses.replace(ATARI, reanalyze_ratio=0.8)
 
 PRESETS = {
     "catch": CATCH,
-    "atari": ATARI,
     "cartpole": CARTPOLE,
-    "minatar": MINATAR,
     "board": BOARD,
     "connect_four": CONNECT_FOUR,
+    "minatar": MINATAR,
+    "atari": ATARI,
+    "default": Config(),
 }

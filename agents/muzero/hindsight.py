@@ -10,11 +10,12 @@ import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Steps
+from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import unroll_model
-from boonta.agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.policy import view_of
-from boonta.agents.muzero.targets import value_targets
+from boonta.agents.returns import value_targets
 
 
 class Hindsight(NamedTuple):
@@ -56,7 +57,7 @@ def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hi
     later = extend(steps.action)[context:, 0]  # [M+K]
     action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
     unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1] + 1)
-    support = make_support(config)
+    support = make_support(config.support_limit, config.support_bins)
     value, reward = (expectation(support, logits) for logits in (unroll.value, unroll.reward))
     returns = value_targets(steps, value[:, :1], config.discount, num_rows, 1.0)[:, 0]
     return Hindsight(unroll.hidden.reshape(num_rows, num_ahead + 1, -1), value, reward, returns)

@@ -19,13 +19,15 @@ import optax
 
 from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
-from boonta.agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.policy import view_of
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
-from boonta.agents.muzero.targets import make_targets, value_targets
+from boonta.agents.muzero.targets import make_targets
 from boonta.agents.optimisation import Context
+from boonta.agents.returns import importance_weights, value_targets
 from boonta.envs.base import LAST
 
 FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05  # times the support's limit, and share of the targets; less is search's own error
@@ -80,7 +82,7 @@ def muzero_loss(
       The loss [], and as auxiliary the priorities [B] and the metrics. A priority is a sequence's mean
       |value - target| (Appendix G) in units of the support's limit, so that 1 is large.
     """
-    support = make_support(config)
+    support = make_support(config.support_limit, config.support_bins)
     # 1. Frames are stacked as they were when acting; the context goes.
     view = view_of(batch.steps.observation)
     stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
@@ -116,7 +118,7 @@ def muzero_loss(
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
     of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
     # 7. What was drawn more often than uniformly counts less.
-    importance, beta = importance_weights(batch.probability, context.updates, config)  # [B]
+    importance, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
     means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
     # 8. How wrong the roots' values were decides how soon their sequence is drawn again.
     value = expectation(support, unroll.value[:, 0])  # [N]
@@ -221,33 +223,13 @@ def _code(encoding: jax.Array) -> jax.Array:
     return jax.nn.one_hot(jnp.argmax(encoding, axis=-1), encoding.shape[-1])
 
 
-def importance_weights(probability: jax.Array, updates: jax.Array, config: Config) -> tuple[jax.Array, jax.Array]:
-    """Makes up for what was drawn more often than the rest.
-
-    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down.
-    See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
-
-    Args:
-      probability: float32 [B], size * p: with which each sequence was drawn, over that of drawing uniformly. Sequences
-        of several tables compare, whatever their sizes.
-      updates: int32 [], made before.
-      config: where beta starts, and when it is 1.
-
-    Returns:
-      float32 [B] in (0, 1], and beta [].
-    """
-    start = config.importance_exponent
-    beta = start + (1 - start) * jnp.minimum(updates / config.importance_anneal_updates, 1.0)
-    return (jnp.min(probability) / probability) ** beta, beta
-
-
 def _bootstrap_values(target_params: Nest, stack: jax.Array, steps: Steps, model: Model, config: Config) -> jax.Array:
     """The values [M, B] that targets bootstrap from."""
     if config.value_target == "search":
         return steps.extras.value
     rows = jnp.swapaxes(stack, 0, 1)  # [B, M, ..., L]
     logits = _each(lambda x: model.predict(target_params, model.represent(target_params, x)).value, rows)
-    return jax.lax.stop_gradient(expectation(make_support(config), logits)).T
+    return jax.lax.stop_gradient(expectation(make_support(config.support_limit, config.support_bins), logits)).T
 
 
 def _each(function: Callable[[jax.Array], Nest], x: jax.Array) -> Nest:

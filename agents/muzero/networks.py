@@ -12,11 +12,9 @@ evaluator) or learns; and there are no running averages to ship with the params.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -24,8 +22,10 @@ import numpy as np
 from dm_env import specs
 
 from boonta.agents.base import Nest
+from boonta.agents.encoders import convolution, perceptron, residual, to_float, tower
+from boonta.agents.groups import Torso
+from boonta.agents.heads import dense_head
 from boonta.agents.muzero.config import Config
-from boonta.agents.rlax_first import rlax
 
 
 class Prediction(NamedTuple):
@@ -90,21 +90,6 @@ class Trunk(Protocol):
         """A hidden state, or features -> [B, D], for heads."""
 
 
-def make_support(config: Config) -> rlax.TxPair:
-    """Scalars [...] to categories [..., Z] and back: the invertible transform, then two-hot.
-
-    See the paper's Appendix F; the transform's first source is "Observe and Look Further"
-    (https://arxiv.org/abs/1805.11593), Proposition A.2.
-    """
-    end = math.sqrt(config.support_limit + 1) - 1 + 1e-3 * config.support_limit  # the transform, without a device
-    return rlax.muzero_pair(-end, end, config.support_bins, rlax.SIGNED_HYPERBOLIC_PAIR)
-
-
-def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:
-    """The scalars [...] that logits [..., Z] over the support stand for."""
-    return support.apply_inv(jax.nn.softmax(logits))
-
-
 def scale_hidden(x: jax.Array) -> jax.Array:
     """Scales each hidden state [B, ...] to [0, 1], the range of the actions beside it. See the paper's Appendix G."""
     axes = tuple(range(1, x.ndim))
@@ -118,26 +103,34 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
 
+    def head(x: jax.Array, outputs: int, name: str) -> jax.Array:
+        return dense_head(x, outputs, config.head_width, name)
+
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
-        trunk: Trunk = _Mlp(config) if config.network == "mlp" else _Tower(config, places)
+        trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(config.torso, places)
 
         def represent(stack: jax.Array) -> jax.Array:
             return scale_hidden(trunk.represent(stack, "representation"))
 
         def predict(hidden: jax.Array) -> Prediction:
             x = trunk.look(hidden, "prediction")
-            return Prediction(_head(x, actions, config, "policy"), _head(x, config.support_bins, config, "value"))
+            return Prediction(
+                head(x, actions, "policy"),
+                head(x, config.support_bins, "value"),
+            )
 
         def dynamics(hidden: jax.Array, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
             x = trunk.advance(hidden, choice, "dynamics")
-            return scale_hidden(x), _head(trunk.look(x, "outcome"), config.support_bins, config, "reward")
+            return scale_hidden(x), dense_head(
+                trunk.look(x, "outcome"), config.support_bins, config.head_width, "reward"
+            )
 
         def project(hidden: jax.Array) -> jax.Array:
-            x = _perceptron(hk.Flatten()(hidden), [config.head_width], "projection")
+            x = perceptron(hk.Flatten()(hidden), [config.head_width], "projection", normalised=True)
             return hk.Linear(config.head_width, name="projection_out")(x)
 
         def foresee(projection: jax.Array) -> jax.Array:
-            x = _perceptron(projection, [config.head_width // 2 + 1], "foresight")
+            x = perceptron(projection, [config.head_width // 2 + 1], "foresight", normalised=True)
             return hk.Linear(config.head_width, name="foresight_out")(x)
 
         def afterstate(hidden: jax.Array, choice: jax.Array) -> jax.Array:
@@ -146,7 +139,8 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
         def predict_chance(hidden: jax.Array) -> Prediction:
             x = trunk.look(hidden, "chance")
             return Prediction(
-                _head(x, config.chance_codes, config, "code"), _head(x, config.support_bins, config, "afterstate_value")
+                head(x, config.chance_codes, "code"),
+                head(x, config.support_bins, "afterstate_value"),
             )
 
         def encode(stack: jax.Array) -> jax.Array:
@@ -202,14 +196,14 @@ def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
 class _Mlp:
     """Perceptrons; a hidden state is [B, width]."""
 
-    def __init__(self, config: Config):
-        self._widths = [config.width] * config.layers
+    def __init__(self, torso: Torso):
+        self._widths, self._normalised = torso.resolved.widths or (), torso.normalise
 
     def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        return _perceptron(hk.Flatten()(_to_float(stack)), self._widths, name)
+        return perceptron(hk.Flatten()(to_float(stack)), self._widths, name, self._normalised)
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
-        x = _perceptron(jnp.concatenate([hidden, choice], axis=-1), self._widths, name)
+        x = perceptron(jnp.concatenate([hidden, choice], axis=-1), self._widths, name, self._normalised)
         return hidden + hk.Linear(self._widths[-1], name=f"{name}_out")(x)
 
     def look(self, hidden: jax.Array, name: str) -> jax.Array:
@@ -220,62 +214,25 @@ class _Mlp:
 class _Tower:
     """Residual convolutions; a hidden state is [B, H, W, channels]."""
 
-    def __init__(self, config: Config, places: np.ndarray | None):
-        self._channels, self._blocks, self._halvings = config.channels, config.blocks, config.halvings
+    def __init__(self, torso: Torso, places: np.ndarray | None):
+        own = torso.resolved
+        assert own.channels is not None and own.blocks is not None
+        (self._channels,), self._blocks, self._halvings = own.channels, own.blocks, own.halvings
         self._places = places
 
     def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        x = _to_float(stack)
+        x = to_float(stack)
         x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
-        for i in range(self._halvings):
-            x = _residual(_convolution(x, self._channels, f"{name}_halving_{i}", stride=2), f"{name}_halved_{i}")
-        x = _convolution(x, self._channels, f"{name}_in")
-        for i in range(self._blocks):
-            x = _residual(x, f"{name}_{i}")
-        return _convolution(x, self._channels, f"{name}_out")
+        return tower(x, self._channels, self._blocks, self._halvings, name)
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
         if self._places is None:
             planes = jnp.broadcast_to(choice[:, None, None, :], (*hidden.shape[:3], choice.shape[-1]))
         else:
             planes = jnp.einsum("ba,ahwc->bhwc", choice, self._places)
-        x = _convolution(jnp.concatenate([hidden, planes], axis=-1), self._channels, f"{name}_in")
-        return _residual(_residual(x, f"{name}_0"), f"{name}_1")
+        x = convolution(jnp.concatenate([hidden, planes], axis=-1), self._channels, f"{name}_in")
+        return residual(residual(x, f"{name}_0"), f"{name}_1")
 
     def look(self, hidden: jax.Array, name: str) -> jax.Array:
-        x = _residual(_convolution(hidden, self._channels, f"{name}_in"), f"{name}_0")
+        x = residual(convolution(hidden, self._channels, f"{name}_in"), f"{name}_0")
         return hk.Flatten()(x)
-
-
-def _head(x: jax.Array, outputs: int, config: Config, name: str) -> jax.Array:
-    """[B, D] -> [B, outputs]. Starts at 0, so that the first searches follow no noise of the initialisation."""
-    x = _perceptron(x, [config.head_width], name)
-    return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)
-
-
-def _perceptron(x: jax.Array, widths: Sequence[int], name: str) -> jax.Array:
-    for i, width in enumerate(widths):
-        x = jax.nn.relu(_normalise(hk.Linear(width, name=f"{name}_{i}")(x), f"{name}_{i}"))
-    return x
-
-
-def _convolution(x: jax.Array, channels: int, name: str, stride: int = 1) -> jax.Array:
-    chex.assert_rank(x, 4)
-    return jax.nn.relu(_normalise(hk.Conv2D(channels, 3, stride, with_bias=False, name=name)(x), name))
-
-
-def _residual(x: jax.Array, name: str) -> jax.Array:
-    """A residual block. See "Deep Residual Learning" (https://arxiv.org/abs/1512.03385), Figure 2."""
-    y = _convolution(x, x.shape[-1], f"{name}_a")
-    y = _normalise(hk.Conv2D(x.shape[-1], 3, with_bias=False, name=f"{name}_b")(y), f"{name}_b")
-    return jax.nn.relu(x + y)
-
-
-def _normalise(x: jax.Array, name: str) -> jax.Array:
-    """Over all of one example, with a scale and an offset for each channel."""
-    axes = tuple(range(1, x.ndim))
-    return hk.LayerNorm(axes, create_scale=True, create_offset=True, param_axis=-1, name=f"{name}_norm")(x)
-
-
-def _to_float(x: jax.Array) -> jax.Array:
-    return x.astype(jnp.float32) * (1 / 255 if x.dtype == jnp.uint8 else 1.0)

@@ -21,8 +21,10 @@ import jax.numpy as jnp
 import mctx
 
 from boonta.agents.base import Nest
+from boonta.agents.exploration import random_actions
+from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
-from boonta.agents.muzero.networks import Model, expectation, make_support
+from boonta.agents.muzero.networks import Model
 
 
 class Planned(NamedTuple):
@@ -54,7 +56,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
       num_actions: A, real ones; the dummy action is one more.
       explore: as actors do; otherwise no noise anywhere, and the likeliest action.
     """
-    support = make_support(config)
+    support = make_support(config.support_limit, config.support_bins)
     num_simulations = config.num_simulations if explore else config.eval_simulations or config.num_simulations
 
     def scalar(logits: jax.Array) -> jax.Array:
@@ -133,17 +135,10 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         value = policy_value(policy, out.search_tree.summary(), num_actions)
         action = out.action.astype(jnp.int32)
         if explore and config.random_actions:
-            action = stray(stray_key, action, legal, config.random_actions)
+            action = random_actions(stray_key, action, legal, config.random_actions)
         return Planned(action, policy, value, out.search_tree)
 
     return search
-
-
-def stray(key: jax.Array, action: jax.Array, legal: jax.Array, share: float) -> jax.Array:
-    """Replaces this share of actions [B] by random ones of the legal [B, A]."""
-    choice_key, stray_key = jax.random.split(key)
-    random = jax.random.categorical(choice_key, jnp.where(legal, 0.0, -jnp.inf)).astype(jnp.int32)
-    return jnp.where(jax.random.bernoulli(stray_key, share, action.shape), random, action)
 
 
 def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:

@@ -18,9 +18,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import sequences
 from boonta.agents.base import Steps
-from boonta.agents.rlax_first import rlax
 from boonta.envs.base import LAST
 
 
@@ -42,34 +40,6 @@ class Targets(NamedTuple):
     policy: jax.Array
     mask: jax.Array
     real: jax.Array
-
-
-def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_length: int, trace_lambda: float):
-    """N-step returns, or lambda-returns over N steps, of every row; at the end of an episode they stop.
-
-    With a discount below 0 every other reward, and the bootstrap, count against the player to move.
-    See the MuZero paper (https://arxiv.org/abs/1911.08265), section 3, z_t.
-
-    Args:
-      steps: leaves [M, B, ...].
-      value: [M, B], to bootstrap from.
-      discount: of the agent.
-      bootstrap_length: N, rewards before the bootstrap.
-      trace_lambda: weight of longer returns.
-
-    Returns:
-      float32 [M, B]; the last N rows bootstrap from fewer than N rewards.
-    """
-    chex.assert_rank([steps.reward, value], 2)
-    last = steps.step_type == LAST
-    _, reward_t, discount_t, _ = sequences.transitions(steps, discount)  # [M-1, B]
-    # Into LAST all weight is on its own value: 0 follows by discount if it terminated, else what it was truncated at.
-    lambda_t = jnp.where(last[1:], 0.0, trace_lambda)
-    returns = jax.vmap(rlax.n_step_bootstrapped_returns, (1, 1, 1, None, 1), 1)(
-        reward_t, discount_t, value[1:], bootstrap_length, lambda_t
-    )
-    returns = jnp.concatenate([returns, value[-1:]])
-    return jnp.where(last, jnp.where(steps.discount == 0, 0.0, value), returns)
 
 
 def make_targets(steps: Steps, returns: jax.Array, policy: jax.Array, roots: int, unroll_length: int) -> Targets:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, MakeAgent, Nest, with_values
+from boonta.agents.base import Agent, MakeAgent, Nest
+from boonta.agents.config import with_values
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.learner import make_mesh

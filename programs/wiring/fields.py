@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-import typing
 from collections.abc import Sequence
 from typing import Any
 
+from boonta.agents.config import leaves, number_fields
 from boonta.programs.wiring.run import BadInput
 
 
@@ -14,16 +13,14 @@ def numbers_by_field(config: Any, given: Sequence[str], flag: str) -> dict[str, 
     """The numbers that a flag gives for fields of a config, which are numbers there, too, or None.
 
     Args:
-      config: a dataclass.
+      config: a dataclass; fields of its groups have dotted names.
       given: texts of the form FIELD=NUMBER,NUMBER,…, a field each.
       flag: by which they are given.
 
     Raises:
       BadInput: the config has no such field, it isn't a number's, or what is given are no numbers.
     """
-    types = typing.get_type_hints(type(config))
-    fields = [field.name for field in dataclasses.fields(config)]
-    numbers = [name for name in fields if float in (types[name], *typing.get_args(types[name]))]
+    fields, numbers = leaves(config), number_fields(config)
     values: dict[str, list[float]] = {}
     for text in given:
         name, _, listed = text.partition("=")
@@ -31,7 +28,7 @@ def numbers_by_field(config: Any, given: Sequence[str], flag: str) -> dict[str, 
             raise BadInput(f"--{flag} {text!r} is not FIELD=NUMBER,NUMBER,… with another field of {numbers}")
         if name not in numbers:
             raise BadInput(
-                f"--{flag} {text!r}: {name} is {getattr(config, name)!r}, which the program needs before it is "
+                f"--{flag} {text!r}: {name} is {fields[name]!r}, which the program needs before it is "
                 f"compiled; allowed: {numbers}"
             )
         try:

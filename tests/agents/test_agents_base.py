@@ -8,7 +8,8 @@ import math
 import jax
 import pytest
 
-from boonta.agents.base import Table, with_values
+from boonta.agents.base import Table
+from boonta.agents.config import with_values
 
 
 def replay(**fields) -> Table:

@@ -10,10 +10,13 @@ import tyro
 from dm_env import specs
 
 from boonta.agents import impala
-from boonta.envs.base import FIRST, EnvSpec, TimeStep
+from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
+from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 
 IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
 ACTIONS = specs.DiscreteArray(6)
+FLAGS = ["--torso.kind", "nature", "--optimiser.anneal-updates", "7", "--trace-lambda", "0.5"]
 
 
 def spec(observations=IMAGE, actions=ACTIONS):
@@ -23,14 +26,10 @@ def spec(observations=IMAGE, actions=ACTIONS):
 @pytest.mark.parametrize(
     "field,value",
     [
-        ("network", "resnet"),
         ("value_torso", "both"),
         ("eval_mode", "best"),
         ("reward_clip", "tanh"),
         ("reduction", "max"),
-        ("optimiser", "sgd"),
-        ("mlp_width", 0),
-        ("mlp_layers", 0),
         ("frame_stack", 0),
         ("unroll_length", 0),
         ("batch_size", 0),
@@ -41,25 +40,12 @@ def spec(observations=IMAGE, actions=ACTIONS):
         ("clip_rho", 0.0),
         ("trace_lambda", -0.1),
         ("trace_lambda", 1.5),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("inf")),
-        ("max_grad_norm", 0.0),
         ("discount", 1.1),
-        ("decay", 1.0),
-        ("anneal_updates", 0),
     ],
 )
 def test_config_refuses_what_cannot_work(field, value):
     with pytest.raises(ValueError, match=f"impala.Config: {field} is {value!r}; it must be"):
         impala.Config(**{field: value})
-
-
-def test_epsilon_follows_the_optimiser():
-    assert impala.Config().eps == 0.1
-    assert impala.Config(optimiser="adam").eps == 1e-8
-    assert impala.Config(optimiser="adam", epsilon=1e-5).eps == 1e-5
-    with pytest.raises(ValueError, match="epsilon is 0.0; it must be above 0, or None"):
-        impala.Config(epsilon=0.0)
 
 
 def test_a_values_own_torso_has_no_core():
@@ -68,8 +54,9 @@ def test_a_values_own_torso_has_no_core():
 
 
 def test_config_is_a_command_line():
-    config = tyro.cli(impala.Config, args=["--network", "nature", "--anneal-updates", "7", "--trace-lambda", "0.5"])
-    assert config == impala.Config(network="nature", anneal_updates=7, trace_lambda=0.5)
+    config = tyro.cli(impala.Config, args=FLAGS)
+    changes = {"torso.kind": "nature", "optimiser.anneal_updates": 7, "trace_lambda": 0.5}
+    assert config == replaced(impala.Config(), changes)
     assert tyro.cli(impala.Config, args=[]) == impala.Config()
 
 
@@ -83,7 +70,9 @@ def test_table():
     "bad,message",
     [
         (spec(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
-        (spec(observations={"a": IMAGE}), "observations of one array; .*'a'"),
+        (spec(observations=BoardView(IMAGE, specs.Array((6,), bool), specs.Array((), np.int32))), "illegal actions"),
+        (spec(observations={"a": IMAGE, "b": specs.StringArray(())}), "arrays of numbers, but .* a leaf StringArray"),
+        (spec(observations={"a": specs.Array((9, 9), np.uint8), "b": ACTIONS}), r"'shallow': .*window of 4"),
         (spec(observations=specs.Array((4,), np.float32)), r"'shallow', which takes images .*\(4,\)"),
     ],
 )
@@ -97,7 +86,7 @@ def test_make_touches_no_device():
     program = """
 import numpy as np
 from dm_env import specs
-from agents import impala
+from boonta.agents import impala
 from boonta.envs.base import EnvSpec
 spec = EnvSpec(specs.Array((84, 84), np.uint8), specs.DiscreteArray(6))
 impala.make(impala.Config(lstm_size=8), spec)
@@ -107,7 +96,7 @@ impala.make(impala.Config(lstm_size=8), spec)
 
 @pytest.mark.parametrize("lstm_size", [0, 8])
 def test_agent_travels_to_another_process(lstm_size):
-    config = impala.Config(network="mlp", lstm_size=lstm_size, eval_mode="greedy")
+    config = impala.Config(torso=Torso("mlp"), lstm_size=lstm_size, eval_mode="greedy")
     agent = impala.make(config, spec())
     copy = cloudpickle.loads(cloudpickle.dumps(agent))
     assert copy.tables == agent.tables
@@ -118,3 +107,18 @@ def test_agent_travels_to_another_process(lstm_size):
         for a in (agent, copy)
     ]
     jax.tree.map(np.testing.assert_array_equal, *played)
+
+
+def test_nested_observations_have_an_encoder_a_leaf():
+    observations = {"image": IMAGE, "numbers": specs.Array((3,), np.float32), "choice": specs.DiscreteArray(5)}
+    config = impala.Config(frame_stack=2)
+    agent = impala.make(config, spec(observations=observations))
+    key = jax.random.PRNGKey(0)
+    params = agent.update.params(agent.update.init(key))
+    widths = {name: p["w"].shape for name, p in params.items() if name.endswith("dense_0")}
+    own = {"torso_leaf_0_dense_0": (10, 256), "torso_leaf_1_dense_0": (81 * 32, 256), "torso_leaf_2_dense_0": (6, 256)}
+    assert widths == own
+    shown = {"image": np.ones((2, 84, 84), np.uint8), "numbers": np.ones((2, 3), np.float32), "choice": np.ones(2, int)}
+    timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), shown)
+    _, extras, _ = agent.policy.step(params, key, timestep, agent.policy.initial_state(2))
+    assert extras.logits.shape == (2, 6)

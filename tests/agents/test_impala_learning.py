@@ -4,21 +4,20 @@ import pytest
 
 from boonta.agents import impala
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Optimiser, Torso
 from boonta.envs.catch import Catch
 
 
 @pytest.mark.parametrize("lstm_size", [0, 32])
 def test_learns_catch(lstm_size):
     config = impala.Config(
-        network="mlp",
-        mlp_width=64,
+        torso=Torso("mlp", widths=(64, 64)),
         lstm_size=lstm_size,
         frame_stack=1,
         unroll_length=10,
         batch_size=16,
         reduction="mean",
-        optimiser="adam",
-        learning_rate=3e-3,
+        optimiser=Optimiser("adam", learning_rate=3e-3),
     )
     env = Catch()(config.batch_size, seed=1)
     agent = impala.make(config, env.spec)

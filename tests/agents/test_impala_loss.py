@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Batch, Steps
+from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
-from boonta.agents.impala.loss import impala_loss, v_trace
+from boonta.agents.impala.loss import impala_loss
 from boonta.agents.impala.networks import Network, Outputs
 from boonta.agents.impala.policy import Core, Extras
+from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
 
 
@@ -67,7 +69,7 @@ def make_batch(step_type, reward, discount, action, logits):
 
 def gradients(params, batch, **config):
     config = Config(**{"frame_stack": 1, "reward_clip": "none", "entropy_cost": 0.0} | config)
-    loss = functools.partial(impala_loss, network=TABULAR, config=config)
+    loss = functools.partial(impala_loss, network=TABULAR, head=categorical(2), config=config)
     return jax.grad(loss, has_aux=True)(params, jax.random.PRNGKey(0), batch)
 
 
@@ -216,7 +218,7 @@ action = rng.integers(3, size=(rows, batch)).astype(np.int32)
 steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type)
 data = Batch(steps, np.ones(batch, np.float32))
 for reduction in ("sum", "mean"):
-    config = impala.Config(network="mlp", frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)
+    config = impala.Config(Torso("mlp"), frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)
     update = impala.make(config, EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))).update
     results = []
     for devices in (1, 8):

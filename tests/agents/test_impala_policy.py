@@ -6,6 +6,8 @@ from dm_env import specs
 
 from boonta.agents import sequences
 from boonta.agents.base import Steps
+from boonta.agents.groups import Torso
+from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
 from boonta.agents.impala.loss import evaluate
 from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
@@ -13,6 +15,7 @@ from boonta.agents.impala.policy import Core, make_policy
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 
 ROWS, BATCH, ACTIONS = 30, 4, 3
+HEAD = categorical(ACTIONS)
 IMAGE = specs.BoundedArray((36, 36), np.uint8, 0, 255)
 
 
@@ -46,7 +49,7 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
         return Outputs(inputs.stack.reshape(t, b, -1).astype(np.float32), inputs.reward), lstm
 
     network = Network(init=lambda key: (), initial_lstm=lambda batch_size: (), unroll=unroll)
-    policy = make_policy(network, IMAGE, frame_stack, "sample")
+    policy = make_policy(network, HEAD, IMAGE, frame_stack, "sample")
     steps = play(policy, (), stream(np.random.default_rng(0)))
     for start in range(6):
         window = jax.tree.map(lambda x, s=start: x[s : s + 20], steps)
@@ -58,12 +61,12 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
 @pytest.mark.parametrize("lstm_size", [0, 16])
 @pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp"])
 def test_learner_computes_what_the_policy_computed(name, lstm_size):
-    config = Config(network=name, lstm_size=lstm_size, mlp_width=32)
+    config = Config(Torso(name, widths=(32, 32) if name == "mlp" else None), lstm_size=lstm_size)
     network = make_network(config, IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
     # Heads begin small; larger ones show more.
     params = {module: jax.tree.map(lambda x: 2 * x, p) for module, p in params.items()}
-    policy = make_policy(network, IMAGE, config.frame_stack, "sample")
+    policy = make_policy(network, HEAD, IMAGE, config.frame_stack, "sample")
     steps = play(policy, params, stream(np.random.default_rng(1)))
     boundaries = (steps.step_type[8:-1] == LAST).sum()
     assert boundaries > 4
@@ -78,7 +81,7 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
 
 @pytest.mark.parametrize("name", ["shallow", "mlp"])
 def test_a_values_own_torso_learns_apart_from_the_policys(name):
-    network = make_network(Config(network=name, mlp_width=32, frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
+    network = make_network(Config(Torso(name), frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
     timesteps = stream(np.random.default_rng(2))
     inputs = Inputs(timesteps.observation[..., None], timesteps.step_type, timesteps.reward, timesteps.step_type)
@@ -93,9 +96,9 @@ def test_a_values_own_torso_learns_apart_from_the_policys(name):
 
 
 def test_core_remembers_but_not_over_an_episodes_start():
-    network = make_network(Config(network="mlp", lstm_size=16), IMAGE, ACTIONS)
+    network = make_network(Config(Torso("mlp"), lstm_size=16), IMAGE, ACTIONS)
     params = network.init(jax.random.PRNGKey(0))
-    policy = make_policy(network, IMAGE, 4, "sample")
+    policy = make_policy(network, HEAD, IMAGE, 4, "sample")
 
     def logits(step_type, hidden=0.0, cell=0.0, action_tm1=0, reward=0.0):
         state = policy.initial_state(1)
@@ -121,7 +124,7 @@ def test_greedy_takes_the_likeliest_action_and_sample_draws():
     batch = 4000
     timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
     for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):
-        policy = make_policy(network, specs.Array((1,), np.uint8), 1, mode)
+        policy = make_policy(network, HEAD, specs.Array((1,), np.uint8), 1, mode)
         action, _, _ = policy.step((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
         np.testing.assert_allclose(np.bincount(action, minlength=3) / batch, expected, atol=0.03)
         assert action.dtype == np.int32

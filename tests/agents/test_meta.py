@@ -7,11 +7,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from boonta.agents import impala, optimisation
 from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.agents.groups import Optimiser
 from boonta.agents.meta import bounded, meta_gradient
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused.fusion import fuse
@@ -31,8 +31,8 @@ def make(config: Config) -> Agent:
     def loss(params, context, batch):
         return config.weight * (params - jnp.mean(batch.steps.reward)) ** 2, (None, {})
 
-    schedule = optimisation.make_schedule(RATE, None)
-    update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, optax.sgd(RATE), schedule)
+    descent = Optimiser("sgd", RATE, max_grad_norm=1e9)
+    update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, descent)
     table = Table("t", "queue", sequence_length=1, period=1, batch_size=config.batch_size, size=8)
     return Agent(None, None, update, (table,))  # nobody acts
 

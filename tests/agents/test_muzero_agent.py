@@ -12,9 +12,11 @@ import tyro
 from dm_env import specs
 
 from boonta.agents import muzero
+from boonta.agents.config import replaced
+from boonta.agents.groups import Replay, Torso
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
-SMALL = muzero.Config(width=8, layers=1, head_width=8, num_simulations=2, roots=2, unroll_length=2, bootstrap_length=1)
+SMALL = muzero.Config(Torso(widths=(8,)), head_width=8, num_simulations=2, roots=2, unroll_length=2, bootstrap_length=1)
 FLAT = EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
 BOARD = EnvSpec(
     BoardView(specs.Array((4,), np.float32), specs.Array((3,), bool), specs.BoundedArray((), np.int32, 0, 1)),
@@ -26,22 +28,17 @@ BOARD = EnvSpec(
 @pytest.mark.parametrize(
     ("field", "bad"),
     [
-        ("network", "cnn"),
         ("search", "alphazero"),
-        ("sampler", "fifo"),
         ("unroll_length", 0),
         ("roots", 0),
         ("support_bins", 10),
         ("support_limit", 0.0),
-        ("learning_rate", float("inf")),
         ("pb_c_base", 0.0),
         ("discount", 0.0),
         ("discount", -1.5),
         ("trace_lambda", 1.1),
-        ("importance_exponent", 2.0),
         ("temperature", -1.0),
         ("max_considered_actions", 0),
-        ("min_replay_size", 10**9),
     ],
 )
 def test_config_refuses(field, bad):
@@ -49,10 +46,10 @@ def test_config_refuses(field, bad):
         muzero.Config(**{field: bad})
 
 
-@pytest.mark.parametrize(("field", "bad"), [("network", "mlp"), ("halvings", 1), ("search", "stochastic")])
+@pytest.mark.parametrize(("field", "bad"), [("torso.kind", "mlp"), ("torso.halvings", 1), ("search", "stochastic")])
 def test_actions_have_places_on_boards_only(field, bad):
     with pytest.raises(ValueError, match=f"muzero.Config: {field} is {bad!r}; it must be .* action_planes is 'place'"):
-        muzero.Config(**{"network": "tower", "action_planes": "place", field: bad})
+        replaced(muzero.Config(Torso("tower"), action_planes="place"), {field: bad})
 
 
 def test_config_is_a_command_line():
@@ -60,9 +57,8 @@ def test_config_is_a_command_line():
 
 
 def test_table():
-    config = muzero.Config(
-        frame_stack=4, roots=8, unroll_length=5, bootstrap_length=3, sampler="rank", priority_exponent=0.7
-    )
+    replay = Replay(sampler="rank", priority_exponent=0.7)
+    config = muzero.Config(frame_stack=4, roots=8, unroll_length=5, bootstrap_length=3, replay=replay)
     (table,) = muzero.make(config, FLAT).tables
     assert (table.kind, table.sampler, table.priority_exponent) == ("replay", "rank", 0.7)
     assert (table.sequence_length, table.period) == (3 + 8 + 5 + 3, 8)
@@ -73,9 +69,13 @@ def test_table():
     [
         ({}, FLAT._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
         ({}, FLAT._replace(observations={"a": FLAT.observations}), "observations of one array; .*'a'"),
-        ({"network": "tower"}, FLAT, r"'tower', which takes \[H, W\] or \[H, W, C\], but observations are \(4,\)"),
         (
-            {"network": "tower", "action_planes": "place"},
+            {"torso": Torso("tower")},
+            FLAT,
+            r"'tower', which takes images \[H, W\] or \[H, W, C\], but observations are \(4,\)",
+        ),
+        (
+            {"torso": Torso("tower"), "action_planes": "place"},
             FLAT._replace(observations=specs.Array((5, 4), np.float32)),
             "'place', which takes an action for each column, 4, or for each cell, 20, and one to pass; .* has 3",
         ),
@@ -94,7 +94,7 @@ def test_make_touches_no_device():
     program = """
 import numpy as np
 from dm_env import specs
-from agents import muzero
+from boonta.agents import muzero
 from boonta.envs.base import EnvSpec
 muzero.make(muzero.Config(search="stochastic"), EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3)))
 """
@@ -153,7 +153,7 @@ def test_agent_travels_to_another_process():
 EIGHT_DEVICES = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from agents import muzero
+from boonta.agents import muzero
 from boonta.agents.base import Batch, Steps
 from boonta.agents.muzero.policy import Extras
 from boonta.tests.agents.test_muzero_agent import FLAT, SMALL

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Steps
+from boonta.agents.heads import make_support
 from boonta.agents.muzero import Config
 from boonta.agents.muzero.hindsight import look_back
-from boonta.agents.muzero.networks import Model, Prediction, make_support
+from boonta.agents.muzero.networks import Model, Prediction
 from boonta.agents.muzero.policy import Extras
 from boonta.envs.base import FIRST, LAST, MID
 
@@ -16,7 +17,7 @@ CONFIG = Config(unroll_length=2, frame_stack=2, discount=0.5, support_bins=51, s
 
 
 def logits_of(value):
-    return jnp.log(make_support(CONFIG).apply(value) + 1e-9)
+    return jnp.log(make_support(CONFIG.support_limit, CONFIG.support_bins).apply(value) + 1e-9)
 
 
 # A hidden state is (frame before, frame); the value is 10 * frame before + frame; action a adds a + 1 to the frame, and

@@ -11,20 +11,30 @@ import pytest
 from dm_env import specs
 
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Replay, Torso
+from boonta.agents.heads import make_support
 from boonta.agents.muzero import Config
-from boonta.agents.muzero.loss import consistency_loss, importance_weights, muzero_loss, support_warning, unroll_model
-from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model, make_support
+from boonta.agents.muzero.loss import consistency_loss, muzero_loss, support_warning, unroll_model
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView
 
 B, A, D = 3, 2, 4
 CONFIG = Config(
-    roots=2, unroll_length=3, bootstrap_length=2, batch_size=B, discount=0.9, support_bins=11, support_limit=3.0
+    roots=2,
+    unroll_length=3,
+    bootstrap_length=2,
+    discount=0.9,
+    support_bins=11,
+    support_limit=3.0,
+    replay=Replay(batch_size=B),
 )
+SMALL_TOWER = Torso("tower", channels=(4,), blocks=0)
 DUMMY = np.eye(A + 1)[A]
-TO_SUPPORT = jax.jit(make_support(CONFIG).apply)
-FROM_SUPPORT = jax.jit(lambda logits: make_support(CONFIG).apply_inv(jax.nn.softmax(logits)))
+SUPPORT = (CONFIG.support_limit, CONFIG.support_bins)
+TO_SUPPORT = jax.jit(make_support(*SUPPORT).apply)
+FROM_SUPPORT = jax.jit(lambda logits: make_support(*SUPPORT).apply_inv(jax.nn.softmax(logits)))
 
 
 def make_params(seed=0):
@@ -98,7 +108,7 @@ def plain_loss(params, target_params, batch, config):
         return s.reward[t + 1, b] + config.discount * s.discount[t + 1, b] * value_of(t + 1, b, n - 1)
 
     total, priorities = 0.0, np.zeros(B)
-    weights = (batch.probability.min() / batch.probability) ** config.importance_exponent
+    weights = (batch.probability.min() / batch.probability) ** config.replay.importance_exponent
     for b in range(B):
         for root in range(config.roots):
             hidden = represent(params, root, b)
@@ -187,17 +197,6 @@ def test_consistency_teaches_only_the_side_that_foresees():
     assert np.any(jax.grad(loss)(make_params(), observed)["q"])
 
 
-def test_importance_weights_by_hand():
-    config = dataclasses.replace(CONFIG, importance_exponent=0.5, importance_anneal_updates=100)
-    probability = jnp.array([0.1, 0.4])
-    weights, beta = importance_weights(probability, jnp.int32(0), config)
-    np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)
-    weights, beta = importance_weights(probability, jnp.int32(50), config)
-    assert float(beta) == 0.75
-    weights, beta = importance_weights(probability, jnp.int32(1000), config)
-    np.testing.assert_allclose(weights, [1, 0.25], rtol=1e-5)
-
-
 def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
     def warning(reward, value):
         """Of the update's metrics, where each step earns `reward`, and searches when acting found `value`."""
@@ -223,7 +222,7 @@ def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
 
 
 def test_support_goes_there_and_back():
-    support = make_support(Config(support_bins=51, support_limit=10.0))
+    support = make_support(limit=10.0, bins=51)
     x = jnp.array([-10.0, -3.3, 0.0, 0.5, 10.0])
     categories = support.apply(x)
     assert categories.shape == (5, 51)
@@ -235,11 +234,11 @@ def test_support_goes_there_and_back():
 @pytest.mark.parametrize(
     ("config", "view"),
     [
-        (Config(width=16, layers=2, head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
-        (Config(width=16, layers=1, head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
-        (Config(network="tower", channels=4, blocks=1, halvings=2, frame_stack=3), specs.Array((20, 20), np.uint8)),
-        (Config(network="tower", channels=4, blocks=0, action_planes="place"), specs.Array((4, A), np.float32)),
-        (Config(network="tower", channels=4, blocks=0, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
+        (Config(Torso(widths=(16, 16)), head_width=8, frame_stack=2), specs.Array((3, 4), np.float32)),
+        (Config(Torso(widths=(16,), normalise=True), head_width=8, search="stochastic"), specs.Array((3,), np.float32)),
+        (Config(Torso("tower", channels=(4,), blocks=1, halvings=2), frame_stack=3), specs.Array((20, 20), np.uint8)),
+        (Config(SMALL_TOWER, action_planes="place"), specs.Array((4, A), np.float32)),
+        (Config(SMALL_TOWER, search="stochastic"), specs.Array((6, 7, 3), np.float32)),
     ],
 )
 def test_models_learn_as_one(config, view):

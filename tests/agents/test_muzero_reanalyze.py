@@ -9,6 +9,7 @@ import pytest
 
 from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import Extras, view_of
 from boonta.agents.muzero.reanalyze import reanalyze
@@ -19,14 +20,13 @@ from boonta.envs.replayed import Replayed
 from boonta.nodes.tables.contract import learned_from, written_by
 
 CONFIG = muzero.Config(
-    width=8,
-    layers=1,
+    torso=Torso("mlp", widths=(8,), normalise=True),
     head_width=8,
     num_simulations=4,
     roots=3,
     unroll_length=2,
     bootstrap_length=2,
-    batch_size=4,
+    replay=Replay(batch_size=4),
     search="puct",
     dirichlet_fraction=0.0,  # nothing is random then but the action, which isn't learned from
     frame_stack=2,

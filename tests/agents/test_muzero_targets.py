@@ -5,7 +5,8 @@ import pytest
 
 from boonta.agents.base import Steps
 from boonta.agents.muzero.policy import Extras
-from boonta.agents.muzero.targets import make_targets, value_targets
+from boonta.agents.muzero.targets import make_targets
+from boonta.agents.returns import value_targets
 from boonta.envs.base import FIRST, LAST, MID
 
 A = 2  # real actions; the dummy action is number 2

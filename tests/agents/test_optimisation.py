@@ -1,9 +1,9 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from boonta.agents import optimisation
+from boonta.agents.groups import Optimiser
 
 START = jnp.array([1.0, 2.0])
 
@@ -13,18 +13,17 @@ def make_update(
     eps=0.1,
     max_grad_norm=1e9,
     anneal_updates=None,
-    target_period=None,
+    target=None,
     init=lambda key: START,
     **kwargs,
 ):
     """Descends on `sum(params * batch)`, whose gradient is the batch."""
-    schedule = optimisation.make_schedule(0.5, anneal_updates)
-    optimiser = optimisation.make_optimiser(name, schedule, eps, max_grad_norm, decay=0.9, **kwargs)
+    optimiser = Optimiser(name, 0.5, anneal_updates, max_grad_norm, eps, decay=0.9, **kwargs)
 
     def loss(params, context, batch):
         return jnp.sum(params * batch), (None, {"drawn": jax.random.uniform(context.key)})
 
-    return optimisation.make_update(init, loss, optimiser, schedule, target_period)
+    return optimisation.make_update(init, loss, optimiser, target=target)
 
 
 def test_rmsprop_by_hand():
@@ -66,12 +65,7 @@ def test_learning_rate_falls_to_zero_and_keys_are_consumed():
 
 
 def test_constant_learning_rate():
-    assert optimisation.make_schedule(0.5, None)(1000) == 0.5
-
-
-def test_unknown_optimiser():
-    with pytest.raises(ValueError, match="'sgd'; allowed: 'rmsprop', 'adam'"):
-        make_update("sgd")
+    assert optimisation.make_schedule(Optimiser(learning_rate=0.5))(1000) == 0.5
 
 
 def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
@@ -85,7 +79,7 @@ def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
 
 
 def test_the_target_is_a_copy_made_every_so_many_updates():
-    update = make_update(target_period=2)
+    update = make_update(target=optimisation.Target(period=2))
     state = update.init(jax.random.PRNGKey(0))
     np.testing.assert_array_equal(state.target_params, START)
     state, _, _ = update.step(state, jnp.array([3.0, 4.0]))

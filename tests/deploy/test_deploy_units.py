@@ -38,6 +38,8 @@ def test_two_units_reduce_together_are_killed_and_resume_and_stay_equal_bit_by_b
         assert not running.run(lambda: saved(workdir) > 0)
         running.pod("unit", 1).process.send_signal(signal.SIGKILL)
         assert not running.run(lambda: running.restarts == 1)
+        for ended in workdir.rglob("end-*.npy"):  # The host that was left may have had sound params when it gave up.
+            ended.unlink()
         resumed_from, before = saved(workdir), len(metrics.read(workdir))
         assert running.run(lambda: False), running.output()
         assert [pod.process.returncode for pod in running.pods] == [0, 0], running.output()

@@ -6,23 +6,22 @@ import dataclasses
 
 from boonta.agents import impala, muzero
 from boonta.agents.base import Agent
+from boonta.agents.groups import Replay, Torso
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.envs.minatar import MinAtar
 from boonta.envs.open_spiel import OpenSpiel
 
 ENVS: dict[str, Env] = {"catch": Catch(), "minatar": MinAtar("breakout"), "tic_tac_toe": OpenSpiel("tic_tac_toe")}
-IMPALA = impala.Config(network="mlp", mlp_width=8, mlp_layers=1, frame_stack=1, unroll_length=4, batch_size=8)
+IMPALA = impala.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8)
 MUZERO = muzero.Config(
-    width=8,
-    layers=1,
+    torso=Torso("mlp", widths=(8,), normalise=True),
     head_width=8,
     num_simulations=2,
     unroll_length=1,
     bootstrap_length=2,
     roots=4,
-    batch_size=8,
-    min_replay_size=8,
+    replay=Replay(batch_size=8, min_size=8),
     consistency_cost=0.0,
     support_limit=20.0,
     search="puct",  # compiles fastest

@@ -17,6 +17,8 @@ from dm_env import specs
 
 from boonta.agents import impala, muzero
 from boonta.agents.base import Table
+from boonta.agents.config import replaced
+from boonta.agents.groups import Replay, Torso
 from boonta.envs import catch
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
@@ -30,11 +32,11 @@ from boonta.tests.helpers import tiny
 
 ENV = Catch(rows=4, columns=3)
 REPLAY = Table("trajectories", "replay", 5, 4, 8, 80, "proportional", samples_per_insert=2.0, min_size=16)
-IMPALA = dataclasses.replace(impala.CATCH, mlp_width=8, batch_size=8, unroll_length=4)
+IMPALA = replaced(impala.CATCH, {"torso.widths": (8, 8), "batch_size": 8, "unroll_length": 4})
 MUZERO = dataclasses.replace(
-    muzero.CATCH,
-    **{"width": 8, "head_width": 8, "num_simulations": 2, "unroll_length": 1, "bootstrap_length": 2, "roots": 2},
-    **{"batch_size": 8, "replay_size": 400, "min_replay_size": 32, "samples_per_insert": 2.0},
+    replaced(muzero.CATCH, {"torso.widths": (8,)}),
+    **{"head_width": 8, "num_simulations": 2, "unroll_length": 1, "bootstrap_length": 2, "roots": 2},
+    replay=Replay(batch_size=8, size=400, min_size=32, samples_per_insert=2.0),
 )
 
 
@@ -86,7 +88,7 @@ def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
 
 def test_no_key_is_used_twice(tmp_path):
     """`split(key)[i]` is `fold_in(key, i)`: keys that are derived by both from one may be the same."""
-    config = dataclasses.replace(impala.CATCH, batch_size=2, unroll_length=2, mlp_width=4)
+    config = replaced(impala.CATCH, {"batch_size": 2, "unroll_length": 2, "torso.widths": (4, 4)})
     anakin = Anakin("anakin", impala.make(config, ENV.spec), ENV, folder=str(tmp_path), devices=1)
     anakin.start()
     state, seed_key = anakin._state, jax.random.PRNGKey(0)
@@ -147,7 +149,7 @@ def compilations():
 
 def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, monkeypatch):
     """On CPU XLA differentiates them slowly inside of one, so each round is a program of its own there."""
-    config = dataclasses.replace(impala.CATCH, network="shallow", batch_size=4, unroll_length=2)
+    config = dataclasses.replace(impala.CATCH, torso=Torso("shallow"), batch_size=4, unroll_length=2)
     env = Catch(rows=20, columns=20)  # as many pixels as its two windows need
     weights = []
     for convolves in (True, False):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import jax
 import numpy as np
 
 from boonta.agents import impala, muzero
+from boonta.agents.config import replaced
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.monitor import StopRule
@@ -28,8 +27,15 @@ def test_impala_solves_catch(tmp_path):
 
 
 def test_muzero_learns_from_its_replay(tmp_path):
-    config = dataclasses.replace(
-        muzero.CATCH, width=16, head_width=16, num_simulations=2, sampler="proportional", min_replay_size=64
+    config = replaced(
+        muzero.CATCH,
+        {
+            "torso.widths": (16,),
+            "head_width": 16,
+            "num_simulations": 2,
+            "replay.sampler": "proportional",
+            "replay.min_size": 64,
+        },
     )
     agent = muzero.make(config, ENV.spec)
     rule = StopRule(updates=80)

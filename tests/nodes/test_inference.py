@@ -12,6 +12,7 @@ import pytest
 import tree
 
 from boonta.agents import impala, muzero
+from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.envs.catch import Catch
 from boonta.nodes.acting import base as acting
@@ -26,13 +27,12 @@ from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 
 ENV = Catch()
-SETTINGS = {"network": "mlp", "mlp_width": 8, "mlp_layers": 1, "unroll_length": 4}
 AGENTS = {
     "impala with frames and a core": lambda: impala.make(
-        impala.Config(frame_stack=2, lstm_size=8, **SETTINGS), ENV.spec
+        impala.Config(Torso("mlp", widths=(8,)), frame_stack=2, lstm_size=8, unroll_length=4), ENV.spec
     ),
     "muzero with frames": lambda: muzero.make(
-        muzero.Config(frame_stack=2, width=8, layers=1, head_width=8, num_simulations=4), ENV.spec
+        muzero.Config(Torso("mlp", widths=(8,)), frame_stack=2, head_width=8, num_simulations=4), ENV.spec
     ),
 }
 

@@ -15,7 +15,7 @@ from boonta.programs.tools import members, play, plot
 from boonta.programs.wiring import launch
 
 ROOT = pathlib.Path(__file__).parents[2]
-TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.mlp-width=8", "--config.mlp-layers=1"]
+TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
 BRIEF = [
     "--seeds=2",
     "--placement.learning=1",
@@ -42,13 +42,13 @@ def shown(folder: pathlib.Path, capsys) -> list[list[str]]:
 
 def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
     folder = tmp_path / "run"
-    run(["population.py", "catch"], folder, "--vary", "learning_rate=1e-3,1e-2", "epsilon=1e-6")
+    run(["population.py", "catch"], folder, "--vary", "optimiser.learning_rate=1e-3,1e-2", "optimiser.epsilon=1e-6")
     rows = metrics.read(folder, metrics.MEMBERS)
     who = [(rate, seed) for rate in (1e-3, 1e-2) for seed in (0, 1)]
-    assert [(row["updates"], row["member"], row["learning_rate"], row["seed"]) for row in rows] == [
+    assert [(row["updates"], row["member"], row["optimiser.learning_rate"], row["seed"]) for row in rows] == [
         (updates, i, *who[i]) for updates in (20, 40) for i in range(4)
     ]
-    assert all(row["epsilon"] == 1e-6 and -1 <= row["eval_return"] <= 1 and row["loss"] for row in rows)
+    assert all(row["optimiser.epsilon"] == 1e-6 and -1 <= row["eval_return"] <= 1 and row["loss"] for row in rows)
     last = metrics.read(folder)[-1]
     assert last["updates"] == last["eval_version"] == 40 and last["diverged"] == 0
     assert last["env_steps"] == 4 * 4 * (1 + 40 * 4)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 
 GOAL = ("--stop.eval-return",)
 FUSED = ("--launch", "anakin", *GOAL)
-CONNECT_FOUR = ["--launch", "anakin", "--config.anneal-updates", "20_000"]
+CONNECT_FOUR = ["--launch", "anakin", "--config.optimiser.anneal-updates", "20_000"]
 PIG = [
     "open_spiel/pig(players=2,winscore=20)",
     "--env.passes",

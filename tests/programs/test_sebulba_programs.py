@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from boonta.agents import impala, muzero
+from boonta.agents.groups import Replay, Torso
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.actor import Actor
@@ -57,7 +58,7 @@ def test_impala_learns_catch(learned):
 def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
     """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
     learn = ["--stop.updates", "1500", "--placement.learning", "1"]
-    play_on = ["--config.learning-rate", "1e-12", "--stop.eval-return", "0.95", "--stop.updates", "100000"]
+    play_on = ["--config.optimiser.learning-rate", "1e-12", "--stop.eval-return", "0.95", "--stop.updates", "100000"]
     start = ["--start-from", str(tmp_path / "anakin")]
     for name, flags in (("anakin", learn), ("sebulba", start + play_on)):
         with pytest.raises(SystemExit) as ended:
@@ -103,15 +104,10 @@ def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path
     """With the smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 an update."""
     env = Catch(rows=3, columns=3)
     config = muzero.Config(
-        network="mlp",
-        width=8,
-        layers=1,
+        torso=Torso("mlp", widths=(8,)),
         head_width=8,
         num_simulations=2,
-        batch_size=4,
-        samples_per_insert=2.0,
-        min_replay_size=8,
-        replay_size=800,
+        replay=Replay(batch_size=4, samples_per_insert=2.0, min_size=8, size=800),
         frame_stack=1,
     )
     groups = [group(Learner), group(Actor, num_envs=16)]

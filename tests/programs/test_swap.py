@@ -38,8 +38,8 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     if agent == "impala":
         assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
     else:
-        fresh = row["updates"] * MUZERO.batch_size * (0.5 if reanalyzers else 1.0)
-        assert row["env_steps"] / MUZERO.roots * MUZERO.samples_per_insert + MUZERO.batch_size >= fresh
+        fresh = row["updates"] * MUZERO.replay.batch_size * (0.5 if reanalyzers else 1.0)
+        assert row["env_steps"] / MUZERO.roots * MUZERO.replay.samples_per_insert + MUZERO.replay.batch_size >= fresh
     assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
     assert (row.get("inferences", 0) > 0) == (acting == "central")
     assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)

@@ -26,7 +26,12 @@ from boonta.programs.wiring import (  # noqa: E402
     run,
 )
 
-SMALL = ["--config.num-simulations", "2", "--config.width", "8", "--config.head-width", "8", "--config.batch-size", "8"]
+SMALL = [
+    "--config.num-simulations=2",
+    "--config.torso.widths=8",
+    "--config.head-width=8",
+    "--config.replay.batch-size=8",
+]
 
 
 def record(env, episodes: int = 40, seed: int = 0) -> list[Steps]:

@@ -23,7 +23,7 @@ from boonta.programs.tools import explain  # noqa: E402
 from boonta.programs.tools.play import agent_and_env  # noqa: E402
 from boonta.programs.wiring.run import BadInput  # noqa: E402
 
-SMALL = ["--config.width", "8", "--config.head-width", "8", "--config.layers", "1", "--config.unroll-length", "2"]
+SMALL = ["--config.torso.widths", "8", "--config.head-width", "8", "--config.unroll-length", "2"]
 
 
 def make_run(workdir, program, *arguments):

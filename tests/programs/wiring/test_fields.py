@@ -10,19 +10,29 @@ from boonta.programs.wiring.run import BadInput
 
 
 def test_numbers_and_fields_that_may_be_none():
-    given = ["learning_rate=1e-3,2", "epsilon=1e-5"]
-    assert numbers_by_field(impala.CATCH, given, "vary") == {"learning_rate": [0.001, 2.0], "epsilon": [1e-5]}
+    given = ["optimiser.learning_rate=1e-3,2", "optimiser.epsilon=1e-5"]
+    assert numbers_by_field(impala.CATCH, given, "vary") == {
+        "optimiser.learning_rate": [0.001, 2.0],
+        "optimiser.epsilon": [1e-5],
+    }
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["speed=1"], "--vary 'speed=1' is not FIELD=NUMBER,NUMBER,… with another field of .*'learning_rate'"),
+        (
+            ["speed=1"],
+            "--vary 'speed=1' is not FIELD=NUMBER,NUMBER,… with another field of .*'optimiser.learning_rate'",
+        ),
+        (["learning_rate=1"], "--vary 'learning_rate=1' is not FIELD=NUMBER,NUMBER,… with another field of"),
         (["discount=1", "discount=0"], "--vary 'discount=0' is not .* with another field of"),
         (["discount"], "--vary 'discount' is not FIELD=NUMBER,NUMBER,…: '' are no numbers"),
         (["discount=far"], "'far' are no numbers"),
-        (["mlp_layers=1,2"], "mlp_layers is 2, which the program needs before it is compiled; allowed: .'discount'"),
-        (["anneal_updates=9"], "anneal_updates is None, which the program needs before it is compiled"),
+        (["frame_stack=1,2"], "frame_stack is 1, which the program needs before it is compiled; allowed: .'discount'"),
+        (
+            ["optimiser.anneal_updates=9"],
+            "optimiser.anneal_updates is None, which the program needs before it is compiled",
+        ),
     ],
 )
 def test_what_is_no_number_of_the_config_is_refused(given, said):

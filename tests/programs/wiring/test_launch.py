@@ -153,8 +153,8 @@ def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
     assert "game is 'Pnog'" in said and "did you mean 'pong'" in said
     said = impala_refuses(capsys, impala_atari, *folder, "--config.unroll-length", "0")
     assert "unroll_length is 0; it must be at least 1" in said
-    said = impala_refuses(capsys, impala, *folder, "--config.network", "nature")
-    assert "network is 'nature'" in said
+    said = impala_refuses(capsys, impala, *folder, "--config.torso.kind", "nature")
+    assert "torso.kind is 'nature'" in said
     said = impala_refuses(capsys, impala, "minatar/brakeout", *folder)
     assert "environment 'minatar/brakeout': " in said and "breakout" in said
     assert not (tmp_path / "run").exists()

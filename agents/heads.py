@@ -1,0 +1,112 @@
+"""Heads: what a network's last layers say of actions and values.
+
+An action head is a distribution over actions whose parameters the network gives. An agent that uses nothing but its
+functions serves any action space that has a head.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+from dm_env import specs
+
+from boonta.agents.encoders import perceptron
+from boonta.agents.rlax_first import rlax
+
+ILLEGAL = -1e9  # Logit of what is not allowed: finite, so that its entropy and gradient are 0 rather than NaN.
+
+
+class ActionHead(NamedTuple):
+    """A distribution over actions; pure functions of its parameters [..., P].
+
+    Attributes:
+      size: P, numbers that the network gives.
+      sample: `(key, parameters) -> action [...]`.
+      mode: `(parameters) -> action [...]`, the likeliest.
+      log_prob: `(parameters, action) -> float32 [...]`.
+      entropy: `(parameters) -> float32 [...]`.
+    """
+
+    size: int
+    sample: Callable[[jax.Array, jax.Array], jax.Array]
+    mode: Callable[[jax.Array], jax.Array]
+    log_prob: Callable[[jax.Array, jax.Array], jax.Array]
+    entropy: Callable[[jax.Array], jax.Array]
+
+
+def make_action_head(actions: specs.Array, agent: str) -> ActionHead:
+    """The head that serves a space of actions.
+
+    Args:
+      actions: spec of an action.
+      agent: its name, for the message.
+
+    Raises:
+      ValueError: none serves it.
+    """
+    if not isinstance(actions, specs.DiscreteArray):
+        raise ValueError(f"{agent} chooses among discrete actions; this environment takes {actions}")
+    return categorical(actions.num_values)
+
+
+def categorical(num_actions: int) -> ActionHead:
+    """A head whose parameters are a logit for each of some actions; actions are int32."""
+
+    def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
+        return jax.random.categorical(key, logits).astype(jnp.int32)
+
+    def mode(logits: jax.Array) -> jax.Array:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+
+    def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
+
+    def entropy(logits: jax.Array) -> jax.Array:
+        log_pi = jax.nn.log_softmax(logits)
+        return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+    return ActionHead(num_actions, sample, mode, log_prob, entropy)
+
+
+def mask_illegal(logits: jax.Array, legal: jax.Array) -> jax.Array:
+    """Logits [..., A] with which no action is taken but the legal ones, bool [..., A]."""
+    return jnp.where(legal, logits, ILLEGAL)
+
+
+def scalar_head(x: jax.Array, name: str) -> jax.Array:
+    """Features [..., D] to a number each, float32 [...]; a haiku function."""
+    return hk.Linear(1, name=name)(x)[..., 0]
+
+
+def dense_head(x: jax.Array, outputs: int, width: int, name: str) -> jax.Array:
+    """Features [B, D] to [B, outputs] with a normalised layer between; a haiku function.
+
+    It starts at 0, so that the first searches and draws follow no noise of the initialisation.
+    """
+    x = perceptron(x, [width], name, normalised=True)
+    return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)
+
+
+def make_support(limit: float, bins: int) -> rlax.TxPair:
+    """Scalars [...] to categories [..., Z] and back: the invertible transform, then two-hot.
+
+    See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265),
+    Appendix F; the transform's first source is "Observe and Look Further" (https://arxiv.org/abs/1805.11593),
+    Proposition A.2.
+
+    Args:
+      limit: largest scalar that the categories reach.
+      bins: Z.
+    """
+    end = math.sqrt(limit + 1) - 1 + 1e-3 * limit  # The transform, computed without a device.
+    return rlax.muzero_pair(-end, end, bins, rlax.SIGNED_HYPERBOLIC_PAIR)
+
+
+def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:
+    """The scalars [...] that logits [..., Z] over the support stand for."""
+    return support.apply_inv(jax.nn.softmax(logits))

@@ -1,0 +1,96 @@
+"""Recurrent cores: what a network remembers between steps, and how learning begins where acting was.
+
+The state before a sequence's first step is stored with it; from there the learner unrolls the core as acting did. With
+newer params that state is stale, so the first steps may be a burn-in, which only brings it up to date. See "Recurrent
+Experience Replay in Distributed Reinforcement Learning" (R2D2, https://openreview.net/forum?id=r1lyTjAqYX), section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import chex
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from boonta.agents.base import Nest
+from boonta.envs.base import FIRST
+
+Inputs = TypeVar("Inputs")
+Outputs = TypeVar("Outputs")
+
+
+def initial_lstm(size: int, batch_size: int) -> Nest:
+    """The state of a core that remembers nothing: zeros [B, size], or () where the size is 0, for there is no core."""
+    if not size:
+        return ()
+    zeros = jnp.zeros((batch_size, size))
+    return hk.LSTMState(hidden=zeros, cell=zeros)
+
+
+def unroll_lstm(x: jax.Array, step_type: jax.Array, state: Nest, size: int) -> tuple[jax.Array, Nest]:
+    """Runs an LSTM over T rows, from its initial state wherever an episode starts; a haiku function.
+
+    Args:
+      x: float32 [T, B, D].
+      step_type: int32 [T, B].
+      state: before the first row, as `initial_lstm` gives it.
+      size: of the core.
+
+    Returns:
+      float32 [T, B, size], and the state after the last row.
+    """
+    chex.assert_rank([x, step_type], [3, 2])
+    return hk.dynamic_unroll(hk.ResetCore(hk.LSTM(size)), (x, step_type == FIRST), state)
+
+
+def with_last(
+    x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array, num_actions: int
+) -> jax.Array:
+    """Puts what led to each row beside its features, nothing where an episode starts.
+
+    Args:
+      x: float32 [T, B, D].
+      step_type: int32 [T, B].
+      reward: float32 [T, B], raw; it is clipped, since a raw score could drown the features.
+      action_tm1: int32 [T, B].
+      num_actions: A.
+
+    Returns:
+      float32 [T, B, D + 1 + A].
+    """
+    first = step_type == FIRST
+    action = jax.nn.one_hot(jnp.where(first, -1, action_tm1), num_actions)
+    reward = jnp.where(first, 0, jnp.clip(reward, -1, 1))
+    return jnp.concatenate([x, reward[..., None], action], axis=-1)
+
+
+def stored_state(states: Nest) -> Nest:
+    """The state that learning starts from: the one before the first row, [T, B, ...] -> [B, ...].
+
+    Those of the other rows are never read, so a table may keep one for each sequence.
+    """
+    return jax.tree.map(lambda x: x[0], states)
+
+
+def burn_in(
+    unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]], params: Nest, inputs: Inputs, state: Nest, length: int
+) -> tuple[Inputs, Nest]:
+    """Brings a stored state up to date with newer params by running over the first rows, without a gradient.
+
+    Args:
+      unroll: `(params, inputs [T, B], state [B]) -> (outputs [T, B], state [B])`.
+      params: of the network.
+      inputs: nest [T, B, ...].
+      state: nest [B, ...], before the first row.
+      length: rows to run over, fewer than T; with 0 the stored state is used as it is.
+
+    Returns:
+      The other rows' inputs [T - length, B, ...], and the state before them.
+    """
+    if not length:
+        return inputs, state
+    _, state = unroll(params, jax.tree.map(lambda x: x[:length], inputs), state)
+    return jax.tree.map(lambda x: x[length:], inputs), jax.lax.stop_gradient(state)

@@ -1,0 +1,122 @@
+"""Returns and weights: what values and policies learn from."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import sequences
+from boonta.agents.base import Steps
+from boonta.agents.groups import Replay
+from boonta.agents.rlax_first import rlax
+from boonta.envs.base import LAST
+
+
+class VTrace(NamedTuple):
+    """V-trace of T transitions.
+
+    Attributes:
+      target_tm1: float32 [T, B], v_s of Eq. 1: what the value should have been.
+      advantage_tm1: float32 [T, B], importance-weighted: what multiplies the policy's gradient.
+    """
+
+    target_tm1: jax.Array
+    advantage_tm1: jax.Array
+
+
+def v_trace(
+    v_tm1: jax.Array,
+    v_t: jax.Array,
+    reward_t: jax.Array,
+    discount_t: jax.Array,
+    rho_tm1: jax.Array,
+    clip_rho: float,
+    trace_lambda: float,
+) -> VTrace:
+    """Corrects n-step returns for the lag between behaviour and target policy.
+
+    See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
+    (https://arxiv.org/abs/1802.01561), Eq. 1, here by the recursion of its Remark 1, over a batch:
+      v_s = V(x_s) + delta_s + discount * c_s * (v_{s+1} - V(x_{s+1})),
+      delta_s = min(clip_rho, rho_s) * (r_s + discount * V(x_{s+1}) - V(x_s)),  c_s = trace_lambda * min(1, rho_s).
+    A transition with rho 0 has V(x_s) itself for its target, and nothing passes through it: that is how pseudo
+    transitions between episodes are masked.
+
+    Args:
+      v_tm1: [T, B], V(x_s).
+      v_t: [T, B], V(x_{s+1}).
+      reward_t: [T, B].
+      discount_t: [T, B], 0 where the episode terminated.
+      rho_tm1: [T, B], importance weights, not clipped.
+      clip_rho: most that a weight counts in a TD error and in the advantage.
+      trace_lambda: how far later TD errors are carried back.
+
+    Returns:
+      `VTrace`; no gradient flows through it to values and weights, but one does to discounts, rewards and the trace's
+      length: a meta-gradient may want to know what they do.
+    """
+    v_tm1, v_t, rho_tm1 = jax.tree.map(jax.lax.stop_gradient, (v_tm1, v_t, rho_tm1))
+    arrays = [v_tm1, v_t, reward_t, discount_t, rho_tm1]
+    chex.assert_rank(arrays, 2)
+    chex.assert_equal_shape(arrays)
+    one = functools.partial(
+        rlax.vtrace_td_error_and_advantage,
+        lambda_=trace_lambda,
+        clip_rho_threshold=clip_rho,
+        clip_pg_rho_threshold=clip_rho,
+        stop_target_gradients=False,
+    )
+    trace = jax.vmap(one, in_axes=1, out_axes=1)(*arrays)
+    return VTrace(trace.errors + v_tm1, trace.pg_advantage)
+
+
+def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_length: int, trace_lambda: float):
+    """N-step returns, or lambda-returns over N steps, of every row; at the end of an episode they stop.
+
+    With a discount below 0 every other reward, and the bootstrap, count against the player to move.
+    See the MuZero paper (https://arxiv.org/abs/1911.08265), section 3, z_t.
+
+    Args:
+      steps: leaves [M, B, ...].
+      value: [M, B], to bootstrap from.
+      discount: of the agent.
+      bootstrap_length: N, rewards before the bootstrap.
+      trace_lambda: weight of longer returns.
+
+    Returns:
+      float32 [M, B]; the last N rows bootstrap from fewer than N rewards.
+    """
+    chex.assert_rank([steps.reward, value], 2)
+    last = steps.step_type == LAST
+    _, reward_t, discount_t, _ = sequences.transitions(steps, discount)  # [M-1, B]
+    # Into LAST all weight is on its own value: 0 follows by discount if it terminated, else what it was truncated at.
+    lambda_t = jnp.where(last[1:], 0.0, trace_lambda)
+    returns = jax.vmap(rlax.n_step_bootstrapped_returns, (1, 1, 1, None, 1), 1)(
+        reward_t, discount_t, value[1:], bootstrap_length, lambda_t
+    )
+    returns = jnp.concatenate([returns, value[-1:]])
+    return jnp.where(last, jnp.where(steps.discount == 0, 0.0, value), returns)
+
+
+def importance_weights(probability: jax.Array, updates: jax.Array, replay: Replay) -> tuple[jax.Array, jax.Array]:
+    """Makes up for what was drawn more often than the rest.
+
+    w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down.
+    See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
+
+    Args:
+      probability: float32 [B], size * p: with which each sequence was drawn, over that of drawing uniformly. Sequences
+        of several tables compare, whatever their sizes.
+      updates: int32 [], made before.
+      replay: where beta starts, and when it is 1.
+
+    Returns:
+      float32 [B] in (0, 1], and beta [].
+    """
+    start = replay.importance_exponent
+    beta = start + (1 - start) * jnp.minimum(updates / replay.importance_anneal_updates, 1.0)
+    return (jnp.min(probability) / probability) ** beta, beta

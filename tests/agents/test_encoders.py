@@ -1,0 +1,132 @@
+from typing import Any, NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from boonta.agents import encoders
+from boonta.agents.groups import Torso
+
+
+@pytest.mark.parametrize("size,channels,kernel,stride", [(84, 4, 8, 4), (20, 32, 4, 2), (21, 3, 4, 2), (9, 8, 3, 1)])
+def test_convolution_without_stride_is_the_same_convolution(size, channels, kernel, stride):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, size, size + stride, channels)).astype(np.float32)
+    w = rng.normal(size=(kernel, kernel, channels, 16)).astype(np.float32) / kernel / channels**0.5
+
+    def value_and_gradients(convolve):
+        def scalar(x, w):
+            return jnp.sum(jnp.sin(convolve(x, w, stride)))
+
+        return convolve(x, w, stride), jax.grad(scalar, (0, 1))(x, w)
+
+    expected = value_and_gradients(encoders.convolve)
+    actual = value_and_gradients(encoders.convolve_unstrided)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), actual, expected)
+
+
+@pytest.mark.parametrize("torso", ["shallow", "nature"])
+def test_checkpoints_carry_over_between_backends(torso, monkeypatch):
+    f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso(torso), x, "torso")))
+    x = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4)).astype(np.uint8)
+    params = f.init(jax.random.PRNGKey(0), x)
+    features = {}
+    for backend in ("cpu", "gpu"):
+        monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
+        assert jax.tree.map(jnp.shape, f.init(jax.random.PRNGKey(0), x)) == jax.tree.map(jnp.shape, params)
+        features[backend] = f.apply(params, x)
+    np.testing.assert_allclose(features["cpu"], features["gpu"], rtol=1e-4, atol=1e-5)
+
+
+def test_convolution_has_haikus_parameters():
+    x = jnp.ones((1, 20, 20, 3))
+    key = jax.random.PRNGKey(0)
+    ours = hk.without_apply_rng(hk.transform(lambda x: encoders.Convolution(8, 4, 2, input_gradient=True)(x)))
+    haikus = hk.without_apply_rng(hk.transform(lambda x: hk.Conv2D(8, 4, 2, padding="VALID")(x)))
+    params = ours.init(key, x)
+    jax.tree.map(np.testing.assert_array_equal, params, haikus.init(key, x))
+    np.testing.assert_allclose(ours.apply(params, x), haikus.apply(params, x), rtol=1e-5, atol=1e-5)
+
+
+def test_deep_network_has_fifteen_convolutions():
+    f = hk.transform(lambda x: encoders.encode_array(Torso("deep"), x, "torso"))
+    params = jax.eval_shape(f.init, jax.random.PRNGKey(0), jnp.zeros((1, 84, 84, 4), jnp.uint8))
+    assert sum(p["w"].ndim == 4 for p in params.values()) == 15
+
+
+def test_images_are_scaled_and_numbers_are_not():
+    f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso("mlp", widths=(8,)), x, "torso")))
+    image = np.full((1, 3, 3), 255, np.uint8)
+    params = f.init(jax.random.PRNGKey(0), image)
+    np.testing.assert_allclose(f.apply(params, image), f.apply(params, np.ones((1, 3, 3), np.float32)), rtol=1e-6)
+
+
+def test_check_image():
+    encoders.check_image(Torso("nature"), (36, 36))
+    encoders.check_image(Torso("deep"), (10, 10, 4))
+    encoders.check_image(Torso("mlp"), (7,))
+    with pytest.raises(ValueError, match=r"'nature'.*64 channels.*window of 3.*\(2, 2\)"):
+        encoders.check_image(Torso("nature"), (35, 35))
+    with pytest.raises(ValueError, match=r"'shallow', which takes images .* observations are \(7,\)"):
+        encoders.check_image(Torso("shallow"), (7,))
+
+
+def features_of(torso, observation, spec):
+    f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode(torso, x, spec, "torso")))
+    params = f.init(jax.random.PRNGKey(0), observation)
+    return params, f.apply(params, observation)
+
+
+@pytest.mark.parametrize(
+    ("torso", "layers"),
+    [
+        (Torso("mlp", widths=(7, 6, 5)), 3),
+        (Torso("mlp", widths=()), 0),
+        (Torso("nature", (9,), channels=(4, 5), kernels=(3, 3), strides=(2, 1)), 3),
+        (Torso("deep", (9, 8), channels=(4, 5), blocks=1), 2 * 3 + 2),
+        (Torso("tower", (9,), channels=(4,), blocks=3, halvings=1), 3 + 2 + 2 * 3 + 1),
+    ],
+)
+def test_any_width_and_depth(torso, layers):
+    spec = specs.Array((12, 10, 2), np.uint8)
+    params, features = features_of(torso, np.ones((3, 12, 10, 2, 4), np.uint8), spec)
+    assert sum("w" in p for p in params.values()) == layers
+    widest = torso.resolved.widths[-1] if torso.resolved.widths else 12 * 10 * 2 * 4
+    assert features.shape == (3, widest)
+
+
+class Pair(NamedTuple):
+    image: Any
+    number: Any
+
+
+@pytest.mark.parametrize("nest", [dict, tuple, Pair])
+def test_every_leaf_of_a_nest_has_its_own_encoder(nest):
+    def make(image, number):
+        if nest is dict:
+            return {"image": image, "number": number}
+        return (image, number) if nest is tuple else nest(image, number)
+
+    torso, spec = Torso("mlp", widths=(4,)), make(specs.Array((2, 2), np.uint8), specs.Array((), np.float32))
+    image, number = np.full((1, 2, 2, 1), 51, np.uint8), np.ones((1, 1), np.float32)
+    params, features = features_of(torso, make(image, number), spec)
+    parts = []
+    for i, x in enumerate((np.full((1, 4), 0.2), np.ones((1, 1)))):
+        layer = params[f"torso_leaf_{i}_dense_0"]
+        parts.append(np.maximum(x @ layer["w"] + layer["b"], 0))
+    np.testing.assert_allclose(features, np.concatenate(parts, axis=-1), rtol=1e-5, atol=1e-6)
+
+
+def test_a_discrete_leaf_is_one_hot():
+    _, features = features_of(Torso("mlp", widths=()), np.array([[2], [0]]), specs.DiscreteArray(3))
+    np.testing.assert_array_equal(features, [[0, 0, 1], [1, 0, 0]])
+
+
+def test_normalised_layers_have_mean_and_deviation_of_their_own_example():
+    x = np.random.default_rng(0).normal(size=(2, 30)).astype(np.float32)
+    f = hk.without_apply_rng(hk.transform(lambda x: encoders.normalise(x, "layer")))
+    y = f.apply(f.init(jax.random.PRNGKey(0), x), 7 * x + 3)
+    np.testing.assert_allclose(y, (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True), rtol=1e-3, atol=1e-3)

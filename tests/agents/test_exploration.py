@@ -1,0 +1,43 @@
+"""Exploration: shares, ladders and temperatures."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from boonta.agents import exploration
+
+KEY = jax.random.PRNGKey(0)
+
+
+def test_some_actions_stray_and_stay_legal():
+    action, legal = jnp.zeros(3000, jnp.int32), jnp.tile(jnp.array([True, False, True]), (3000, 1))
+    strayed = np.asarray(exploration.random_actions(KEY, action, legal, 0.2))
+    assert set(strayed) == {0, 2} and 0.07 < np.mean(strayed == 2) < 0.13  # half of a fifth
+
+
+def test_epsilon_greedy_by_slot():
+    values = jnp.tile(jnp.array([1.0, 9.0, 2.0, 0.0]), (4000, 1))
+    legal = jnp.tile(jnp.array([True, False, True, True]), (4000, 1))
+    epsilon = jnp.where(jnp.arange(4000) < 2000, 0.0, 0.3)
+    action = np.asarray(exploration.epsilon_greedy(KEY, values, legal, epsilon))
+    assert set(action[:2000]) == {2}
+    np.testing.assert_allclose(np.bincount(action[2000:], minlength=4) / 2000, [0.1, 0, 0.8, 0.1], atol=0.03)
+    assert action.dtype == np.int32
+
+
+def test_the_ladder_of_ape_x():
+    ladder = exploration.epsilon_ladder(8)
+    np.testing.assert_allclose(ladder, [0.4 ** (1 + i) for i in range(8)], rtol=1e-5)
+    np.testing.assert_allclose(exploration.epsilon_ladder(1), [0.4], rtol=1e-6)
+    np.testing.assert_allclose(exploration.epsilon_ladder(3, 0.5, 2.0), [0.5, 0.25, 0.125], rtol=1e-5)
+
+
+def test_temperatures():
+    logits = jnp.log(jnp.array([0.2, 0.3, 0.5]))
+    np.testing.assert_allclose(jax.nn.softmax(exploration.tempered(logits, 1.0)), [0.2, 0.3, 0.5], rtol=1e-5)
+    squared = np.square([0.2, 0.3, 0.5])
+    np.testing.assert_allclose(jax.nn.softmax(exploration.tempered(logits, 0.5)), squared / squared.sum(), rtol=1e-5)
+    traced = jax.jit(exploration.tempered)(logits, 0.0)
+    np.testing.assert_array_equal(jax.nn.softmax(traced), [0, 0, 1])

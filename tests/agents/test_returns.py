@@ -1,0 +1,20 @@
+"""Importance weights by hand; V-trace and n-step returns are in test_impala_loss.py and test_muzero_targets.py."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+
+from boonta.agents.groups import Replay
+from boonta.agents.returns import importance_weights
+
+
+def test_importance_weights_by_hand():
+    replay = Replay(importance_exponent=0.5, importance_anneal_updates=100)
+    probability = jnp.array([0.1, 0.4])
+    weights, beta = importance_weights(probability, jnp.int32(0), replay)
+    np.testing.assert_allclose(weights, [1, 0.5], rtol=1e-5)
+    weights, beta = importance_weights(probability, jnp.int32(50), replay)
+    assert float(beta) == 0.75
+    weights, beta = importance_weights(probability, jnp.int32(1000), replay)
+    np.testing.assert_allclose(weights, [1, 0.25], rtol=1e-5)
