@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
-import jax
 import pytest
 
-from boonta.agents.base import Table, learned_from, with_values, written_by
+from boonta.agents.base import Table, learned_from, written_by
 
 
 def replay(**fields) -> Table:
@@ -87,17 +85,3 @@ def test_learners_tables_that_cannot_work_are_refused(fields, said):
 def test_a_batch_too_small_for_its_tables_is_refused():
     with pytest.raises(ValueError, match="batch_size is 1; it must be at least 1 for each of .'a', 'b'."):
         learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float = 0.1
-
-    def __post_init__(self):
-        if self.rate <= 0:
-            raise ValueError("what is traced can't be compared")
-
-
-def test_values_are_set_without_a_look():
-    assert jax.jit(lambda rate: with_values(Config(), {"rate": rate}).rate * 2)(-3.0) == -6
-    assert Config().rate == 0.1
