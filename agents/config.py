@@ -90,7 +90,7 @@ def documented(config: type[T]) -> type[T]:
     """Adds what the fields declare to a config's docstring, where `help` and the command line's --help show it."""
     lines = []
     for name, kind in _kinds(config).items():
-        words = [kind.declared.unit, kind.allowed if kind.bounded else "", kind.declared.source]
+        words = [kind.declared.unit, kind.allowed if kind.bounded and not kind.choices else "", kind.declared.source]
         labels = ("unit", "allowed", "source")
         extra = "; ".join(f"{label}: {word}" for label, word in zip(labels, words) if word)
         lines.append(f"  {name}: {kind.declared.help}{f' [{extra}]' if extra else ''}")

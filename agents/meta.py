@@ -16,6 +16,7 @@ import optax
 
 from boonta.agents.base import Agent, Batch, MakeAgent, Nest, Table, Update
 from boonta.agents.config import declared_of, leaves, with_values
+from boonta.agents.sequences import select
 
 
 class MetaState(NamedTuple):
@@ -93,8 +94,7 @@ def bounded(start: float, x: jax.Array, share: bool) -> jax.Array:
 
 def _half(batch: Batch, which: int) -> Batch:
     """Every second sequence, so that each device keeps half of what it has."""
-    steps = jax.tree.map(lambda x: x[:, which::2], batch.steps)  # [T, B, ...]
-    return Batch(steps, batch.probability[which::2])
+    return select(batch, slice(which, None, 2))
 
 
 def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) -> dict[str, bool]:

@@ -1,8 +1,13 @@
-"""A loss and an optimiser make an `Update`; every agent that learns by gradient shares this file."""
+"""A loss and an optimiser make an `Update`; every agent that learns by gradient shares this file.
+
+An update takes one step of gradient descent on its batch, or several epochs of them on parts of it. Besides the params
+it keeps what the agent asks for: target params that follow them, statistics that no gradient changes, and an optimiser
+for each group of params. See `make_update`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -10,36 +15,83 @@ import jax.numpy as jnp
 import optax
 
 from boonta.agents.base import Batch, Nest, Update
+from boonta.agents.descent import Metrics, make_descent
 from boonta.agents.groups import Optimiser
+from boonta.agents.sequences import select
 
 
 class Context(NamedTuple):
     """What a loss may know besides the params it is differentiated by.
 
     Attributes:
-      target_params: an older copy of the params, or () for agents that keep none.
-      key: PRNG key of this update.
+      target_params: what follows the params, or () for agents that keep nothing.
+      key: PRNG key of this step.
       updates: int32 [], made before this one.
+      statistics: what was learned without a gradient before this update, or ().
     """
 
     target_params: Nest
     key: jax.Array
     updates: jax.Array
+    statistics: Nest = ()
 
 
-# `(params, context, batch) -> (loss [], (priorities [B] or None, metrics))`
-Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, tuple[Any, dict[str, jax.Array]]]]
+class Outcome(NamedTuple):
+    """What a loss says besides its value.
+
+    Attributes:
+      priorities: float32 [B], or None.
+      metrics: scalars by name.
+      statistics: of the batch, for `Statistics.merge`; () for agents that keep none.
+    """
+
+    priorities: Any
+    metrics: Metrics
+    statistics: Nest = ()
+
+
+Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, Outcome]]  # `(params, context, batch) -> (loss [], outcome)`
+
+
+class Target(NamedTuple):
+    """How target params follow the params.
+
+    Attributes:
+      period: updates between their moves.
+      tau: share of the way to the params that they go in a move (Polyak averaging); None goes all the way, a copy.
+      part: `(params) -> what is followed`; all of them unless an agent needs fewer.
+    """
+
+    period: int = 1
+    tau: float | None = None
+    part: Callable[[Nest], Nest] = lambda params: params
+
+
+class Statistics(NamedTuple):
+    """What is learned without a gradient, such as the moments by which observations are normalised.
+
+    Every update merges what the loss says of its batch, each sequence once, whatever the epochs. As the loss sums over
+    the whole batch, the statistics are the same on all devices.
+
+    Attributes:
+      init: `() -> statistics`, of no data.
+      merge: `(statistics, those of a batch) -> statistics`.
+    """
+
+    init: Callable[[], Nest]
+    merge: Callable[[Nest, Nest], Nest]
 
 
 class LearnerState(NamedTuple):
     """All that learning remembers between updates; arrays only.
 
     Attributes:
-      params: of the networks, as the policy acts with them.
-      target_params: an older copy of them, or () for agents that keep none.
-      opt_state: of the optimiser.
+      params: of the networks.
+      target_params: what follows them, or () for agents that keep nothing.
+      opt_state: of the optimiser, or of each group's by name.
       key: PRNG key, for losses that draw random numbers.
       updates: int32 [], made so far.
+      statistics: see `Statistics`, or ().
     """
 
     params: Nest
@@ -47,49 +99,19 @@ class LearnerState(NamedTuple):
     opt_state: Nest
     key: jax.Array
     updates: jax.Array
-
-
-class Target(NamedTuple):
-    """How the older copy of the params follows them.
-
-    Attributes:
-      period: updates between its moves.
-      tau: share of the way to the params that it goes in a move (Polyak averaging); None goes all the way, a copy.
-    """
-
-    period: int = 1
-    tau: float | None = None
-
-
-def make_schedule(settings: Optimiser) -> optax.Schedule:
-    """Learning rate by update: linear to zero over `anneal_updates`, or constant where that is None."""
-    if settings.anneal_updates is None:
-        return optax.constant_schedule(settings.learning_rate)
-    return optax.linear_schedule(settings.learning_rate, 0.0, settings.anneal_updates)
-
-
-def make_optimiser(settings: Optimiser) -> optax.GradientTransformation:
-    """Clips the global norm of the gradient, then steps."""
-    schedule, eps = make_schedule(settings), settings.eps
-    clip = optax.clip_by_global_norm(settings.max_grad_norm)
-    if settings.kind == "rmsprop":
-        # The mean square starts at 1, as in the TensorFlow optimiser that published settings were tuned with: from 0
-        # the first steps would be up to 1 / sqrt(1 - decay) times too long.
-        return optax.chain(clip, optax.rmsprop(schedule, decay=settings.decay, eps=eps, initial_scale=1.0))
-    if settings.kind == "sgd":
-        return optax.chain(clip, optax.sgd(schedule))
-    # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
-    # weight has had no gradient yet.
-    decay = settings.weight_decay
-    return optax.chain(clip, optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=decay, mask=_is_weight))
+    statistics: Nest = ()
 
 
 def make_update(
     init_params: Callable[[jax.Array], Nest],
     loss: Loss,
-    optimiser: Optimiser,
+    optimiser: Optimiser | Mapping[str, Optimiser],
     *,
     target: Target | None = None,
+    statistics: Statistics | None = None,
+    published: Callable[[Nest, Nest], Nest] = lambda params, statistics: params,
+    epochs: int = 1,
+    minibatches: int = 1,
 ) -> Update:
     """Gradient descent on a loss.
 
@@ -99,45 +121,103 @@ def make_update(
     Args:
       init_params: `(key) -> params`.
       loss: sums or means over the whole batch; its metrics are scalars.
-      optimiser: settings of the descent.
-      target: how `Context.target_params` follow the params; None keeps no copy.
+      optimiser: settings of the descent on all params; or, where params are a dict, those of each entry by its name.
+      target: how `Context.target_params` follow the params; None keeps none.
+      statistics: what is learned without a gradient; None keeps none.
+      published: `(params, statistics) -> what the policy acts with`; it is all that actors are sent.
+      epochs: how often an update goes over its batch.
+      minibatches: into how many parts of equal size it splits the batch's sequences, dealt anew in each epoch, with a
+        step for each.
 
     Returns:
-      `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate".
+      `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate", the latter two
+      followed by "/" and the name where there are several optimisers. With several steps metrics are means over them.
+
+    Raises:
+      ValueError: epochs or minibatches are below 1; or, when a batch comes, it can't be split into so many minibatches.
     """
-    transformation, schedule = make_optimiser(optimiser), make_schedule(optimiser)
+    if epochs < 1 or minibatches < 1:
+        raise ValueError(f"epochs is {epochs}, minibatches is {minibatches}; they must be at least 1")
+    descent = make_descent(optimiser, epochs * minibatches)
+    follow = _follower(target)
 
     def init(key: jax.Array) -> LearnerState:
         key, init_key = jax.random.split(key)
         params = init_params(init_key)
-        target_params = () if target is None else params
-        return LearnerState(params, target_params, transformation.init(params), key, jnp.zeros((), jnp.int32))
+        followed = () if target is None else target.part(params)
+        known = () if statistics is None else statistics.init()
+        return LearnerState(params, followed, descent.init(params), key, jnp.zeros((), jnp.int32), known)
 
-    def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, dict[str, jax.Array]]:
-        key, loss_key = jax.random.split(state.key)
+    def descend(state: LearnerState, key: jax.Array, batch: Batch) -> tuple[LearnerState, Outcome]:
+        """One step of descent; the loss's outcome with more metrics."""
         grad = jax.value_and_grad(loss, has_aux=True)
-        context = Context(state.target_params, loss_key, state.updates)
-        (value, (priorities, metrics)), gradient = grad(state.params, context, batch)
-        change, opt_state = transformation.update(gradient, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, change)
-        metrics = metrics | {
-            "loss": value,
-            "grad_norm": optax.global_norm(gradient),
-            "learning_rate": jnp.asarray(schedule(state.updates), jnp.float32),
-        }
-        updates, target_params = state.updates + 1, state.target_params
-        if target is not None:
-            target_params = follow(target, params, target_params, updates)
-        return LearnerState(params, target_params, opt_state, key, updates), priorities, metrics
+        context = Context(state.target_params, key, state.updates, state.statistics)
+        (value, outcome), gradient = grad(state.params, context, batch)
+        params, opt_state, metrics = descent.step(gradient, state.opt_state, state.params, state.updates)
+        outcome = outcome._replace(metrics=outcome.metrics | {"loss": value} | metrics)
+        return state._replace(params=params, opt_state=opt_state), outcome
 
-    return Update(init=init, step=step, params=lambda state: state.params)
+    def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, Metrics]:
+        key, loss_key = jax.random.split(state.key)
+        if epochs * minibatches == 1:
+            state, outcome = descend(state, loss_key, batch)
+            said = [outcome.statistics]
+        else:
+            state, outcome, said = _descend_in_parts(descend, state, loss_key, batch, epochs, minibatches)
+        updates, known = state.updates + 1, state.statistics
+        if statistics is not None:
+            for part in said:
+                known = statistics.merge(known, part)
+        followed = follow(state.params, state.target_params, updates)
+        state = LearnerState(state.params, followed, state.opt_state, key, updates, known)
+        return state, outcome.priorities, outcome.metrics
+
+    return Update(init=init, step=step, params=lambda state: published(state.params, state.statistics))
 
 
-def follow(target: Target, params: Nest, target_params: Nest, updates: jax.Array) -> Nest:
-    """The target params after so many updates."""
-    moved = params if target.tau is None else optax.incremental_update(params, target_params, target.tau)
-    return optax.periodic_update(moved, target_params, updates, target.period)
+def _descend_in_parts(
+    descend: Callable[[LearnerState, jax.Array, Batch], tuple[LearnerState, Outcome]],
+    state: LearnerState,
+    key: jax.Array,
+    batch: Batch,
+    epochs: int,
+    minibatches: int,
+) -> tuple[LearnerState, Outcome, list[Nest]]:
+    """Epochs of minibatches: the state, the outcome over all of them, and the statistics of the first epoch's."""
+    size = batch.probability.shape[0]
+    if size % minibatches:
+        raise ValueError(f"minibatches is {minibatches}; it must divide a batch of {size} sequences")
+
+    def epoch(state: LearnerState, key: jax.Array) -> tuple[LearnerState, tuple[jax.Array, Outcome]]:
+        deal_key, loss_key = jax.random.split(key)
+        dealt = jax.random.permutation(deal_key, size).reshape(minibatches, -1)
+
+        def one(state: LearnerState, part: tuple[jax.Array, jax.Array]) -> tuple[LearnerState, Outcome]:
+            key, index = part
+            return descend(state, key, select(batch, index))
+
+        state, outcomes = jax.lax.scan(one, state, (jax.random.split(loss_key, minibatches), dealt))
+        return state, (dealt.reshape(-1), outcomes)
+
+    state, (dealt, outcomes) = jax.lax.scan(epoch, state, jax.random.split(key, epochs))
+    priorities = outcomes.priorities  # [epochs, minibatches, B / minibatches]; the last epoch's are the newest.
+    if priorities is not None:
+        last = priorities[-1].reshape(-1)
+        priorities = jnp.zeros_like(last).at[dealt[-1]].set(last)
+    metrics = {name: jnp.mean(values) for name, values in outcomes.metrics.items()}
+    said = [jax.tree.map(lambda x, i=i: x[0, i], outcomes.statistics) for i in range(minibatches)]
+    return state, Outcome(priorities, metrics), said
 
 
-def _is_weight(params: Nest) -> Nest:
-    return jax.tree.map(lambda x: x.ndim > 1, params)
+def _follower(target: Target | None) -> Callable[[Nest, Nest, jax.Array], Nest]:
+    """`(params, target params, updates) -> target params`."""
+    if target is None:
+        return lambda params, followed, updates: followed
+
+    def follow(params: Nest, followed: Nest, updates: jax.Array) -> Nest:
+        moved = target.part(params)
+        if target.tau is not None:
+            moved = optax.incremental_update(moved, followed, target.tau)
+        return optax.periodic_update(moved, followed, updates, target.period)
+
+    return follow

@@ -20,7 +20,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest, Steps
+from boonta.agents.base import Batch, Nest, Steps
 from boonta.envs.base import FIRST, LAST
 
 
@@ -118,6 +118,11 @@ def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, N
 
     stacked = jax.tree.map(leaf, frames, observation)
     return stacked, jax.tree.map(lambda x: x[..., 1:], stacked)
+
+
+def select(batch: Batch, index: jax.Array | slice) -> Batch:
+    """Some of a batch's sequences: leaves [T, B, ...] -> [T, index, ...]."""
+    return Batch(jax.tree.map(lambda x: x[:, index], batch.steps), batch.probability[index])
 
 
 def _where(condition: jax.Array, x: jax.Array) -> jax.Array:

@@ -16,14 +16,14 @@ from boonta.agents.base import Batch, Nest, Steps
 from boonta.agents.heads import ActionHead
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.networks import Inputs, Network, Outputs
-from boonta.agents.optimisation import Context
+from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.recurrence import stored_state
 from boonta.agents.returns import v_trace
 
 
 def impala_loss(
     params: Nest, context: Context, batch: Batch, *, network: Network, head: ActionHead, config: Config
-) -> tuple[jax.Array, tuple[None, dict[str, jax.Array]]]:
+) -> tuple[jax.Array, Outcome]:
     """The loss of section 4.2: policy gradient, plus value loss, minus entropy.
 
     Args:
@@ -68,7 +68,7 @@ def impala_loss(
     }
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
     loss = loss - config.entropy_cost * metrics["entropy"]
-    return loss * transitions if config.reduction == "sum" else loss, (None, metrics)
+    return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
 
 
 def evaluate(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:

@@ -26,7 +26,7 @@ from boonta.agents.muzero.policy import view_of
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import make_targets
-from boonta.agents.optimisation import Context
+from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
 from boonta.envs.base import LAST
 
@@ -67,7 +67,7 @@ class Unroll(NamedTuple):
 
 def muzero_loss(
     params: Nest, context: Context, batch: Batch, *, model: Model, config: Config, search: Search | None = None
-) -> tuple[jax.Array, tuple[jax.Array, dict[str, jax.Array]]]:
+) -> tuple[jax.Array, Outcome]:
     """The loss of Eq. 1 over K model steps from each root.
 
     Args:
@@ -134,7 +134,7 @@ def muzero_loss(
         "outside_support": jnp.mean(largest > config.support_limit),
     }
     loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
-    return loss, (jnp.mean(error, axis=1) / config.support_limit, metrics)
+    return loss, Outcome(jnp.mean(error, axis=1) / config.support_limit, metrics)
 
 
 def policy_targets(steps: Steps, config: Config) -> jax.Array:

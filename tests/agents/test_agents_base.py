@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
-import jax
 import pytest
 
 from boonta.agents.base import Table
-from boonta.agents.config import with_values
 
 
 def replay(**fields) -> Table:
@@ -44,17 +41,3 @@ def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
 def test_tables_that_cannot_work_are_refused(fields, said):
     with pytest.raises(ValueError, match=f"table 't': .*{said}"):
         replay(**{"sampler": "uniform", **fields})
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float = 0.1
-
-    def __post_init__(self):
-        if self.rate <= 0:
-            raise ValueError("what is traced can't be compared")
-
-
-def test_values_are_set_without_a_look():
-    assert jax.jit(lambda rate: with_values(Config(), {"rate": rate}).rate * 2)(-3.0) == -6
-    assert Config().rate == 0.1

@@ -127,7 +127,7 @@ def test_hand_made_trajectories(name, reduction):
     logits = np.log(np.stack([case["mu"], 1 - case["mu"]], axis=-1))
     batch = make_batch(case["step_type"], case["reward"], case["discount"], np.zeros_like(case["mu"]), logits)
     params = {"logits": jnp.zeros_like(logits), "value": jnp.asarray(case["value"])}
-    gradient, (_, metrics) = gradients(params, batch, discount=0.5, reduction=reduction)
+    gradient, (_, metrics, _) = gradients(params, batch, discount=0.5, reduction=reduction)
     transitions = (case["step_type"][:-1] != LAST).sum()
     assert float(metrics["transitions"]) == transitions
     scale = 1 if reduction == "sum" else 1 / transitions
@@ -179,7 +179,7 @@ def test_the_next_episode_does_not_leak_into_the_last(reduction):
 def test_rewards_are_clipped():
     params, batch = random_batch(np.random.default_rng(0))
     batch.steps.reward[:] *= 10
-    clipped, (_, metrics) = gradients(params, batch, reward_clip="abs_one")
+    clipped, (_, metrics, _) = gradients(params, batch, reward_clip="abs_one")
     batch.steps.reward[:] = np.clip(batch.steps.reward, -1, 1)
     jax.tree.map(np.testing.assert_array_equal, clipped, gradients(params, batch)[0])
     assert -1 <= float(metrics["reward"]) <= 1
@@ -187,7 +187,7 @@ def test_rewards_are_clipped():
 
 def test_entropy_bonus_evens_the_policy_out():
     params, batch = random_batch(np.random.default_rng(0))
-    with_bonus, (_, metrics) = gradients(params, batch, entropy_cost=0.1, reduction="mean")
+    with_bonus, (_, metrics, _) = gradients(params, batch, entropy_cost=0.1, reduction="mean")
     without, _ = gradients(params, batch, reduction="mean")
 
     def entropy(logits):  # of the unmasked transitions

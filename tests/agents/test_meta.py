@@ -29,7 +29,7 @@ def make(config: Config) -> Agent:
     """A param that is drawn to the batch's mean reward, by gradient descent on weight * (param - reward)^2."""
 
     def loss(params, context, batch):
-        return config.weight * (params - jnp.mean(batch.steps.reward)) ** 2, (None, {})
+        return config.weight * (params - jnp.mean(batch.steps.reward)) ** 2, optimisation.Outcome(None, {})
 
     descent = Optimiser("sgd", RATE, max_grad_norm=1e9)
     update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, descent)

@@ -150,7 +150,7 @@ def test_agrees_with_plain_loops(value_target):
     compiled = jax.jit(functools.partial(muzero_loss, model=LINEAR, config=config))
     for seed in range(6):
         batch = make_batch(seed)
-        loss, (priorities, metrics) = compiled(params, context, batch)
+        loss, (priorities, metrics, _) = compiled(params, context, batch)
         wanted, wanted_priorities = plain_loss(params, target_params, batch, config)
         assert float(loss) == pytest.approx(wanted, rel=1e-4)
         np.testing.assert_allclose(priorities, wanted_priorities, rtol=1e-3, atol=1e-4)
@@ -210,7 +210,7 @@ def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
             extras=extras,
         )
         context = Context(make_params(2), jax.random.PRNGKey(0), jnp.int32(0))
-        _, (_, metrics) = jax.jit(functools.partial(muzero_loss, model=LINEAR, config=config))(
+        _, (_, metrics, _) = jax.jit(functools.partial(muzero_loss, model=LINEAR, config=config))(
             make_params(), context, batch._replace(steps=steps)
         )
         return support_warning({name: float(x) for name, x in metrics.items()}, config.support_limit)

@@ -1,8 +1,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
 
 from boonta.agents import optimisation
+from boonta.agents.base import Batch, Steps
+from boonta.agents.descent import make_schedule
 from boonta.agents.groups import Optimiser
 
 START = jnp.array([1.0, 2.0])
@@ -21,7 +25,7 @@ def make_update(
     optimiser = Optimiser(name, 0.5, anneal_updates, max_grad_norm, eps, decay=0.9, **kwargs)
 
     def loss(params, context, batch):
-        return jnp.sum(params * batch), (None, {"drawn": jax.random.uniform(context.key)})
+        return jnp.sum(params * batch), optimisation.Outcome(None, {"drawn": jax.random.uniform(context.key)})
 
     return optimisation.make_update(init, loss, optimiser, target=target)
 
@@ -65,7 +69,7 @@ def test_learning_rate_falls_to_zero_and_keys_are_consumed():
 
 
 def test_constant_learning_rate():
-    assert optimisation.make_schedule(Optimiser(learning_rate=0.5))(1000) == 0.5
+    assert make_schedule(Optimiser(learning_rate=0.5))(1000) == 0.5
 
 
 def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
@@ -87,3 +91,151 @@ def test_the_target_is_a_copy_made_every_so_many_updates():
     state, _, _ = update.step(state, jnp.array([3.0, 4.0]))
     np.testing.assert_array_equal(state.target_params, state.params)
     assert make_update().init(jax.random.PRNGKey(0)).target_params == ()
+
+
+def test_a_target_may_follow_slowly_and_only_a_part():
+    target = optimisation.Target(period=2, tau=0.25, part=lambda params: params[:1])
+    update = make_update("sgd", target=target)
+    state = update.init(jax.random.PRNGKey(0))
+    np.testing.assert_array_equal(state.target_params, [1.0])
+    state, _, _ = update.step(state, jnp.array([4.0, 4.0]))  # 1 - 0.5 * 4
+    np.testing.assert_array_equal(state.target_params, [1.0])
+    state, _, _ = update.step(state, jnp.array([4.0, 4.0]))
+    np.testing.assert_allclose(state.params, [-3.0, -2.0])
+    np.testing.assert_allclose(state.target_params, [0.75 * 1.0 + 0.25 * -3.0])
+
+
+def test_the_default_update_is_the_plain_one_to_the_bit():
+    """One gradient, one step of optax, with the keys that a plain loop would draw."""
+
+    def loss(params, context, batch):
+        drawn = jax.random.uniform(context.key, params.shape)
+        return jnp.sum(jnp.sin(params * batch + drawn)), optimisation.Outcome(None, {})
+
+    settings = Optimiser("adam", 0.3, anneal_updates=9, max_grad_norm=0.7)
+    update = optimisation.make_update(lambda key: jax.random.normal(key, (5,)), loss, settings)
+    state = update.init(jax.random.PRNGKey(3))
+    rate = optax.linear_schedule(0.3, 0.0, 9)
+    plain = optax.chain(optax.clip_by_global_norm(0.7), optax.adamw(rate, eps_root=1e-16, weight_decay=0.0))
+    key, init_key = jax.random.split(jax.random.PRNGKey(3))
+    params = jax.random.normal(init_key, (5,))
+    opt_state = plain.init(params)
+    for t in range(4):
+        batch = jnp.arange(5.0) + t
+        key, loss_key = jax.random.split(key)
+        gradient = jax.grad(lambda p, k, b: jnp.sum(jnp.sin(p * b + jax.random.uniform(k, p.shape))))
+        change, opt_state = plain.update(gradient(params, loss_key, batch), opt_state, params)
+        params = optax.apply_updates(params, change)
+        state, _, _ = update.step(state, batch)
+        np.testing.assert_array_equal(state.params, params)
+    np.testing.assert_array_equal(state.key, key)
+
+
+def test_groups_of_params_have_optimisers_of_their_own():
+    def loss(params, context, batch):
+        return 3 * params["actor"] + 4 * params["critic"][0], optimisation.Outcome(None, {})
+
+    def init(key):
+        return {"actor": jnp.float32(1.0), "critic": jnp.ones(1)}
+
+    settings = {"actor": Optimiser("sgd", 0.1), "critic": Optimiser("sgd", 0.5, anneal_updates=2, max_grad_norm=1.0)}
+    update = optimisation.make_update(init, loss, settings)
+    state, _, metrics = update.step(update.init(jax.random.PRNGKey(0)), None)
+    state, _, metrics = update.step(state, None)
+    np.testing.assert_allclose(state.params["actor"], 1 - 2 * 0.1 * 3, rtol=1e-6)
+    np.testing.assert_allclose(state.params["critic"], [1 - 0.5 - 0.25], rtol=1e-6)
+    assert float(metrics["grad_norm/actor"]) == 3 and float(metrics["grad_norm/critic"]) == 4
+    np.testing.assert_allclose([metrics["learning_rate/actor"], metrics["learning_rate/critic"]], [0.1, 0.25])
+    with pytest.raises(
+        ValueError, match=r"optimisers are for the params \['actor'\], but the params are \['actor', 'c"
+    ):
+        optimisation.make_update(init, loss, {"actor": settings["actor"]}).init(jax.random.PRNGKey(0))
+    with pytest.raises(ValueError, match=r"optimisers are for the params \['actor', 'critic'\], but .* are ArrayImpl"):
+        optimisation.make_update(lambda key: START, loss, settings).init(jax.random.PRNGKey(0))
+
+
+def test_only_what_is_published_goes_to_actors():
+    def loss(params, context, batch):
+        return params["actor"] + params["critic"], optimisation.Outcome(None, {}, batch)
+
+    update = optimisation.make_update(
+        lambda key: {"actor": jnp.float32(1.0), "critic": jnp.float32(2.0)},
+        loss,
+        Optimiser("sgd", 0.5),
+        statistics=optimisation.Statistics(lambda: jnp.float32(0.0), lambda known, new: known + new),
+        published=lambda params, statistics: (params["actor"], statistics),
+    )
+    state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.float32(7.0))
+    assert update.params(state) == (0.5, 7.0)
+    assert make_update().params(make_update().init(jax.random.PRNGKey(0))) is not None
+
+
+def sequences_of(rewards):
+    """A batch of sequences of one step."""
+    reward = jnp.asarray([rewards], jnp.float32)
+    return Batch(Steps(reward, reward, reward, reward, reward, (), reward), jnp.ones(len(rewards)))
+
+
+def learn_sum(epochs, minibatches, rewards, statistics=None, **settings):
+    """Descends on `param * sum(rewards)`; priorities are the rewards themselves, statistics their sum."""
+
+    def loss(params, context, batch):
+        reward = batch.steps.reward[0]
+        metrics = {"size": jnp.float32(reward.size), "known": context.statistics if statistics else 0.0}
+        metrics |= {"first": reward[0]}
+        return params * jnp.sum(reward), optimisation.Outcome(reward + 0 * params, metrics, jnp.sum(reward))
+
+    optimiser = Optimiser("sgd", 0.1, max_grad_norm=1e9, **settings)
+    update = optimisation.make_update(
+        lambda key: jnp.float32(0.0), loss, optimiser, statistics=statistics, epochs=epochs, minibatches=minibatches
+    )
+    state = update.init(jax.random.PRNGKey(0))
+    return *jax.jit(update.step)(state, sequences_of(rewards)), update
+
+
+def test_each_epoch_sees_each_sequence_once():
+    rewards = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    state, priorities, metrics, _ = learn_sum(3, 2, rewards)
+    np.testing.assert_allclose(state.params, -0.1 * 3 * 63, rtol=1e-6)
+    np.testing.assert_array_equal(priorities, rewards)
+    assert float(metrics["size"]) == 3 and int(state.updates) == 1
+    assert float(metrics["grad_norm"]) == pytest.approx(63 / 2)
+
+
+def test_minibatches_are_dealt_anew_in_each_epoch_and_update():
+    """Rewards are powers of two, so that the sum of the first ones of two minibatches says which they were."""
+    rewards = [1.0, 2.0, 4.0, 8.0]
+    for epochs in (1, 2):
+        state, _, metrics, update = learn_sum(epochs, 2, rewards)
+        sums = [2 * float(metrics["first"])]  # Over two minibatches, and the mean over epochs.
+        for _ in range(9):
+            state, _, metrics = update.step(state, sequences_of(rewards))
+            sums.append(2 * float(metrics["first"]))
+        assert len(set(sums)) > 3
+        assert any(value % 1 for value in sums) == (epochs == 2)  # A fraction, where the epochs' deals differ.
+
+
+def test_the_learning_rate_falls_by_updates_not_by_steps():
+    rewards = [1.0, 1.0]
+    state, _, metrics, update = learn_sum(2, 2, rewards, anneal_updates=2)
+    # Four steps of gradient 1 fall from 0.1 by an eighth of it each.
+    np.testing.assert_allclose(state.params, -0.1 * (1 + 7 / 8 + 6 / 8 + 5 / 8), rtol=1e-5)
+    state, _, metrics = update.step(state, sequences_of(rewards))
+    np.testing.assert_allclose(metrics["learning_rate"], 0.05, rtol=1e-6)
+    np.testing.assert_allclose(state.params, -0.1 * sum(range(1, 9)) / 8, rtol=1e-5)
+
+
+def test_statistics_count_each_sequence_once_and_hold_still_within_an_update():
+    statistics = optimisation.Statistics(lambda: jnp.float32(100.0), lambda known, new: known + new)
+    for epochs, minibatches in ((1, 1), (3, 2)):
+        state, _, metrics, update = learn_sum(epochs, minibatches, [1.0, 2.0, 3.0, 4.0], statistics)
+        assert float(state.statistics) == 110 and float(metrics["known"]) == 100
+        _, _, metrics = update.step(state, sequences_of([1.0, 2.0, 3.0, 4.0]))
+        assert float(metrics["known"]) == 110
+
+
+def test_minibatches_that_do_not_divide_are_refused():
+    with pytest.raises(ValueError, match="minibatches is 4; it must divide a batch of 6 sequences"):
+        learn_sum(1, 4, [1.0] * 6)
+    with pytest.raises(ValueError, match="epochs is 0, minibatches is 1; they must be at least 1"):
+        learn_sum(0, 1, [1.0])

@@ -1,0 +1,81 @@
+"""Running moments, by which observations and returns are normalised; they are `Statistics` of an update.
+
+A loss says the moments of its batch, the update merges them into those of all data so far, and publishes them with the
+params, so that the policy normalises as the loss does.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents.base import Nest
+
+
+class Moments(NamedTuple):
+    """Mean and variance of numbers seen so far.
+
+    Attributes:
+      rows: float32 [], how many.
+      mean: nest [...], of each number of a row.
+      variance: nest [...].
+    """
+
+    rows: jax.Array
+    mean: Nest
+    variance: Nest
+
+
+def no_moments(row: Nest) -> Moments:
+    """The moments of nothing.
+
+    Args:
+      row: nest of arrays or specs with the shapes of one row.
+    """
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), row)
+    return Moments(jnp.zeros(()), zeros, jax.tree.map(jnp.ones_like, zeros))
+
+
+def moments_of(x: Nest, mask: jax.Array) -> Moments:
+    """The moments of a batch.
+
+    Args:
+      x: nest [T, B, ...].
+      mask: float32 [T, B], 0 where a row doesn't count.
+    """
+    count = jnp.sum(mask)
+
+    def mean(x: jax.Array) -> jax.Array:
+        weight = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        return jnp.sum(weight * x, axis=(0, 1)) / jnp.maximum(count, 1)
+
+    means = jax.tree.map(mean, x)
+    return Moments(count, means, jax.tree.map(lambda x, m: mean((x - m) ** 2), x, means))
+
+
+def merge_moments(a: Moments, b: Moments) -> Moments:
+    """The moments of all rows of both.
+
+    See "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances"
+    (http://i.stanford.edu/pub/cstr/reports/cs/tr/79/773/CS-TR-79-773.pdf), Eq. 2.1.
+    """
+    rows = a.rows + b.rows
+    share = b.rows / jnp.maximum(rows, 1)
+    means = jax.tree.map(lambda m, n: m + share * (n - m), a.mean, b.mean)
+
+    def variance(v: jax.Array, w: jax.Array, m: jax.Array, n: jax.Array) -> jax.Array:
+        merged = (1 - share) * v + share * w + share * (1 - share) * (n - m) ** 2
+        return jnp.where(rows > 0, merged, v)
+
+    return Moments(rows, means, jax.tree.map(variance, a.variance, b.variance, a.mean, b.mean))
+
+
+def normalise(x: Nest, moments: Moments, limit: float = 10.0) -> Nest:
+    """Shifts and scales x, a nest [..., *row], to mean 0 and variance 1, cut at a limit."""
+
+    def leaf(x: jax.Array, mean: jax.Array, variance: jax.Array) -> jax.Array:
+        return jnp.clip((x - mean) / jnp.sqrt(variance + 1e-8), -limit, limit)
+
+    return jax.tree.map(leaf, x, moments.mean, moments.variance)
