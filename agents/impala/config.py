@@ -115,10 +115,11 @@ CATCH = Config(
     reduction="mean",
     optimiser=Optimiser("adam", learning_rate=3e-3, max_grad_norm=40.0),
 )
-GRID_WORLD = replaced(CATCH, {"batch_size": 64, "unroll_length": 16, "optimiser.learning_rate": 1e-3})
+GRID_WORLD = replaced(CATCH, {"batch_size": 64, "queue_size": 64, "unroll_length": 16, "optimiser.learning_rate": 1e-3})
 CARTPOLE = dataclasses.replace(
     CATCH,
     batch_size=64,
+    queue_size=64,
     unroll_length=16,
     eval_mode="greedy",
     reward_clip="none",
@@ -140,7 +141,7 @@ ATARI = Config(
 )
 
 # What suits any observation: dense layers, raw rewards, and steps whose length depends on neither.
-DEFAULT = dataclasses.replace(CARTPOLE, eval_mode="sample", batch_size=16)
+DEFAULT = dataclasses.replace(CARTPOLE, eval_mode="sample", batch_size=16, queue_size=16)
 
 PRESETS = {
     "catch": CATCH,

@@ -63,7 +63,7 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
         if not searches:
             raise BadInput(f"--simulations is {simulations}, but the agent of --workdir {workdir} does not search")
         settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
-    program = function(run, **settings)
+    program = function(run=run, **settings)
     return program.agent, program.env
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.program import ProgramFunction
@@ -102,6 +103,20 @@ def _named(settings: dict[str, Any]) -> list[str]:
     if hasattr(settings.get("env"), "spec"):
         words.insert(0, environments.name_of(settings["env"]))
     return words
+
+
+def presets_of(settings: dict[str, Any]) -> str:
+    """The environment, and what its presets set otherwise than their classes do; for people, in lines."""
+    env: Any = settings.get("env")
+    if not hasattr(env, "spec"):
+        return ""
+    lines = [f"environment {environments.name_of(env)}, presets for {environments.kind_of(env)!r}:"]
+    for name, value in settings.items():
+        if hasattr(value, "preset"):
+            usual = leaves(type(value)())
+            chosen = {field: one for field, one in leaves(value).items() if one != usual[field]}
+            lines.append(f"  {name}: " + (", ".join(f"{field} {one}" for field, one in chosen.items()) or "as usual"))
+    return "\n".join(lines)
 
 
 def name_of(function: ProgramFunction) -> str:

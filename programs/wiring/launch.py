@@ -6,7 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
-from boonta.programs.wiring.arguments import RunFlags, origin_of, parse
+from boonta.programs.wiring.arguments import RunFlags, origin_of, parse, presets_of
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
@@ -53,6 +53,6 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         print(f"error: {error}", file=sys.stderr)
         run.leave(2)
     with claim:
-        print(f"run folder {run.workdir}", flush=True)
+        print("\n".join(filter(None, (presets_of(settings), f"run folder {run.workdir}"))), flush=True)
         code = start()
     run.leave(code)

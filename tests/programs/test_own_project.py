@@ -1,0 +1,139 @@
+"""A user's own project, in a folder of its own, with packages called `agents` and `envs`, on an installed wheel."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+import site
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from boonta.nodes import metrics
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+ENV = '''
+"""A ball that falls, in a board of the project's own."""
+
+from helper import ROWS
+
+from boonta.envs.catch import Catch
+
+
+def narrow() -> Catch:
+    return Catch(rows=ROWS, columns=3)
+'''
+
+NODE = '''
+"""A node of the project's own: it counts its rounds."""
+
+from boonta.nodes.base import Periodic
+
+
+class Clock(Periodic):
+    def __init__(self, name, monitor=None, *, every_s: float = 0.2):
+        super().__init__(name, monitor, every_s=every_s)
+
+    def round(self) -> None:
+        self.count(ticks=1)
+'''
+
+PROGRAM = '''
+"""Starts with `python my_program.py`; a module beside it says how wide the network is."""
+
+from agents.mine import Config, make
+from clock import Clock
+from envs.narrow import narrow
+
+from boonta.envs.base import Env
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def my_program(run: RunFlags, config: Config, env: Env = narrow(), clocks: int = 1) -> Program:
+    groups = [group(Learner), group(Actor, num_envs=16)]
+    if clocks:
+        groups.append(group(Clock, clocks))
+    return Program("my_program", run, make(config, env.spec), env, groups)
+
+
+if __name__ == "__main__":
+    main(my_program)
+'''
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory) -> pathlib.Path:
+    """A fresh environment's interpreter, where the wheel is installed, over the packages that the lock file names."""
+    folder = tmp_path_factory.mktemp("fresh")
+    source = folder / "source"
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).exists():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=200)
+    (wheel,) = source.glob("boonta_rl-*.whl")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True, timeout=100)
+    (packages,) = (folder / "env" / "lib").glob("python3*/site-packages")
+    zipfile.ZipFile(wheel).extractall(packages)
+    (packages / "locked.pth").write_text("\n".join(site.getsitepackages()))  # After the environment's own.
+    return folder / "env" / "bin" / "python"
+
+
+@pytest.fixture
+def project(tmp_path) -> pathlib.Path:
+    folder = tmp_path / "project"
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "agents" / "README.md").read_text(), re.DOTALL)
+    for name, text in {
+        "agents/__init__.py": "",
+        "agents/mine.py": code,
+        "envs/__init__.py": "",
+        "envs/narrow.py": ENV,
+        "clock.py": NODE,
+        "helper.py": "ROWS = 5\n",
+        "my_program.py": PROGRAM,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def run(python: pathlib.Path, project: pathlib.Path, *arguments: str) -> str:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    command = [python, project / "my_program.py", *arguments, "--workdir", project / "run", "--stop.updates", "30"]
+    done = subprocess.run(
+        list(map(str, command)), cwd=project.parent, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_wheel_is_what_is_imported(python, tmp_path):
+    code = "import boonta, boonta.programs.tools.play, pathlib; print(pathlib.Path(boonta.__file__).resolve().parent)"
+    found = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
+    folder = pathlib.Path(found.stdout.strip())
+    assert folder == python.parents[1].resolve() / "lib" / folder.parts[-3] / "site-packages" / "boonta"
+    assert (folder / "py.typed").exists() and not (folder / "tests").exists()
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(400)
+def test_it_runs_as_processes(python, project):
+    run(python, project)
+    row = metrics.read(project / "run")[-1]
+    assert row["updates"] >= 30 and row["ticks"] > 0
+
+
+@pytest.mark.timeout(400)
+def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
+    said = run(python, project, "envs.narrow:narrow", "--launch", "sebulba", "--clocks", "0", "--env.columns", "4")
+    assert "environment catch, presets for 'catch'" in said
+    assert metrics.read(project / "run")[-1]["updates"] >= 30
