@@ -9,8 +9,8 @@ import jax
 
 from boonta.agents.base import Steps, Table
 from boonta.envs.base import BatchedEnv
-from boonta.envs.replayed import Replayed
 from boonta.nodes.acting.playback import Playback
+from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.tables.contract import written_by
 
 # Pieces of `num_envs` sequences that are requested ahead, so that slots can go on when their sequences end.

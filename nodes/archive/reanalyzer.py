@@ -10,9 +10,9 @@ import numpy as np
 
 from boonta.agents.base import Agent, Steps
 from boonta.envs.base import FIRST, LAST, BatchedEnv, Env, EnvSpec
-from boonta.envs.replayed import Replayed
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.acting.playback import Playback
+from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.archive.files import Archive, read
 
 

@@ -1,6 +1,6 @@
 """Draws the search, predictions and hidden states of a MuZero run's agent.
 
-./run python -m boonta.programs.tools.explain --workdir runs/muzero_catch
+./run boonta explain --workdir runs/muzero-catch
 
 The file can't be called inspect.py: the folder of a script comes first in Python's path, so it would hide the standard
 library's module.

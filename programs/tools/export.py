@@ -1,6 +1,6 @@
 """Makes an archive of the steps that a run's actors recorded.
 
-./run python -m boonta.programs.tools.export --workdir runs/x --out folder
+./run boonta export --workdir runs/x --out folder
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plays a run's agent against another.
 
-./run python -m boonta.programs.tools.match --workdir runs/x --opponent uct:1000
+./run boonta match --workdir runs/x --opponent uct:1000
 """
 
 from __future__ import annotations

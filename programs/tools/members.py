@@ -1,6 +1,6 @@
 """Prints a population's table and draws its learning curves.
 
-./run python -m boonta.programs.tools.members --workdir runs/anakin_population_catch
+./run boonta members --workdir runs/population-catch
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Plays a run's agent and draws a GIF or MP4.
 
-./run python -m boonta.programs.tools.play --workdir runs/impala_atari-Pong
+./run boonta play --workdir runs/impala_atari-Pong
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Draws runs' learning curves.
 
-./run python -m boonta.programs.tools.plot --workdir runs/impala_atari-Pong --out curve.png
+./run boonta plot --workdir runs/impala_atari-Pong --out curve.png
 """
 
 from __future__ import annotations

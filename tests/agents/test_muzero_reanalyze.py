@@ -16,7 +16,7 @@ from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import make_search
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
-from boonta.envs.replayed import Replayed
+from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.tables.contract import learned_from, written_by
 
 CONFIG = muzero.Config(

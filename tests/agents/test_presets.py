@@ -42,7 +42,7 @@ NO_WINDOWS = {"torso.channels": None, "torso.kernels": None, "torso.strides": No
 SMALL = {"torso.kind": "mlp", "torso.widths": (64, 64), "frame_stack": 1, **NO_WINDOWS}
 MEAN = {"reduction": "mean", "optimiser.kind": "adam"}
 CATCH = {**SMALL, **MEAN, "unroll_length": 10, "batch_size": 16, "queue_size": 16, "optimiser.learning_rate": 3e-3}
-FUSED = {**CATCH, "unroll_length": 16, "batch_size": 64}
+FUSED = {**CATCH, "unroll_length": 16, "batch_size": 64, "queue_size": 64}
 IMPALA_PRESETS = {
     "catch": CATCH,
     "atari": {**MEAN, "batch_size": 8, "queue_size": 8, "optimiser.max_grad_norm": 0.5},

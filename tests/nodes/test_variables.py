@@ -80,7 +80,7 @@ def test_who_imports_reverb_imports_rlax_first(path):
 def test_a_launcher_loads_no_tensorflow():
     code = """
 import sys
-from boonta.programs import impala_seed_atari, muzero_board, muzero_reanalyze_catch, unplugged
+from boonta.programs import central_inference, reanalyze, self_play, unplugged
 assert "rlax" in sys.modules and "tensorflow" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

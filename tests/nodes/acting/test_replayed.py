@@ -14,7 +14,7 @@ from boonta.envs import conformance
 from boonta.envs.base import FIRST, LAST, MID, EnvSpec, Episode
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
-from boonta.envs.replayed import Replayed
+from boonta.nodes.acting.replayed import Replayed
 
 
 def record(env, seed: int, episodes: int = 1) -> Steps:
