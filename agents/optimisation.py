@@ -58,7 +58,7 @@ class Target(NamedTuple):
 
     Attributes:
       period: updates between their moves.
-      tau: share of the way to the params that they go in a move (Polyak averaging); None goes all the way, a copy.
+      tau: fraction of the distance to the params covered in a move (Polyak averaging); None copies them.
       part: `(params) -> what is followed`; all of them unless an agent needs fewer.
     """
 
@@ -70,7 +70,7 @@ class Target(NamedTuple):
 class Statistics(NamedTuple):
     """What is learned without a gradient, such as the moments by which observations are normalised.
 
-    Every update merges what the loss says of its batch, each sequence once, whatever the epochs. As the loss sums over
+    Every update merges its batch's statistics once, however many epochs it makes. As the loss sums over
     the whole batch, the statistics are the same on all devices.
 
     Attributes:
@@ -161,15 +161,15 @@ def make_update(
         key, loss_key = jax.random.split(state.key)
         if epochs * minibatches == 1:
             state, outcome = descend(state, loss_key, batch)
-            said = [outcome.statistics]
+            parts = [outcome.statistics]
         else:
-            state, outcome, said = _descend_in_parts(descend, state, loss_key, batch, epochs, minibatches)
-        updates, known = state.updates + 1, state.statistics
+            state, outcome, parts = _descend_in_parts(descend, state, loss_key, batch, epochs, minibatches)
+        updates, merged = state.updates + 1, state.statistics
         if statistics is not None:
-            for part in said:
-                known = statistics.merge(known, part)
-        followed = follow(state.params, state.target_params, updates)
-        state = LearnerState(state.params, followed, state.opt_state, key, updates, known)
+            for part in parts:
+                merged = statistics.merge(merged, part)
+        target_params = follow(state.params, state.target_params, updates)
+        state = LearnerState(state.params, target_params, state.opt_state, key, updates, merged)
         return state, outcome.priorities, outcome.metrics
 
     return Update(init=init, step=step, params=lambda state: published(state.params, state.statistics))

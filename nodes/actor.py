@@ -35,7 +35,7 @@ class Actor(Node):
       threads: number of groups that alternate.
       seed: seed of the environments and the policy; two actors must differ in `seed` or in `first_group`.
       first_group: number of this node's first group among those of all actors with its seed.
-      refresh_every: env steps of a slot between two looks for newer params; None is the table's period, so that params
+      refresh_every: env steps of a slot between two fetches of params; None is the table's period, so that params
         change only where a sequence may start.
     """
 

@@ -41,7 +41,7 @@ class Pending(NamedTuple):
     """
 
     rounds: int
-    outcomes: list[fusion.Outcome]
+    outcomes: list[fusion.RoundResult]
     evaluation: Evaluation | None
     updates: int
 
@@ -58,7 +58,7 @@ class Anakin(Node):
       env: a `JaxEnv`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed, with fresh environments.
-      start_from: another such folder, whose newest one is gone on from where the first has none.
+      start_from: another such folder; its newest checkpoint is used if `folder` has none.
       seed: of the params, the environments, and all randomness.
       num_envs: B, environment slots; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
@@ -217,7 +217,7 @@ class Anakin(Node):
         now = time.monotonic()
         self._rounds_per_s, self._collected_at = pending.rounds / max(now - self._collected_at, 1e-9), now
 
-    def _log(self, pending: Pending, outcomes: list[fusion.Outcome], evaluation: Evaluation | None) -> None:
+    def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
         self._last_update = outcomes[-1].metrics
         evaluated = {} if evaluation is None else evaluation.metrics
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)

@@ -27,14 +27,14 @@ FINISH_DEADLINE_S = 300.0  # The first updates compile.
 CHECK_S = 5.0  # Time for the newest update to show that its loss is finite; a save at the end has little time.
 
 
-class Outcome(NamedTuple):
+class StepResult(NamedTuple):
     """What the updates of one step return to the host.
 
     Attributes:
-      params: that act, after the last update.
+      params: the acting params, after the last update.
       priorities: [updates, B], or None.
       metrics: [updates] each.
-      reports: of all hosts, as the agreement made them.
+      reports: the reports of all hosts, from the agreement.
     """
 
     params: Any
@@ -56,7 +56,7 @@ class Learner(Node):
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle.
       folder: for checkpoints; the newest one found there is resumed.
-      start_from: another such folder, whose newest one is gone on from where the first has none.
+      start_from: another such folder; its newest checkpoint is used if `folder` has none.
       seed: of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
@@ -128,7 +128,7 @@ class Learner(Node):
             donate_argnums=0,
         )
         self._background = futures.ThreadPoolExecutor(1, "publisher")
-        first = Outcome(self._agent.update.params(self._state), None, {}, ())
+        first = StepResult(self._agent.update.params(self._state), None, {}, ())
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         self._dataset = open_dataset(self._replay, self._tables, over_batch)
@@ -185,7 +185,7 @@ class Learner(Node):
         self._log_origin(drawn, self._updates + len(self._drawn))
         self._drawn.append((batch, drawn))
 
-    def _update(self, state: Any, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Any, Outcome]:
+    def _update(self, state: Any, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Any, StepResult]:
         """Makes the updates of one step; compiled."""
 
         def one(carry: Any, batch: Batch) -> Any:
@@ -199,7 +199,7 @@ class Learner(Node):
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
         in_turn = one_by_one if slow else looped
         (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, number)
-        return state, Outcome(self._agent.update.params(state), priorities, metrics, report)
+        return state, StepResult(self._agent.update.params(state), priorities, metrics, report)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:
         """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
@@ -210,7 +210,7 @@ class Learner(Node):
             if of_it.any():
                 self.measure({f"target_age/{table.name}": updates - float(np.mean(drawn.version[of_it]))})
 
-    def _finish(self, version: int, outcome: Outcome, drawn: Sequence[Drawn] = ()) -> Any:
+    def _finish(self, version: int, outcome: StepResult, drawn: Sequence[Drawn] = ()) -> Any:
         """Runs beside the next step: waits for the device, then publishes and logs; the hosts' reports."""
         priorities, metrics, reports = jax.device_get(outcome[1:])
         before = version - len(drawn)  # Updates made before this step.
@@ -231,7 +231,7 @@ class Learner(Node):
         return reports
 
     def _is_sound(self) -> bool:
-        """Whether nothing went wrong in the newest step, as far as is known in `CHECK_S`; the next step would raise."""
+        """Whether the newest step shows no failure within `CHECK_S`; the next step would raise it."""
         futures.wait([self._finished], timeout=CHECK_S)
         return not self._finished.done() or self._finished.exception() is None
 

@@ -25,9 +25,9 @@ def central_inference(
     See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
 
     Args:
-      run: where, how and how long.
+      run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often, and on how much.
+      evaluation: how often params are evaluated, and on how much.
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor.

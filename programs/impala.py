@@ -25,15 +25,15 @@ def impala(
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
     Args:
-      run: where, how and how long.
+      run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often, and on how much.
+      evaluation: how often params are evaluated, and on how much.
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1.
-      refresh_every: env steps of a slot between two looks for newer params; default: where a sequence may start.
+      refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
     """
     agent = make(config, env.spec)
     groups = [

@@ -35,9 +35,9 @@ def meta_gradient(
     """Each learner has environments and a discount of its own, which it raises as it learns.
 
     Args:
-      run: where and how long.
+      run: the run's settings.
       config: hyper-parameters.
-      evaluation: how often, and on how much.
+      evaluation: how often params are evaluated, and on how much.
       env: in JAX, or with a twin in it.
       learn: fields of the config, as FIELD=NUMBER to start from; the config's own values judge the result.
       meta_learning_rate: with which they are learned.

@@ -31,9 +31,9 @@ def population(
     """Trains a learner for every combination of hyper-parameters and seeds: 64 by default.
 
     Args:
-      run: where and how long.
+      run: the run's settings.
       config: what members share.
-      evaluation: how often, and on how much.
+      evaluation: how often params are evaluated, and on how much.
       env: in JAX, or with a twin in it.
       vary: fields of the config that differ, as FIELD=NUMBER,NUMBER,…; members take all combinations.
       seeds: of each combination.

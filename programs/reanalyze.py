@@ -30,15 +30,15 @@ def reanalyze(
     """Actors fill a replay table, reanalyzers renew it into another, the learner samples both.
 
     Args:
-      run: where, how and how long.
+      run: the run's settings.
       config: the agent's hyper-parameters; `ratio` takes the place of its reanalyze_ratio.
-      evaluation: how often, and on how much.
+      evaluation: how often params are evaluated, and on how much.
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor; default: 32.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1.
-      refresh_every: env steps of a slot between two looks for newer params; default: where a sequence may start.
+      refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
       reanalyzers: reanalyzer processes.
       ratio: share of an update's sequences whose targets are renewed.
     """

@@ -54,7 +54,7 @@ class Compiled:
         """See `fusion.Fusion.init`."""
         return self._init(learner, self._put(jnp.int32(version)), self._put(key))
 
-    def rounds(self, state: fusion.State, number: int) -> tuple[fusion.State, list[fusion.Outcome]]:
+    def rounds(self, state: fusion.State, number: int) -> tuple[fusion.State, list[fusion.RoundResult]]:
         """Enqueues rounds; `state` is donated, and the outcomes are to be added up."""
         if self._in_loop:
             state, outcome = self._rounds(state, self._put(jnp.int32(number)))

@@ -46,7 +46,7 @@ class State(NamedTuple):
     updates: jax.Array
 
 
-class Outcome(NamedTuple):
+class RoundResult(NamedTuple):
     """What some rounds return to the host.
 
     Attributes:
@@ -72,8 +72,8 @@ class Fusion(NamedTuple):
     """
 
     init: Callable[[Nest, jax.Array, jax.Array], tuple[State, stage.Episodes]]
-    round: Callable[[State], tuple[State, Outcome]]
-    rounds: Callable[[State, jax.Array], tuple[State, Outcome]]
+    round: Callable[[State], tuple[State, RoundResult]]
+    rounds: Callable[[State, jax.Array], tuple[State, RoundResult]]
     updates: int
     env_steps: int
     first_steps: int
@@ -195,7 +195,7 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
     def fill(state: State) -> tuple[State, stage.Episodes]:
         return _act(agent, env, state, overlap)
 
-    def round(state: State) -> tuple[State, Outcome]:
+    def round(state: State) -> tuple[State, RoundResult]:
         state, episodes = _act(agent, env, state, table.period)
         block = state.kept  # [overlap + period, B, ...]
         batches = jax.tree.map(lambda x: _split(x[: table.sequence_length], updates), block)  # [m, T, N, ...]
@@ -207,7 +207,7 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
             return state._replace(learner=learner, updates=state.updates + 1), metrics
 
         state, metrics = in_turn(one, state, batches, updates)
-        return state, Outcome(_last(metrics), episodes)
+        return state, RoundResult(_last(metrics), episodes)
 
     return overlap, fill, round
 
@@ -232,7 +232,7 @@ def _replay(
         row = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), step_shapes(agent, env.spec))
         return insert_many(state._replace(replay=replay.init(row)), first)
 
-    def round(state: State) -> tuple[State, Outcome]:
+    def round(state: State) -> tuple[State, RoundResult]:
         state, episodes = insert_many(state, rollouts)
 
         def one(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
@@ -246,7 +246,7 @@ def _replay(
             return state._replace(learner=learner, replay=table_state, key=key, updates=state.updates + 1), metrics
 
         state, metrics = in_turn(one, state, None, updates)
-        return state, Outcome(_last(metrics), episodes)
+        return state, RoundResult(_last(metrics), episodes)
 
     return first * table.period, fill, round
 
@@ -270,14 +270,16 @@ def _last(metrics: dict[str, jax.Array]) -> dict[str, jax.Array]:
     return jax.tree.map(lambda x: x[-1], metrics)
 
 
-def _repeat(round: Callable[[State], tuple[State, Outcome]]) -> Callable[[State, jax.Array], tuple[State, Outcome]]:
+def _repeat(
+    round: Callable[[State], tuple[State, RoundResult]],
+) -> Callable[[State, jax.Array], tuple[State, RoundResult]]:
     """Many rounds; their number is traced, so that it may change without a compile."""
 
-    def rounds(state: State, number: jax.Array) -> tuple[State, Outcome]:
-        def one(_: jax.Array, carry: tuple[State, Outcome]) -> tuple[State, Outcome]:
+    def rounds(state: State, number: jax.Array) -> tuple[State, RoundResult]:
+        def one(_: jax.Array, carry: tuple[State, RoundResult]) -> tuple[State, RoundResult]:
             state, before = carry
             state, outcome = round(state)
-            return state, Outcome(outcome.metrics, jax.tree.map(jnp.add, before.episodes, outcome.episodes))
+            return state, RoundResult(outcome.metrics, jax.tree.map(jnp.add, before.episodes, outcome.episodes))
 
         shapes = jax.eval_shape(round, state)[1]
         nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)

@@ -97,10 +97,10 @@ class _Member:
         state, episodes = self._fuse(member.values).init(member.learner, version, key)
         return state._replace(learner=member._replace(learner=state.learner)), episodes
 
-    def round(self, state: fusion.State) -> tuple[fusion.State, fusion.Outcome]:
+    def round(self, state: fusion.State) -> tuple[fusion.State, fusion.RoundResult]:
         return self._lift(lambda fused, alone: fused.round(alone), state)
 
-    def rounds(self, state: fusion.State, number: jax.Array) -> tuple[fusion.State, fusion.Outcome]:
+    def rounds(self, state: fusion.State, number: jax.Array) -> tuple[fusion.State, fusion.RoundResult]:
         return self._lift(lambda fused, alone: fused.rounds(alone, number), state)
 
     def evaluate(self, member: Member, key: jax.Array) -> Evaluation:
@@ -117,7 +117,7 @@ class _Member:
             first_steps=size * fused.first_steps,
         )
 
-    def _lift(self, call: Callable[..., Any], state: fusion.State) -> tuple[fusion.State, fusion.Outcome]:
+    def _lift(self, call: Callable[..., Any], state: fusion.State) -> tuple[fusion.State, fusion.RoundResult]:
         """Runs a function of one fused learner on its part of a member's state."""
         member = state.learner
         alone, outcome = call(self._fuse(member.values), state._replace(learner=member.learner))

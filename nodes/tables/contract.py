@@ -23,13 +23,13 @@ import numpy as np
 
 from boonta.agents.base import Author, Table
 
-# The priority of a sequence that was never drawn. Its writer knows no agent, so it can't do better than this: 1 is a
-# large error, and the first rank, so that every sequence is likely to be drawn once.
+# The priority of a sequence that was never drawn. Its writer has no agent to compute an error with: 1 is a large error,
+# and the first rank, so each sequence is likely to be drawn once.
 NEW_PRIORITY = 1.0
 # This is added to each error, so that a sequence whose error was 0 once is drawn again.
 PRIORITY_FLOOR = 1e-3
-# Samples per insert where a table leaves them free and something must choose a number: a fused program, in which
-# nothing runs beside anything else. Each sequence is then drawn once on average, as from a queue.
+# Samples per insert of a fused program whose table leaves them free. Its parts run in turn, so none can wait for
+# another. Each sequence is then drawn once on average, as from a queue.
 FREE_SAMPLES_PER_INSERT = 1.0
 
 
@@ -52,7 +52,7 @@ def first_row(table: Table, sequence: int) -> int:
 
 
 def rows_of(table: Table, sequences: int) -> int:
-    """How many rows hold so many consecutive sequences of a slot: from the first row of one to the last of another."""
+    """How many rows so many consecutive sequences of a slot span, from the first row to the last."""
     return first_row(table, sequences - 1) + table.sequence_length
 
 
@@ -103,7 +103,7 @@ class RateLimit(NamedTuple):
     def may_insert(self, inserted: int, sampled: int, number: int = 1) -> bool:
         """Whether so many more sequences may come in.
 
-        A store that takes a whole group's sequences at once asks for one, and may so be ahead by the others.
+        A store that inserts a whole group's sequences at once asks for one, and may exceed the limit by the others.
         """
         after = inserted + number
         return after <= self.min_size or self.owed(after, sampled) <= self.highest
@@ -122,13 +122,13 @@ def rate_limit(table: Table) -> RateLimit:
         -B                                              the reader may be one batch ahead, which the dataset prefetches
         2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
 
-    A table that gives only a share of a batch is caught up with more slowly: its writer may be as many updates ahead
-    as if it gave all, which is fewer samples, but no fewer than are owed when sampling begins.
+    Where a table gives only a share of a batch, its writer may be as many updates ahead as with a share of 1. That is
+    fewer samples, but at least those owed when sampling begins.
 
     So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
     is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
-    writer for min_size sequences at least. That should hold the sequences that all groups of environments complete at
-    the same step, or else they wait for the learner in the middle of an append. The bounds are always as far apart as
+    writer for min_size sequences at least. min_size should cover the sequences that all groups of environments complete
+    at one step; else they wait for the learner in the middle of an append. The bounds are always as far apart as
     Reverb demands, 2 * max(1, samples_per_insert), so that one side can always go on.
     """
     if table.kind == "queue":
@@ -142,7 +142,7 @@ def rate_limit(table: Table) -> RateLimit:
 
 
 def definite_samples_per_insert(table: Table) -> float:
-    """How often a sequence is drawn by a program that draws as often as it decides to: a fused one.
+    """How often a fused program draws each sequence on average; nothing else sets its pace.
 
     Such a program has no side that could wait. It follows this ratio exactly, over its rounds.
     """
@@ -153,7 +153,7 @@ def definite_samples_per_insert(table: Table) -> float:
 
 
 def written_by(writer: Author, tables: Sequence[Table]) -> tuple[Table, ...]:
-    """The tables that this kind of node fills, with the same sequences each.
+    """The tables that this kind of node fills, all with the same sequences.
 
     Raises:
       ValueError: there is none, or their sequences differ in length or period.

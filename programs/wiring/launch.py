@@ -13,8 +13,8 @@ from boonta.programs.wiring.run import BadInput, Run, claim_workdir
 
 __all__ = ["Group", "Program", "Run", "RunFlags", "group", "main", "prepare"]
 
-# Each has `prepare(program) -> what runs it to its end and returns the exit code`, which raises ValueError, naming the
-# node or setting, where the program can't run this way.
+# Each has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
+# ValueError if the program can't run this way.
 INTERPRETERS = {
     "local_mp": "boonta.programs.wiring.local",
     "local_mt": "boonta.programs.wiring.local",
@@ -25,7 +25,7 @@ INTERPRETERS = {
 
 
 def prepare(program: Program) -> Callable[[], int]:
-    """What runs a program to its end, once it is called; it returns the exit code.
+    """Returns a function that runs the program to its end and returns the exit code.
 
     The exit code is 0 where a stop rule was reached, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM.
 

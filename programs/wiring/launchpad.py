@@ -34,7 +34,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "--launch local_mp, local_mt and serial need dm-launchpad, dm-reverb and TensorFlow, whose newest wheels are "
-        "for CPython 3.10: start the program there (./run does), or choose --launch sebulba or anakin"
+        "for CPython 3.10: install the extra [cluster] there (./run does), or choose --launch sebulba or anakin"
     ) from error
 
 CALL_DEADLINE_S = 30.0  # Without a deadline a courier call blocks for ever once its server is gone.

@@ -23,7 +23,7 @@ from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.run import Run
 
-ACTING = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
+WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
 # The folder that a node keeps things in, within the run's.
 FOLDERS = {"monitor": "", "replay": "replay"}
 CHECKPOINTS = "checkpoints"
@@ -34,9 +34,9 @@ class Group:
     """Nodes of one class that do the same work.
 
     Attributes:
-      label: of the group; its processes, logs and metrics are called by it.
-      node: the class.
-      number: of nodes.
+      label: the group's name, also for its processes, logs and metrics.
+      node: the class of its nodes.
+      number: how many nodes it has.
       settings: what the class's constructor takes besides what the program gives every node, see `node_arguments`.
     """
 
@@ -57,7 +57,7 @@ class Group:
     @property
     def names(self) -> tuple[str, ...]:
         """The nodes' names, such as "actor/0", or "learner"."""
-        if self.number == 1 and self.node.role not in ACTING:
+        if self.number == 1 and self.node.role not in WRITERS:
             return (self.label,)
         return tuple(f"{self.label}/{i}" for i in range(self.number))
 
@@ -66,10 +66,10 @@ def group(node: type[Node], number: int = 1, /, *, label: str = "", **settings: 
     """A group of nodes.
 
     Args:
-      node: the class.
-      number: of nodes.
-      label: of the group; default: the class's role, such as "actor".
-      settings: for the class's constructor; one that is None is left to the class's own default.
+      node: the class of its nodes.
+      number: how many nodes it has.
+      label: the group's name; default: the class's role, such as "actor".
+      settings: arguments of the class's constructor; one that is None is left to the class's own default.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
     return Group(label or node.role or node.__name__.lower(), node, number, chosen)
@@ -80,12 +80,12 @@ class Program:
     """What runs. Nothing of it runs yet.
 
     Attributes:
-      name: of the program.
-      run: where, how and how long.
+      name: the program's name.
+      run: the run's settings: where, how and how long.
       agent: what acts and learns; its tables are served.
       env: what actors act in.
-      groups: of nodes. The services that they call, the monitor, the variable server and the replay server, need not
-        be among them.
+      groups: the groups of nodes. The services that they call, the monitor, the variable server and the replay server,
+        need not be among them.
     """
 
     name: str
@@ -160,7 +160,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "agent": program.agent,
         "env": program.env,
         "spec": getattr(program.env, "spec", None),
-        "seed": _seeds(run.acting_seed, group.number)[i] if role in ACTING or group.number > 1 else run.seed,
+        "seed": _seeds(run.acting_seed, group.number)[i] if role in WRITERS or group.number > 1 else run.seed,
         "stop": run.stop,
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
         "start_from": run.start_folder,
@@ -199,7 +199,7 @@ def check_nodes(program: Program) -> None:
 
 
 def _seeds(seed: int, number: int) -> list[int]:
-    """A seed for each node. They aren't `seed + i`: runs with neighbouring seeds would share most of theirs."""
+    """A seed for each node. With `seed + i`, runs with neighbouring seeds would share most seeds."""
     return [int(drawn) for drawn in np.random.SeedSequence(seed).generate_state(number) >> 1]
 
 

@@ -31,17 +31,17 @@ class Shared(NamedTuple):
     """What the nodes of a process have in common.
 
     Attributes:
-      monitor: others report to it.
-      acting: devices that act.
-      learning: how many learn.
-      replay: from actors to the learner.
-      variables: from it.
-      lock_step: None where actors run freely.
+      monitor: the node that others report to.
+      acting: the devices that act.
+      num_learning: the number of devices that learn.
+      replay: the store of sequences.
+      variables: the newest params, on the acting devices.
+      lock_step: which params act when; None where actors run freely.
     """
 
     monitor: Monitor
     acting: Sequence[jax.Device]
-    learning: int
+    num_learning: int
     replay: QueueTable | HostTable
     variables: DeviceVariables
     lock_step: LockStep | None
@@ -56,7 +56,7 @@ def prepare(program: Program) -> Callable[[], int]:
 def build(program: Program) -> tuple[Monitor, list[Node]]:
     """The monitor, and the other nodes of this host.
 
-    Each of several hosts has all nodes but the evaluator, which the first has. An update's batch is theirs together.
+    Only the first of several hosts has the evaluator; each has all other nodes. Together they fill an update's batch.
 
     Raises:
       ValueError: says which node or setting can't work here, what it is and what it must be.
@@ -69,7 +69,11 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     for group in program.groups:
         role = group.node.role
         if role == "learner":
-            given: dict[str, Any] = {"replay": shared.replay, "variables": shared.variables, "devices": shared.learning}
+            given: dict[str, Any] = {
+                "replay": shared.replay,
+                "variables": shared.variables,
+                "devices": shared.num_learning,
+            }
             if isinstance(shared.monitor, HostMonitor):
                 given["agreement"] = SeveralHosts(shared.monitor)
             nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
@@ -82,7 +86,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
 
 
 def require_roles(program: Program) -> None:
-    """Raises ValueError, naming the group, if the program has nodes that are no threads of one process."""
+    """Raises ValueError, naming the group, if the program has nodes that can't be threads here."""
     for group in program.groups:
         if group.node.role not in ROLES:
             raise ValueError(
@@ -100,7 +104,7 @@ def require_roles(program: Program) -> None:
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:
-    """The actor of an acting device, whose environments' groups are numbered over all actors of all hosts."""
+    """The actor of one acting device. `first_group` counts the groups of all actors, over all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
     env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
@@ -151,7 +155,7 @@ def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_en
 
 
 def _share_of(table: Table, hosts: Hosts) -> Table:
-    """The table of one host, of whose batches an update's is made: each keeps what its own actors write."""
+    """One host's part of the table: it keeps what its own actors write, and gives a part of each batch."""
     return dataclasses.replace(
         table,
         batch_size=hosts.share("batch_size", table.batch_size),

@@ -17,7 +17,7 @@ from boonta.programs.wiring.view import View
 
 
 def prepare(program: Program) -> Callable[[], int]:
-    """What runs a program serially, once it is called; refuses what can't work.
+    """Returns a function that runs the program serially; refuses what can't work.
 
     Raises:
       ValueError: says which node or setting, what it is and what it must be.
@@ -30,7 +30,7 @@ def prepare(program: Program) -> Callable[[], int]:
 
 
 def run(program: Program) -> int:
-    """Steps every node in program order until the monitor ends the program; the exit code, as `supervise.run` has it.
+    """Steps every node in program order until the monitor ends the program; the exit code, as `launch.prepare` says.
 
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
     What a node raises is raised, once all nodes have been closed.
@@ -103,10 +103,10 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     learners = [node for node in nodes if node.role == "learner"]
     others = [node for node in nodes if node is not monitor and node not in learners]
     renewing = [node for node in others if node.role == "reanalyzer"]
-    stepping: list[Node] = []  # who waits within its step, while others work in its thread
+    stepping: list[Node] = []  # Nodes that wait inside a step while others step.
 
     def learn() -> None:
-        """Steps learners on all that is there: or else one thread could fill a queue that only they empty."""
+        """Steps learners while a batch is ready: otherwise actors could fill the queue and wait for ever."""
         for learner in learners:
             while learner.ready():
                 learner.step()
@@ -123,7 +123,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
                 stepping.pop()
                 learn()
 
-    # A learner waits for reanalyzers, reanalyzers wait for what actors write, and both for a learner to make room.
+    # While a reanalyzer waits, the other nodes work; while another node waits, reanalyzers work.
     for node in others:
         node.meanwhile = functools.partial(
             work, [n for n in others if n not in renewing] if node in renewing else renewing
@@ -131,7 +131,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     while True:
         work(others)
         for node in nodes:
-            node.heartbeat()  # also of those that rested: the monitor counts the silent as lost
+            node.heartbeat()  # The monitor counts a silent node as lost, even a resting one.
         monitor.round()
         status = monitor.status()
         view.show(status)
