@@ -19,6 +19,8 @@ def central_inference(
     env: Env = Catch(),  # noqa: B008
     actors: int = 8,
     num_envs: int = 4,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
 ) -> Program:
     """Actors hold neither params nor JAX: they send observations and get actions.
 
@@ -31,10 +33,12 @@ def central_inference(
       env: what actors act in.
       actors: actor processes.
       num_envs: environments of each actor.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of params; default: 1.
     """
     agent = make(config, env.spec)
     groups = [
-        group(Learner),
+        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
         group(Inference),
         group(Actor, actors, num_envs=num_envs),
         evaluator(env, evaluation),

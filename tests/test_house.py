@@ -84,10 +84,10 @@ def test_files_fit_in_one_sitting_and_programs_on_one_page():
         assert lines <= limit, f"{path.relative_to(ROOT)} has {lines} lines, more than {limit}"
 
 
-def test_launchpad_is_touched_in_one_module():
-    """It turns a program into one of Launchpad's."""
+def test_launchpad_is_touched_where_a_program_becomes_one_of_its_own():
+    """And in what the processes of that program begin with."""
     # The client of a replay server loads courier for the library of TensorFlow's that both need.
-    known = {"programs/wiring/launchpad.py", "nodes/tables/reverb/client.py"}
+    known = {f"programs/wiring/{name}.py" for name in ("launchpad", "worker")} | {"nodes/tables/reverb/client.py"}
     assert {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"launchpad", "courier"})} == known
 
 

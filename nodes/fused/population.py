@@ -148,7 +148,8 @@ def _rows(
     """What is known of each member; its loss is not finite if it has diverged."""
     rows, loss = [], _loss(metrics, len(members))
     for i, member in enumerate(members):
-        values = {field: _decimal(numbers[i]) for field, numbers in evaluation.values.items()}
+        # In the order in which the fields were given; the state's own order is alphabetical.
+        values = {field: _decimal(evaluation.values[field][i]) for field in member if field in evaluation.values}
         row = {"member": i, "seed": member["seed"], **values, "updates": updates, "loss": float(loss[i])}
         if episodes.number[i]:
             row["return"] = float(episodes.returns[i] / episodes.number[i])

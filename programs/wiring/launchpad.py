@@ -11,14 +11,12 @@ import contextlib
 import functools
 import io
 import pathlib
-import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import connect
 from boonta.programs.wiring.program import Group, Program, node_arguments
 
 try:
@@ -29,8 +27,9 @@ try:
     from launchpad import context
     from launchpad.launch import worker_manager
     from launchpad.launch.run_locally import launch_local_output_to_files
-    from launchpad.nodes import base
     from launchpad.nodes.python.local_multi_processing import PythonProcess
+
+    from boonta.programs.wiring import worker
 except ImportError as error:
     raise ImportError(
         "--launch local_mp, local_mt and serial need dm-launchpad, dm-reverb and TensorFlow, whose newest wheels are "
@@ -100,22 +99,7 @@ def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> 
     if group.node.role == "replay":
         return _ReplayNode(group.node, **arguments)
     kind = _ServiceNode if group.is_called else lp.PyClassNode
-    return kind(_construct, group.node, **arguments)
-
-
-def _construct(node: type[Node], **arguments: Any) -> Node:
-    """Makes a node in its own process or thread."""
-    made = node(**arguments)
-    made.launcher = _launcher
-    return made
-
-
-def _launcher() -> tuple[threading.Event, bool]:
-    """See `Node.launcher`."""
-    owns_process = threading.current_thread() is threading.main_thread()
-    if owns_process:  # Ctrl-C reaches all processes; the launcher alone answers it, and asks everybody to end.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return lp.stop_event(), owns_process
+    return kind(worker.construct, group.node, **arguments)
 
 
 class _ServiceNode(lp.CourierNode):
@@ -132,7 +116,7 @@ class _ReplayNode(lp.PyClassNode):
 
     def __init__(self, node: type[Node], **arguments: Any):
         self._address = lp_address.Address("reverb")
-        super().__init__(_construct, node, address=self._address, **arguments)
+        super().__init__(worker.construct, node, address=self._address, **arguments)
         self.allocate_address(self._address)
 
     def bind_addresses(self, **options: Any) -> None:
@@ -141,18 +125,7 @@ class _ReplayNode(lp.PyClassNode):
             import reverb  # noqa: F401  # One thread imports it, before others could find it half imported.
 
     def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
-        return self._track_handle(_ReplayHandle(self._address, signature))
-
-
-class _ReplayHandle(base.Handle):
-    """Handle of a replay server; the processes of nodes that only write, with no signature, load no TensorFlow."""
-
-    def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
-        self._address = address
-        self._signature = signature
-
-    def dereference(self) -> Any:
-        return connect(self._address.resolve(), self._signature)
+        return self._track_handle(worker.ReplayHandle(self._address, signature))
 
 
 def launch(

@@ -203,8 +203,9 @@ EIGHT_DEVICES = """
 import jax, numpy as np
 from dm_env import specs
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from agents import impala
+from boonta.agents import impala
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Torso
 from boonta.agents.impala.policy import Core, Extras
 from boonta.envs.base import EnvSpec
 

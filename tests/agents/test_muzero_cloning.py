@@ -11,6 +11,7 @@ import pytest
 
 from boonta.agents import muzero
 from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Torso
 from boonta.agents.muzero.loss import policy_targets
 from boonta.agents.muzero.policy import Extras
 from boonta.envs.base import FIRST, LAST, MID
@@ -23,7 +24,7 @@ CLONE = dataclasses.replace(
     value_cost=0.0,
     reward_cost=0.0,
     consistency_cost=0.0,
-    width=32,
+    torso=Torso("mlp", widths=(32,), normalise=True),
     head_width=32,
     roots=4,
     unroll_length=1,

@@ -1,6 +1,5 @@
 """MuZero's loss against a second implementation: plain loops over batch, roots and steps, in numpy."""
 
-import collections
 import dataclasses
 import functools
 
@@ -274,12 +273,10 @@ def test_places_of_actions(num_actions, passes):
         np.testing.assert_array_equal(nowhere, not expected.any())
 
 
-def test_boards_may_have_travelled():
-    """What went through a replay server has the fields of a `BoardView`, but another class."""
-    Board = collections.namedtuple("Board", BoardView._fields)
+def test_a_board_is_learned_from_by_its_view():
     context = Context(make_params(2), jax.random.PRNGKey(0), jnp.int32(0))
     plain = make_batch()
-    board = Board(plain.steps.observation, np.ones((7, B, A), bool), np.zeros((7, B), np.int32))
+    board = BoardView(plain.steps.observation, np.ones((7, B, A), bool), np.zeros((7, B), np.int32))
     losses = [
         muzero_loss(make_params(), context, batch, model=LINEAR, config=CONFIG)[0]
         for batch in (plain, plain._replace(steps=plain.steps._replace(observation=board)))

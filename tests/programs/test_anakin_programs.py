@@ -78,7 +78,7 @@ def test_learners_move_their_discount(tmp_path, capsys):
 
 def test_what_cannot_vary_is_told_and_leaves_no_folder(tmp_path, capsys):
     with pytest.raises(SystemExit) as ended:
-        flags = ["catch", "--vary", "decay=0.9,0.99", "--workdir", str(tmp_path / "run"), *TINY]
+        flags = ["catch", "--vary", "optimiser.decay=0.9,0.99", "--workdir", str(tmp_path / "run"), *TINY]
         launch.main(population, flags)
     assert ended.value.code == 2 and not (tmp_path / "run").exists()
-    assert "error: anakin: decay has no effect with these settings" in capsys.readouterr().err
+    assert "error: anakin: optimiser.decay has no effect with these settings" in capsys.readouterr().err

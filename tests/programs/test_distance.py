@@ -35,9 +35,7 @@ def test_a_line_replaced_added_or_removed_counts_once():
     assert distance(list("abcd"), list("aXYZd")) == 3
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("impala", "muzero"), ("muzero", "reanalyze"), ("impala", "central_inference")]
-)
+@pytest.mark.parametrize(("one", "other"), [("impala", "muzero"), ("muzero", "reanalyze")])
 def test_a_program_is_a_few_lines_from_the_next(one, other):
     lines = body(one), body(other)
     assert all(len(line) > 10 for line in lines)

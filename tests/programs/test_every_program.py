@@ -43,7 +43,7 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
     [("impala", "catch"), ("muzero", "catch"), ("self_play", "pgx/tic_tac_toe"), ("population", "catch")],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):
-    flags = ["--vary", "learning_rate=1e-3", "--seeds", "1"] if name == "population" else []
+    flags = ["--vary", "optimiser.learning_rate=1e-3", "--seeds", "1"] if name == "population" else []
     launch.prepare(build(name, env, "--launch", "anakin", "--workdir", str(tmp_path), *flags))
 
 

@@ -9,8 +9,8 @@ from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 
-TINY = "width=8 layers=1 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2 batch-size=8"
-FEW = "min-replay-size=16 consistency-cost=0 search=puct"
+TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2"
+FEW = "replay.batch-size=8 replay.min-size=16 consistency-cost=0 search=puct"
 
 
 def run(workdir, *arguments: str) -> dict[str, float]:

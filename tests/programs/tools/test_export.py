@@ -22,12 +22,11 @@ from boonta.tests.helpers import tiny_program  # noqa: E402
 
 TINY = {
     "num-simulations": 2,
-    "width": 8,
-    "layers": 1,
+    "torso.widths": 8,
     "head-width": 8,
-    "min-replay-size": 8,
-    "batch-size": 4,
-    "samples-per-insert": 1,
+    "replay.min-size": 8,
+    "replay.batch-size": 4,
+    "replay.samples-per-insert": 1,
 }
 
 

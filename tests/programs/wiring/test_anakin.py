@@ -133,7 +133,8 @@ def test_settings_reach_the_one_node(tmp_path):
     arguments = ["minatar/breakout", "--env.sticky-actions", "0.25", "--actors", "2", "--num-envs", "64"]
     run, settings = parse(impala, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path)])
     _, (node,) = anakin.build(impala(run, **settings))
-    assert (node._num_envs, node._eval_every, node._eval_episodes) == (128, 5_000, 50)
+    assert node._fused.program.env_steps == 128 * 16  # Of a round: each environment takes a step of its unroll.
+    assert (node._eval_every, node._eval_episodes) == (5_000, 50)
     assert node._env.sticky_actions == 0.25
 
 

@@ -62,7 +62,7 @@ def test_actors_have_seeds_of_their_own(tmp_path):
 def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
     config = dataclasses.replace(muzero.REANALYZE_CATCH, reanalyze_ratio=0.0)
     program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
-    with pytest.raises(ValueError, match="reanalyzers with no replay table to read"):
+    with pytest.raises(ValueError, match="reanalyzers need a replay table to read and one to write to"):
         check_nodes(program)
 
 

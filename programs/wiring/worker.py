@@ -1,0 +1,41 @@
+"""What a node's own process under Launchpad begins with. It imports little: some do without JAX and TensorFlow."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import launchpad as lp
+from launchpad import address as lp_address
+from launchpad.nodes import base
+
+from boonta.nodes.base import Node
+from boonta.nodes.tables.reverb.client import connect
+
+
+def construct(node: type[Node], **arguments: Any) -> Node:
+    """Makes a node in the process or thread that Launchpad has given it."""
+    made = node(**arguments)
+    made.launcher = _launcher
+    return made
+
+
+def _launcher() -> tuple[threading.Event, bool]:
+    """See `Node.launcher`."""
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:  # Ctrl-C reaches all processes; the launcher alone answers it, and asks everybody to end.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return lp.stop_event(), owns_process
+
+
+class ReplayHandle(base.Handle):
+    """Handle of a replay server; the processes of nodes that only write, with no signature, load no TensorFlow."""
+
+    def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
+        self._address = address
+        self._signature = signature
+
+    def dereference(self) -> Any:
+        return connect(self._address.resolve(), self._signature)
