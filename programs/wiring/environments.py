@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import pathlib
+import sys
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -84,6 +86,8 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
 def _own(name: str) -> Env:
     """A user's environment."""
     module_name, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
+        sys.path.append(os.getcwd())
     try:
         found = getattr(importlib.import_module(module_name), attribute)
     except ImportError as error:

@@ -58,8 +58,8 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
-    for variables in environment.values():  # Modules beside the program's file are importable in every process.
-        paths = [sys.path[0] or os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
+    for variables in environment.values():  # Modules beside the program's file, or here, can be imported by all.
+        paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     launched, monitor = launchpad.launch(program, environment, logs)
     workers = [supervise.worker(name, handle) for name, handle in launched]

@@ -1,0 +1,75 @@
+"""Environments by name, and their settings as flags."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from boonta.envs.catch import Catch
+from boonta.envs.jax.base import Batched
+from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.minatar import MinAtar
+from boonta.programs.impala import impala
+from boonta.programs.wiring import environments
+from boonta.programs.wiring.anakin import jax_env_of
+from boonta.programs.wiring.arguments import parse, presets_of
+from boonta.programs.wiring.run import BadInput
+
+
+def test_names_make_environments_of_their_kind():
+    for name, env, kind in (
+        ("catch", Catch(), "catch"),
+        ("minatar/breakout", MinAtar("breakout"), "minatar"),
+        ("gymnax/CartPole-v1", Batched(Gymnax("CartPole-v1")), "cartpole"),
+    ):
+        made = environments.make_env(name)
+        assert made == env and environments.kind_of(made) == kind
+        assert environments.name_of(made) == name.replace("/", "-")
+    assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
+    assert environments.kind_of(environments.make_env("pgx/tic_tac_toe")) == "board"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("minatr/breakout", "environment 'minatr/breakout' is unknown: did you mean 'minatar'"),
+        ("minatar", "environment 'minatar' must be written like 'minatar/breakout'"),
+        ("catch/me", "environment 'catch/me' must be written like 'catch'"),
+        ("minatar/brakeout", "environment 'minatar/brakeout': .*breakout"),
+        ("nowhere:Env", "module 'nowhere' can't be imported"),
+        ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh'"),
+        ("boonta.envs.base:FIRST", "is a int, not an Env"),
+    ],
+)
+def test_a_wrong_name_is_refused_with_what_is_near(name, said):
+    with pytest.raises(BadInput, match=said):
+        environments.make_env(name)
+
+
+def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypatch):
+    (tmp_path / "a_world_of_mine.py").write_text(
+        "from boonta.envs.catch import Catch\n\n\ndef small():\n    return Catch(6, 3)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert environments.make_env("a_world_of_mine:small") == Catch(6, 3)
+
+
+def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
+    arguments = ["minatar/asterix", "--env.sticky-actions", "0.25", "--workdir", str(tmp_path), "--num-envs", "8"]
+    run, settings = parse(impala, arguments)
+    assert settings["env"] == MinAtar("asterix", sticky_actions=0.25)
+    assert settings["config"].batch_size == 64 and settings["evaluation"].every_updates == 5_000
+    said = presets_of(settings)
+    assert "environment minatar-asterix, presets for 'minatar'" in said and "optimiser.max_grad_norm 0.5" in said
+    run, _ = parse(impala, ["minatar/asterix"])
+    assert run.workdir.endswith("runs/impala-minatar-asterix")
+
+
+def test_twins_in_jax_have_the_same_spec_and_settings():
+    for env in (Catch(6, 3), MinAtar("freeway", sticky_actions=0.0, minimal_actions=True)):
+        twin = jax_env_of(env)
+        assert twin.spec == env.spec
+    with pytest.raises(ValueError, match="difficulty_ramping is False; in JAX it must be True"):
+        jax_env_of(MinAtar("freeway", difficulty_ramping=False))
