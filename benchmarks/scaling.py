@@ -50,8 +50,8 @@ PAPER_POD = {2048: 43e6}
 # Optically Reconfigurable Supercomputer", https://arxiv.org/abs/2304.01433, Table 4).
 LINK_BYTES_S = 70e9
 HOP_S = 1e-6  # assumed, of one step from chip to chip
-THREADS = 2  # that act, in each process
-LINGER_S = 5.0  # that a process stays for the others to have measured, too
+THREADS = 2  # Acting threads of each process.
+LINGER_S = 5.0  # Time that a process stays, so that the others can finish measuring.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-CHIPS_PER_HOST = 4  # of all slices with more than one host
+CHIPS_PER_HOST = 4  # Each host of a slice with several has so many.
 ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slices of their own
 
 

@@ -22,8 +22,8 @@ from boonta.nodes.fused.updates import looped, one_by_one, policy_lag
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.device import make_device_table
 
-MOST_ROLLOUTS = 64  # in a round; a ratio of samples to inserts that would need more is refused
-MOST_UNROLLED = 16  # updates in a round without a loop: each is compiled again
+MOST_ROLLOUTS = 64  # Rollouts in a round; a ratio of samples to inserts that needs more is refused.
+MOST_UNROLLED = 16  # Updates in a round without a loop; each is compiled again.
 
 
 class State(NamedTuple):

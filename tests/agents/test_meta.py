@@ -16,7 +16,7 @@ from boonta.agents.meta import bounded, meta_gradient
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused.fusion import fuse
 
-RATE = 0.1  # of the inner gradient descent
+RATE = 0.1  # Learning rate of the inner gradient descent.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,7 +20,7 @@ from boonta.tests.helpers.runs import end, saved
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "helpers" / "unit_program.py"
 LIMIT_S = 240.0
-ENDS_S = 30.0  # that a host may outlive another
+ENDS_S = 30.0  # Time that a host may outlive another.
 
 pytestmark = pytest.mark.timeout(480)
 

@@ -18,7 +18,7 @@ from boonta.nodes import metrics
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = "tests/helpers/tiny_program.py"
-LIGHT = "tests/helpers/light_program.py"  # whose processes start in a second
+LIGHT = "tests/helpers/light_program.py"  # Its processes start in a second.
 
 
 def start(*arguments: str, program: str = TINY) -> subprocess.Popen:

@@ -20,7 +20,7 @@ from boonta.agents.base import Steps, Table
 from boonta.nodes.tables.reverb.signature import unflatten
 
 CONNECT_DEADLINE_S = 120
-WORKERS = 2  # of a replay table; more cost more than they bring
+WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
 
 
 class Piece(NamedTuple):
