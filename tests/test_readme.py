@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import pathlib
 import re
 import shlex
@@ -34,9 +33,9 @@ def test_all_programs_and_tools_are_on_the_page():
     assert files == {pathlib.Path(words[2]).name for words in PROGRAMS}
     shown = {words[2] for words in map(shlex.split, COMMANDS) if words[1] == "boonta"}
     assert shown == set(TOOLS)
-    for tool in TOOLS:
-        module = importlib.import_module(f"boonta.programs.tools.{tool}")
-        assert "workdir" in str(inspect.signature(getattr(module, tool)))
+    for tool in TOOLS:  # Read as text: some need Reverb, which isn't everywhere.
+        text = (ROOT / "programs" / "tools" / f"{tool}.py").read_text()
+        assert re.search(rf"^def {tool}\(\s*workdirs?: ", text, re.MULTILINE), tool
 
 
 def test_it_is_read_in_five_minutes():
