@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from boonta.nodes.base import Node
-from boonta.programs.wiring.program import Group, Program, node_arguments
+from boonta.programs.wiring.program import Group, Program, node_arguments, signature_of
 
 try:
     import courier
@@ -80,17 +80,10 @@ def to_launchpad(program: Program) -> Launchable:
                 node = nodes[name] = _node(program, group, i, handles)
                 launchpad_program.add_node(node)
         if role == "replay":
-            served[role], writing = node.create_handle(_signature(program)), node.create_handle()
+            served[role], writing = node.create_handle(signature_of(program)), node.create_handle()
         elif group.is_called:
             served[role] = node.create_handle(ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S)
     return Launchable(launchpad_program, nodes)
-
-
-def _signature(program: Program) -> Callable[[], Any]:
-    """What makes one raw step in the agent's own classes, for nodes that read."""
-    from boonta.nodes.acting.local import step_shapes
-
-    return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
 def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Any:

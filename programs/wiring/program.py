@@ -6,6 +6,7 @@ A program function makes the value; `boonta.programs.wiring.launch` has it run b
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Steps
 from boonta.envs.base import Env
 from boonta.nodes.acting.base import Remote, tables_only
+from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
@@ -188,6 +190,11 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
             f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
         )
     return group.node(**arguments)
+
+
+def signature_of(program: Program) -> Callable[[], Steps]:
+    """What makes one raw step in the agent's own classes, for nodes that read the tables of a replay server."""
+    return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
 def check_nodes(program: Program) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
-from boonta.programs.wiring.program import Program, check_nodes, construct
+from boonta.programs.wiring.program import Program, check_nodes, construct, signature_of
 from boonta.programs.wiring.view import View
 
 
@@ -77,11 +77,9 @@ def build(program: Program) -> list[Node]:
         address = _Address() if role == "replay" else None
         members = [construct(program, group, i, {**served, "address": address}) for i in range(group.number)]
         if address is not None:
-            from boonta.nodes.acting.local import step_shapes
             from boonta.nodes.tables.reverb.client import connect
 
-            signature = functools.partial(step_shapes, program.agent, program.env.spec)
-            served[role] = connect(address.resolve(), signature)
+            served[role] = connect(address.resolve(), signature_of(program))
         elif group.is_called:
             (served[role],) = members
         nodes += members
