@@ -21,22 +21,33 @@ from boonta.agents.rlax_first import rlax
 ILLEGAL = -1e9  # Logit of what is not allowed: finite, so that its entropy and gradient are 0 rather than NaN.
 
 
+class Distribution(NamedTuple):
+    """Distributions [...] over actions.
+
+    Attributes:
+      sample: `(key) -> action [...]`.
+      mode: `() -> action [...]`, the likeliest.
+      log_prob: `(action [...]) -> float32 [...]`.
+      entropy: `() -> float32 [...]`.
+    """
+
+    sample: Callable[[jax.Array], jax.Array]
+    mode: Callable[[], jax.Array]
+    log_prob: Callable[[jax.Array], jax.Array]
+    entropy: Callable[[], jax.Array]
+
+
 class ActionHead(NamedTuple):
-    """A distribution over actions; pure functions of its parameters [..., P].
+    """How a network says which distribution over actions it means.
 
     Attributes:
       size: P, numbers that the network gives.
-      sample: `(key, parameters) -> action [...]`.
-      mode: `(parameters) -> action [...]`, the likeliest.
-      log_prob: `(parameters, action) -> float32 [...]`.
-      entropy: `(parameters) -> float32 [...]`.
+      distribution: `(parameters [..., P]) -> distributions [...]`. A loss makes one and asks it for all it needs, since
+        what its answers share, such as the normalised logits, is then computed and differentiated once.
     """
 
     size: int
-    sample: Callable[[jax.Array, jax.Array], jax.Array]
-    mode: Callable[[jax.Array], jax.Array]
-    log_prob: Callable[[jax.Array, jax.Array], jax.Array]
-    entropy: Callable[[jax.Array], jax.Array]
+    distribution: Callable[[jax.Array], Distribution]
 
 
 def make_action_head(actions: specs.Array, agent: str) -> ActionHead:
@@ -57,20 +68,24 @@ def make_action_head(actions: specs.Array, agent: str) -> ActionHead:
 def categorical(num_actions: int) -> ActionHead:
     """A head whose parameters are a logit for each of some actions; actions are int32."""
 
-    def sample(key: jax.Array, logits: jax.Array) -> jax.Array:
-        return jax.random.categorical(key, logits).astype(jnp.int32)
-
-    def mode(logits: jax.Array) -> jax.Array:
-        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
-
-    def log_prob(logits: jax.Array, action: jax.Array) -> jax.Array:
-        return jnp.take_along_axis(jax.nn.log_softmax(logits), action[..., None], axis=-1)[..., 0]
-
-    def entropy(logits: jax.Array) -> jax.Array:
+    def distribution(logits: jax.Array) -> Distribution:
         log_pi = jax.nn.log_softmax(logits)
-        return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
 
-    return ActionHead(num_actions, sample, mode, log_prob, entropy)
+        def sample(key: jax.Array) -> jax.Array:
+            return jax.random.categorical(key, logits).astype(jnp.int32)
+
+        def mode() -> jax.Array:
+            return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+
+        def log_prob(action: jax.Array) -> jax.Array:
+            return jnp.take_along_axis(log_pi, action[..., None], axis=-1)[..., 0]
+
+        def entropy() -> jax.Array:
+            return -jnp.sum(jnp.exp(log_pi) * log_pi, axis=-1)
+
+        return Distribution(sample, mode, log_prob, entropy)
+
+    return ActionHead(num_actions, distribution)
 
 
 def mask_illegal(logits: jax.Array, legal: jax.Array) -> jax.Array:

@@ -42,9 +42,9 @@ def impala_loss(
     action_tm1, reward_t, discount_t, mask_tm1 = sequences.transitions(steps, config.discount)  # [T, B]
     if config.reward_clip == "abs_one":
         reward_t = jnp.clip(reward_t, -1, 1)
-    logits = outputs.logits[:-1]  # [T, B, A]
-    log_pi_a = head.log_prob(logits, action_tm1)  # [T, B]
-    log_mu_a = head.log_prob(steps.extras.logits[:-1], action_tm1)  # [T, B]
+    policy = head.distribution(outputs.logits[:-1])  # [T, B]
+    log_pi_a = policy.log_prob(action_tm1)  # [T, B]
+    log_mu_a = head.distribution(steps.extras.logits[:-1]).log_prob(action_tm1)  # [T, B]
     rho_tm1 = mask_tm1 * jnp.exp(log_pi_a - log_mu_a)
     v_tm1, v_t = outputs.value[:-1], outputs.value[1:]
     trace = v_trace(v_tm1, v_t, reward_t, discount_t, rho_tm1, config.clip_rho, config.trace_lambda)
@@ -58,7 +58,7 @@ def impala_loss(
     metrics = {
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
         "baseline_loss": mean(0.5 * (trace.target_tm1 - v_tm1) ** 2),
-        "entropy": mean(head.entropy(logits)),
+        "entropy": mean(policy.entropy()),
         "rho": mean(rho_tm1),
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),

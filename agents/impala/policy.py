@@ -76,7 +76,8 @@ def make_policy(
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         outputs, lstm = network.unroll(params, inputs, state.core.lstm)
         logits = outputs.logits[0]  # [B, A]
-        action = head.mode(logits) if mode == "greedy" else head.sample(key, logits)
+        policy = head.distribution(logits)
+        action = policy.mode() if mode == "greedy" else policy.sample(key)
         return action, Extras(logits, state.core), State(frames, Core(lstm, action))
 
     return Policy(initial_state, step)

@@ -17,10 +17,11 @@ HEAD = heads.categorical(3)
 
 def test_categorical_by_hand():
     logits = jnp.log(P) + 5.0
-    np.testing.assert_allclose(HEAD.log_prob(logits, jnp.array([1, 2])), np.log([0.25, 0.7]), rtol=1e-5)
-    np.testing.assert_allclose(HEAD.entropy(logits), -(P * np.log(P)).sum(-1), rtol=1e-5)
-    assert HEAD.mode(logits).tolist() == [0, 2] and HEAD.size == 3
-    action = HEAD.sample(jax.random.PRNGKey(0), jnp.tile(logits[1], (4000, 1)))
+    policy = HEAD.distribution(logits)
+    np.testing.assert_allclose(policy.log_prob(jnp.array([1, 2])), np.log([0.25, 0.7]), rtol=1e-5)
+    np.testing.assert_allclose(policy.entropy(), -(P * np.log(P)).sum(-1), rtol=1e-5)
+    assert policy.mode().tolist() == [0, 2] and HEAD.size == 3
+    action = HEAD.distribution(jnp.tile(logits[1], (4000, 1))).sample(jax.random.PRNGKey(0))
     assert action.dtype == jnp.int32
     np.testing.assert_allclose(np.bincount(action) / 4000, P[1], atol=0.03)
 
@@ -29,7 +30,7 @@ def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient():
     legal = jnp.array([True, False, True])
 
     def entropy(logits):
-        return HEAD.entropy(heads.mask_illegal(logits, legal))
+        return HEAD.distribution(heads.mask_illegal(logits, legal)).entropy()
 
     logits = jnp.log(P[0])
     masked = heads.mask_illegal(logits, legal)
@@ -38,7 +39,7 @@ def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient():
     np.testing.assert_allclose(entropy(logits), -(p * np.log(p)).sum(), rtol=1e-5)
     gradient = jax.grad(entropy)(logits)
     assert np.isfinite(gradient).all() and gradient[1] == 0 and gradient[0] != 0
-    action = HEAD.sample(jax.random.PRNGKey(0), jnp.tile(masked, (1000, 1)))
+    action = HEAD.distribution(jnp.tile(masked, (1000, 1))).sample(jax.random.PRNGKey(0))
     assert set(np.asarray(action).tolist()) == {0, 2}
 
 
