@@ -165,7 +165,9 @@ def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
     spread = jax.tree.map(lambda _: slots, shapes.stage)
     replay = place.replay
     if replay != ():
-        replay = replay.replace(experience=jax.tree.map(lambda _: slots, shapes.replay.experience))  # [B, time, …]
+        spread_rows = jax.tree.map(lambda _: slots, shapes.replay.buffer.experience)  # [B, time, …]
+        spread_cores = jax.tree.map(lambda _: slots, shapes.replay.cores)
+        replay = replay._replace(buffer=replay.buffer.replace(experience=spread_rows), cores=spread_cores)
     return place._replace(
         stage=spread._replace(key=everywhere), kept=jax.tree.map(lambda _: columns, shapes.kept), replay=replay
     )
