@@ -85,12 +85,25 @@ def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
 
 
-def print_table(alone: dict[str, float], limit: float, together: dict[str, float]) -> None:
-    """Prints the rates and costs of the parts, their limit, and the whole with its share of the limit."""
-    print(f"{'':50s} {'steps/s':>9s} {'us/step':>9s} {'of limit':>9s}")
-    for label, rate in {**alone, "limit of the parts: 1/(1/env + 1/act + 1/learn)": limit, **together}.items():
-        share = f"{rate / limit:9.0%}" if label in together else ""
-        print(f"{label:50s} {rate:9,.0f} {1e6 / rate:9,.0f} {share}")
+LIMIT = "limit of the parts: 1/(1/env + 1/act + 1/learn)"
+
+
+def print_table(turns: Sequence[dict[str, float]], wholes: Sequence[str]) -> None:
+    """Prints medians over turns with their spread, and the shares of the limit that the wholes reach.
+
+    Args:
+      turns: rates of each turn by label, with `LIMIT` among them. A whole is compared with the limit of its own turn,
+        since a machine grows slower and faster.
+      wholes: the labels of the wholes.
+    """
+    print(f"medians of {len(turns)} turns, from the least to the greatest")
+    print(f"{'':50s} {'steps/s':>9s} {'':>17s} {'us/step':>9s} {'of limit':>9s}")
+    for label in turns[0]:
+        rates = [turn[label] for turn in turns]
+        rate, spread = statistics.median(rates), f"({min(rates):,.0f}-{max(rates):,.0f})"
+        shares = [turn[label] / turn[LIMIT] for turn in turns]
+        share = f"{statistics.median(shares):9.0%} ({min(shares):.0%}-{max(shares):.0%})" if label in wholes else ""
+        print(f"{label:50s} {rate:9,.0f} {spread:>17s} {1e6 / rate:9,.0f} {share}")
 
 
 def print_profile(row: dict[str, float]) -> None:
