@@ -26,7 +26,6 @@ from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
 
-
 THREADS = "whole, threads of one process, in-process queue"
 PROCESSES = "whole, as processes, through Reverb"
 

@@ -50,7 +50,7 @@ def in_process(file: str, options: Any, part: str) -> float:
       options: the benchmark's options, a dataclass whose fields are its flags.
       part: the value of the flag `--part`.
     """
-    from boonta.programs.wiring.launch import ON_CPU  # Needs Launchpad, which a part alone does not.
+    from boonta.programs.wiring.local import ON_CPU  # Needs Launchpad, which a part alone does not.
 
     group = ON_CPU if part in ("env", "act") else {"JAX_PLATFORMS": "cpu"}
     fields = dataclasses.asdict(options) | {"part": part}
