@@ -10,12 +10,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 from boonta.nodes import metrics
+from boonta.programs.wiring.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -32,14 +33,9 @@ def per_second(work: Callable[[], float], seconds: float) -> float:
 
 def on_all_cores(make_work: Callable[[int], Callable[[], float]], seconds: float) -> float:
     """Runs `per_second` in one thread per core; returns the sum."""
-    rates: list[float] = []
     works = [make_work(i) for i in range(os.cpu_count() or 1)]
-    threads = [threading.Thread(target=lambda w=work: rates.append(per_second(w, seconds))) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(rates)
+    with futures.ThreadPoolExecutor(len(works)) as threads:
+        return sum(threads.map(lambda work: per_second(work, seconds), works))
 
 
 def in_process(file: str, options: Any, part: str) -> float:
@@ -50,8 +46,6 @@ def in_process(file: str, options: Any, part: str) -> float:
       options: the benchmark's options, a dataclass whose fields are its flags.
       part: the value of the flag `--part`.
     """
-    from boonta.programs.wiring.local import ON_CPU  # Needs Launchpad, which a part alone does not.
-
     group = ON_CPU if part in ("env", "act") else {"JAX_PLATFORMS": "cpu"}
     fields = dataclasses.asdict(options) | {"part": part}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]
