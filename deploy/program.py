@@ -81,7 +81,7 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 def _require_unit(program: Program) -> None:
     """Raises ValueError if a program can't be one process, whatever devices that has: they are elsewhere."""
     if program.run.launch == "sebulba":
-        sebulba.require_roles(program)
+        sebulba.require_threads(program)
     elif program.of_role("anakin") is None:
         anakin.fused(program)
     if program.run.launch == "anakin":

@@ -17,7 +17,14 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Steps
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.fused.updates import compiler_options, convolves_on_cpu, looped, one_by_one, policy_lag
+from boonta.nodes.fused.updates import (
+    MOST_UNROLLED,
+    compiler_options,
+    convolves_on_cpu,
+    looped,
+    one_by_one,
+    policy_lag,
+)
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.tables.base import Drawn, open_dataset
@@ -189,6 +196,11 @@ class Learner(Node):
         platform = self._by_device.mesh.devices.flat[0].platform
         convolves = convolves_on_cpu(platform, self._agent.update, self._state, batch)
         in_turn = one_by_one if convolves else looped
+        if convolves and self._updates_per_step > MOST_UNROLLED:
+            raise ValueError(
+                f"{self.name}: updates_per_step is {self._updates_per_step}; on CPU, where each update of a "
+                f"convolutional agent is compiled, it must be at most {MOST_UNROLLED}"
+            )
         return jax.jit(
             functools.partial(self._update, in_turn),
             in_shardings=self._shardings,

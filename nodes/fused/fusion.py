@@ -18,12 +18,11 @@ import jax.numpy as jnp
 from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import stage
-from boonta.nodes.fused.updates import looped, one_by_one, policy_lag
+from boonta.nodes.fused.updates import MOST_UNROLLED, looped, one_by_one, policy_lag
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.device import make_device_table
 
 MOST_ROLLOUTS = 64  # Rollouts in a round; a ratio of samples to inserts that needs more is refused.
-MOST_UNROLLED = 16  # Updates in a round without a loop; each is compiled again.
 
 
 class State(NamedTuple):

@@ -11,6 +11,8 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Batch, Nest, Update
 
+MOST_UNROLLED = 16  # Updates in one program without a loop; each is compiled again.
+
 One = Callable[[Nest, Nest], tuple[Nest, Nest]]  # `(carry, input) -> (carry, output)`
 
 

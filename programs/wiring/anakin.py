@@ -11,7 +11,7 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring import supervise
-from boonta.programs.wiring.program import Group, Program, construct, group
+from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
 FUSED = ("learner", "actor", "evaluator")  # Roles that the one node has.
@@ -42,19 +42,13 @@ def fused(program: Program) -> Group:
     Raises:
       ValueError: a group has no part in it, or there are no actors.
     """
-    others = [group for group in program.groups if group.node.role not in FUSED]
-    if others:
-        raise ValueError(
-            f"{program.name}: --launch anakin has no {others[0].label} ({others[0].node.__name__}); it fuses the "
-            f"program's {', '.join(FUSED)}"
-        )
+    require_roles(program, "anakin", FUSED, needed=("actor",))
     for part in (program.of_role("learner"), program.of_role("actor")):
         unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
         if part and unknown:
             raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
-    if actors is None:
-        raise ValueError(f"{program.name}: --launch anakin needs actors, and the program has none")
+    assert actors is not None
     settings: dict[str, Any] = {"eval_every": 0}
     if "num_envs" in actors.settings:
         settings["num_envs"] = actors.number * actors.settings["num_envs"]

@@ -197,6 +197,23 @@ def signature_of(program: Program) -> Callable[[], Steps]:
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
+def require_roles(program: Program, launch: str, roles: Sequence[str], needed: Sequence[str]) -> None:
+    """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
+
+    Raises:
+      ValueError: names the group, or the role that is missing.
+    """
+    for group in program.groups:
+        if group.node.role not in roles:
+            raise ValueError(
+                f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
+                f"{', '.join(roles)}"
+            )
+    missing = [role for role in needed if program.of_role(role) is None]
+    if missing:
+        raise ValueError(f"{program.name}: --launch {launch} needs a node of role {missing[0]!r}; the program has none")
+
+
 def check_nodes(program: Program) -> None:
     """Makes every node once with no handles, so that what can't work is refused before anything is launched."""
     nothing = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])

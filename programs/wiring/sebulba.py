@@ -22,7 +22,7 @@ from boonta.nodes.tables.host import HostTable
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import supervise
-from boonta.programs.wiring.program import Group, Program, construct
+from boonta.programs.wiring.program import Group, Program, construct, require_roles
 
 ROLES = ("learner", "actor", "evaluator")
 
@@ -61,7 +61,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     Raises:
       ValueError: says which node or setting can't work here, what it is and what it must be.
     """
-    require_roles(program)
+    require_threads(program)
     actors = program.of_role("actor")
     assert actors is not None
     shared = _share(program, actors)
@@ -85,22 +85,15 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     return shared.monitor, nodes
 
 
-def require_roles(program: Program) -> None:
-    """Raises ValueError, naming the group, if the program has nodes that can't be threads here."""
+def require_threads(program: Program) -> None:
+    """Raises ValueError, naming the group, if the program has nodes, or numbers of them, that can't be threads here."""
+    require_roles(program, "sebulba", ROLES, needed=("learner", "actor"))
     for group in program.groups:
-        if group.node.role not in ROLES:
-            raise ValueError(
-                f"{program.name}: --launch sebulba has no {group.label} ({group.node.__name__}); it has "
-                f"{', '.join(ROLES)}"
-            )
         if group.number > 1:
             raise ValueError(
                 f"{program.name}: the number of {group.label} nodes is {group.number}; with --launch sebulba it is 1 "
                 "here, and --placement.acting says how many devices act, each with a node"
             )
-    missing = [role for role in ("learner", "actor") if program.of_role(role) is None]
-    if missing:
-        raise ValueError(f"{program.name}: --launch sebulba needs a {missing[0]}, and the program has none")
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:

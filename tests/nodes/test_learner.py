@@ -108,6 +108,12 @@ def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch
     np.testing.assert_allclose(learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
 
 
+def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.convolves_on_cpu", lambda *given: True)
+    with pytest.raises(ValueError, match="updates_per_step is 17; on CPU, .* it must be at most 16"):
+        learn(tmp_path, monkeypatch, 17, updates_per_step=17)
+
+
 class Versions(VariableServer):
     """Keeps which versions were published."""
 

@@ -51,6 +51,11 @@ def test_it_runs_as_one_compiled_program(name, env, tmp_path):
     ("name", "flags", "words"),
     [
         ("reanalyze", ["--launch", "sebulba"], r"--launch sebulba has no reanalyzer \(Reanalyzer\)"),
+        (
+            "impala",
+            ["--launch", "sebulba", "--placement.lag", "1", "--publish-every", "2"],
+            "lag is 1, but .*needs 1 of",
+        ),
         ("central_inference", ["--launch", "sebulba"], r"--launch sebulba has no inference \(Inference\)"),
         ("impala", ["--launch", "sebulba", "--actors", "2"], "the number of actor nodes is 2; with --launch sebulba"),
         ("population", ["--launch", "sebulba"], r"--launch sebulba has no anakin \(Population\)"),
