@@ -18,9 +18,9 @@ def looped(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, Nest
 
     Args:
       one: makes one update.
-      carry: what an update takes over from the one before.
-      inputs: of each update, leaves [number, ...].
-      number: of updates.
+      carry: the state that an update takes over from the one before.
+      inputs: the inputs of all updates, leaves [number, ...].
+      number: number of updates.
 
     Returns:
       The carry after the last update, and the outputs of all, leaves [number, ...].
@@ -42,13 +42,13 @@ def one_by_one(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, 
 def slow_in_loop(platform: str, update: Update, state: Nest, batch: Batch) -> bool:
     """Whether an update must stay out of loops: XLA on CPU computes gradients of convolutions slowly inside of one.
 
-    There they take 9 to 30 times as long. The update is traced, not compiled.
+    In loops they take 9 to 30 times as long. The update is traced, not compiled.
 
     Args:
-      platform: of the devices, such as "cpu".
-      update: the agent's.
+      platform: the devices' platform, such as "cpu".
+      update: the agent's update.
       state: arrays or shapes of the learner's state.
-      batch: arrays or shapes.
+      batch: arrays or shapes of a batch.
     """
     if platform != "cpu":
         return False
@@ -57,6 +57,6 @@ def slow_in_loop(platform: str, update: Update, state: Nest, batch: Batch) -> bo
 
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
-    """Metrics of a batch: updates between the params that acted, `version` [T, B], and those that learn."""
+    """Metrics of a batch: the updates between the params that acted, `version` [T, B], and those that learn."""
     lag = updates - version.astype(jnp.float32)
     return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}

@@ -129,8 +129,8 @@ def plain_loss(params, target_params, batch, config):
                     reward = 0.0 if ended else s.reward[t, b]
                     loss += share * config.reward_cost * cross_entropy(x @ params["r"], two_hot(reward))
                     if not ended:
-                        seen, said = represent(params, t, b), hidden @ params["q"]
-                        distance = 1 - seen @ said / np.linalg.norm(seen) / np.linalg.norm(said)
+                        seen, prediction = represent(params, t, b), hidden @ params["q"]
+                        distance = 1 - seen @ prediction / np.linalg.norm(seen) / np.linalg.norm(prediction)
                         loss += share * config.consistency_cost * distance
                 here = s.step_type[t, b] == LAST and s.discount[t, b] == 0
                 z = 0.0 if ended else value_of(t, b, config.bootstrap_length)

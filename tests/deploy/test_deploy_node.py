@@ -109,14 +109,14 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "flags", "said"),
+    ("label", "flags", "message"),
     [
         ("actors", (), "--label 'actors' is no group of this program; it has ['actor', 'learner'"),
         ("actor", ("--launch", "serial"), "--launch serial is for one machine"),
     ],
 )
-def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, said):
+def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, message):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         apart.start(label, flags=flags)
         codes, outputs = apart.finish()
-    assert codes == {f"{label}/0": 2} and said in outputs[f"{label}/0"]
+    assert codes == {f"{label}/0": 2} and message in outputs[f"{label}/0"]

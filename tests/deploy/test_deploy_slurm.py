@@ -133,7 +133,7 @@ def test_the_options_say_what_is_needed():
 
 
 @pytest.mark.parametrize(
-    ("job", "flags", "said"),
+    ("job", "flags", "message"),
     [
         (
             {"tasks_per_node": 2},
@@ -145,8 +145,8 @@ def test_the_options_say_what_is_needed():
         ({"nodes": 2, "program": SOLO}, ["--workdir", "/x"], "--nodes is 2, and .* works on one"),
     ],
 )
-def test_what_does_not_fit_is_refused(job, flags, said):
-    with pytest.raises(BadInput, match=said):
+def test_what_does_not_fit_is_refused(job, flags, message):
+    with pytest.raises(BadInput, match=message):
         slurm.render(slurm.Job(**{"program": LIGHT, **job}), flags)
 
 

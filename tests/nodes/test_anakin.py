@@ -249,7 +249,7 @@ class Steered(Catch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"devices": 99}, r"devices is 99; this process has \d+"),
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
@@ -258,8 +258,8 @@ class Steered(Catch):
         ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "stop.eval_return is 1.0, but eval_every is 0"),
     ],
 )
-def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
         node(tmp_path, 1, **settings)
 
 
@@ -274,7 +274,7 @@ def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "message"),
     [
         (
             Catch(6, 4),
@@ -283,6 +283,6 @@ def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
         (Steered(4, 3), r"the agent's actions are int32\[\], those of Steered are float32\[2\]; make the agent with"),
     ],
 )
-def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, message):
+    with pytest.raises(ValueError, match=message):
         Anakin("anakin", agent(), env, folder=str(tmp_path))

@@ -261,11 +261,11 @@ def test_the_update_is_compiled_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("devices", "size", "said"),
+    ("devices", "size", "message"),
     [(99, 8, r"learner devices is 99; this process has \d+"), (0, 8, "learner devices is 0")],
 )
-def test_impossible_meshes_are_refused(devices, size, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_meshes_are_refused(devices, size, message):
+    with pytest.raises(ValueError, match=message):
         make_mesh(devices, size)
 
 

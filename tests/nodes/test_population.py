@@ -163,7 +163,7 @@ def test_it_ends_when_none_is_left(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"vary": {"learning_rate": []}}, r"learning_rate is to vary over \[\]; it must be finite"),
         ({"vary": {"size": [8, 16]}}, "size can't vary within a population: the program needs its value"),
@@ -176,8 +176,8 @@ def test_it_ends_when_none_is_left(tmp_path):
         ({"devices": 99}, r"devices is 99; this process has \d+"),
     ],
 )
-def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
         population(tmp_path, **settings)
 
 

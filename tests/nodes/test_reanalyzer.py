@@ -102,7 +102,7 @@ def test_it_waits_for_the_past_by_name(client):
 
 
 @pytest.mark.parametrize(
-    ("keep", "changes", "said"),
+    ("keep", "changes", "message"),
     [
         (
             ("fresh",),
@@ -119,8 +119,8 @@ def test_it_waits_for_the_past_by_name(client):
         ),
     ],
 )
-def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, said):
+def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, message):
     tables = dict(zip(("fresh", "past", "again"), make().tables))
     tables["again"] = dataclasses.replace(tables["again"], **changes)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         recorded_table([tables[name] for name in keep])

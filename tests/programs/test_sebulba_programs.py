@@ -76,17 +76,17 @@ def test_its_checkpoint_is_played(learned, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--placement.acting", "99"], "placement.acting is 99 and placement.learning 1; this process has"),
         (["--num-envs", "48"], "24 environments step together, and batch_size is 16"),
         (["--placement.lag", "-1"], "placement.lag is -1"),  # told by tyro, in lines of its own
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, said):
+def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, message):
     with pytest.raises(SystemExit) as ended:
         main(impala_program, ["--launch", "sebulba", "--workdir", str(tmp_path / "run"), *flags])
-    assert ended.value.code == 2 and said in capsys.readouterr().err
+    assert ended.value.code == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -130,7 +130,7 @@ def test_samples_per_insert_may_be_a_fraction():
 
 
 @pytest.mark.parametrize(
-    ("table", "num_envs", "said"),
+    ("table", "num_envs", "message"),
     [
         (queue(batch_size=4), 6, "num_envs is 6; it must be a multiple of batch_size, 4"),
         (replay(sampler="rank"), 4, "sampler is 'rank'; on the device it must be 'uniform' or 'proportional'"),
@@ -140,8 +140,8 @@ def test_samples_per_insert_may_be_a_fraction():
         (replay(sampler="proportional", priority_exponent=2.0), 4, "priority_exponent is 2.0; on the device"),
     ],
 )
-def test_tables_that_cannot_be_kept_are_refused(table, num_envs, said):
-    with pytest.raises(ValueError, match=said):
+def test_tables_that_cannot_be_kept_are_refused(table, num_envs, message):
+    with pytest.raises(ValueError, match=message):
         fusion.fuse(recorder(table), ENV, num_envs)
 
 

@@ -164,15 +164,15 @@ def test_devices_are_split(placement, present, acting, learning):
     assert split(placement, present) == (acting, learning)
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"acting": 9, "learning": 1}, r"placement.acting is 9 and placement.learning 1; this process has \d+ cpu devices"),
     ({"learning": 99}, r"placement.acting is 1 and placement.learning 99; this process has \d+ cpu devices"),
     ({"each": 5}, "5 environments step together, and batch_size is 12"),
     ({"threads": 0}, "placement.threads is 0; it must be at least 1"),
     ({"lag": -1}, "placement.lag is -1; it must be at least 0, or none to run freely"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused_before_anything_starts(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
+    with pytest.raises(ValueError, match=message):
         each = {"each": 12, **settings}["each"]
         chosen = {name: value for name, value in settings.items() if name != "each"}
         build(program(Placement(**chosen), each=each))
