@@ -1,4 +1,4 @@
-"""Gradient descent: from settings to steps, by one optimiser for all params or one for each group of them."""
+"""Gradient descent by one optimiser for all params, or by one for each entry of them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def make_optimiser(settings: Optimiser, steps_per_update: int = 1) -> optax.Grad
         return optax.chain(clip, optax.rmsprop(schedule, decay=settings.decay, eps=eps, initial_scale=1.0))
     if settings.kind == "sgd":
         return optax.chain(clip, optax.sgd(schedule))
-    # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
-    # weight has had no gradient yet.
+    # Without `eps_root` the gradient through a step, which `agents.meta` takes, would be NaN wherever a weight has had
+    # no gradient yet.
     decay = settings.weight_decay
     return optax.chain(clip, optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=decay, mask=_is_weight))
 

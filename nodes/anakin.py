@@ -266,15 +266,6 @@ class Anakin(Node):
         return counts
 
 
-def streams(seed: int) -> jax.Array:
-    """Keys [3] of a seed: for the learner; for environments, policy and replay; for evaluations.
-
-    No key of one stream is ever one of another's. `split(key)[i]` is `fold_in(key, i)`, so a key that is split by one
-    must not be folded into by another: each gets a child of its own, and the seed's own key goes to none.
-    """
-    return jax.random.split(jax.random.PRNGKey(seed), 3)
-
-
 def _over(number: int, size: int) -> int:
     """Pieces of `size` that cover `number`; none if nothing is left to cover."""
     return max(0, -(-number // size))
