@@ -135,7 +135,7 @@ def require_span(spans: bool, name: str, number: int, asked: str) -> None:
     """
     if number > 1 and not spans:
         raise BadInput(
-            f"{asked}, and {name} works on one; ask for one (a slice of one host is 2x4, say), or run a program whose "
+            f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program whose "
             "hosts are units (--launch sebulba)"
         )
 

@@ -24,7 +24,7 @@ from boonta.envs import base, drawing
 if TYPE_CHECKING:
     from boonta.envs.jax import minatar as jax_minatar
 
-_NUM_ACTIONS = 6  # no-op, left, up, right, down, fire, in every game
+_NUM_ACTIONS = 6  # No-op, left, up, right, down and fire, in every game.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -118,8 +118,8 @@ def play(
         returns = jnp.where(playing.over, playing.returns, playing.returns + timestep.reward)
         return Playing(stage, playing.over | (timestep.step_type == LAST), returns, playing.steps + 1)
 
-    nobody = jnp.zeros(episodes, bool)
-    start = Playing(begin(env, policy, episodes, key), nobody, jnp.zeros(episodes), jnp.int32(0))
+    none_over = jnp.zeros(episodes, bool)
+    start = Playing(begin(env, policy, episodes, key), none_over, jnp.zeros(episodes), jnp.int32(0))
     end = jax.lax.while_loop(unfinished, one, start)
     return {
         "eval_return": jnp.mean(end.returns),

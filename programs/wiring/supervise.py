@@ -30,9 +30,9 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     Returns:
       The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    everybody = [monitor, *nodes]
-    threads = futures.ThreadPoolExecutor(len(everybody))
-    return stay([_Thread(node.name, threads.submit(node.run)) for node in everybody], monitor)
+    all_nodes = [monitor, *nodes]
+    threads = futures.ThreadPoolExecutor(len(all_nodes))
+    return stay([_Thread(node.name, threads.submit(node.run)) for node in all_nodes], monitor)
 
 
 def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
