@@ -135,8 +135,8 @@ def require_span(spans: bool, name: str, number: int, asked: str) -> None:
     """
     if number > 1 and not spans:
         raise BadInput(
-            f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program whose "
-            "hosts are units (--launch sebulba)"
+            f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program "
+            "whose hosts are units (--launch sebulba)"
         )
 
 

@@ -75,7 +75,7 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
             params, jax.tree.map(lambda x, s=start: x[s:], steps), network, config.frame_stack
         )
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
-    if lstm_size:  # the core matters, so that the agreement above means something
+    if lstm_size:  # The core changes the output; otherwise the agreement above would prove nothing.
         assert np.abs(steps.extras.core.lstm.hidden).max() > 1e-3
 
 

@@ -1,4 +1,4 @@
-"""Which nodes there are, where they listen, and what is refused before one runs."""
+"""The plan of nodes, their addresses, and refusals before a node runs."""
 
 from __future__ import annotations
 

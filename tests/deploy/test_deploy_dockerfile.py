@@ -1,4 +1,4 @@
-"""The image can't be built everywhere; what its steps say is tested as far as that goes without building it."""
+"""The image can't be built everywhere, so its steps are tested as far as possible without building it."""
 
 from __future__ import annotations
 

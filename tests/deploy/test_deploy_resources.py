@@ -1,4 +1,4 @@
-"""The resource table: what each group gets, and what means nothing."""
+"""The resource table: what each group gets, and which keys and values are refused."""
 
 from __future__ import annotations
 

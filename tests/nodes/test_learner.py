@@ -35,7 +35,7 @@ class Batches:
     """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
 
     waits_for = "trajectories"
-    there = 20  # batches that are ready
+    there = 20  # Batches that are ready.
 
     def __init__(self, replay, tables, sharding):
         self._size = tables[0].batch_size
@@ -246,8 +246,8 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
     for _ in range(4):
         learner.step()
     learner.settle()
-    assert learner._dataset.prioritised == []  # this agent has none
-    assert learner.report()["metrics"]["policy_lag"] == 3.0  # the fourth update learns from version 0
+    assert learner._dataset.prioritised == []  # This agent has none.
+    assert learner.report()["metrics"]["policy_lag"] == 3.0  # The fourth update learns from version 0.
     assert learner.report()["counts"]["updates"] == 4
 
 
@@ -270,7 +270,7 @@ def test_impossible_meshes_are_refused(devices, size, message):
 
 
 def test_one_device_and_eight_learn_the_same():
-    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(
         """
         import pathlib, tempfile, numpy as np, pytest

@@ -28,7 +28,7 @@ ENV = Catch(rows=4, columns=3)
 class Config:
     learning_rate: float = 0.1
     size: float = 8.0
-    factor: float = 1.0  # of the learning rate; one within float32's range and a large one make one that is beyond
+    factor: float = 1.0  # A factor of the learning rate, with which it can exceed float32's range.
     unused: float = 1.0
     layers: int = 1
 
@@ -93,7 +93,7 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
         def init(key):
             return jax.tree.map(lambda x: x + jnp.asarray(config.learning_rate, x.dtype), agent.update.init(key))
 
-        def to_a_side(params, key, timestep, state):  # by its own hyper-parameter, whatever it has learned
+        def to_a_side(params, key, timestep, state):  # The action is the member's hyper-parameter.
             side = jnp.where(config.learning_rate > 0.3, 0, 2)
             return jnp.full(timestep.step_type.shape, side, jnp.int32), {}, state
 
@@ -139,7 +139,7 @@ def test_hyper_parameters_are_state_which_checkpoints_hold_and_others_may_change
 
 
 def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
-    def play(env, policy, params, *others):  # would prefer them
+    def play(env, policy, params, *others):  # It would prefer the diverged ones.
         return {"eval_return": jnp.isnan(params["linear"]["w"]).any().astype(jnp.float32)}
 
     monkeypatch.setattr("boonta.nodes.fused.stage.play", play)

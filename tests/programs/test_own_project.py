@@ -44,7 +44,7 @@ class Clock(Periodic):
 '''
 
 PROGRAM = '''
-"""Starts with `python my_program.py`; a module beside it says how wide the network is."""
+"""Starts with `python my_program.py`; a module beside it has the width of the network."""
 
 from agents.mine import Config, make
 from clock import Clock

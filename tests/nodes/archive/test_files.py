@@ -1,4 +1,4 @@
-"""Archives: what is written comes back, and what can't be learned from is refused with words."""
+"""Archives: what is written comes back, and what can't be learned from is refused with a message."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_queues_sequences_go_on_where_the_table_says(length, period):
         expected = i * period + np.arange(length)
         np.testing.assert_array_equal(batch.steps.extras["count"], np.stack([expected] * 2, axis=1))
         np.testing.assert_array_equal(batch.probability, 1)
-        rows_before = max(0, length - period)  # of those, the first batch's were played before any update
+        rows_before = max(0, length - period)  # In the first batch no update precedes them.
         version = np.where(np.arange(length) < rows_before, max(0, i - 1), i)
         if length >= period and length - period <= period:
             np.testing.assert_array_equal(batch.steps.version[:, 0], version)
@@ -82,7 +82,7 @@ def test_rows_hold_what_the_environment_showed_and_what_was_done_in_it():
         np.testing.assert_array_equal(rows.step_type[:, slot], [0, 1, 1, 2] * 4)
         np.testing.assert_array_equal(rows.action[:, slot], np.arange(16) % 3)
         np.testing.assert_array_equal(rows.discount[:, slot], [1, 1, 1, 0] * 4)
-        caught = rows.observation[3::4, slot, -1].sum(axis=1) == 1  # ball and paddle in one place
+        caught = rows.observation[3::4, slot, -1].sum(axis=1) == 1  # Ball and paddle in one place.
         np.testing.assert_array_equal(rows.reward[3::4, slot], np.where(caught, 1, -1))
     assert episodes.number == 8 and episodes.steps == 8 * 3
     assert episodes.returns == rows.reward[:16].sum()

@@ -59,7 +59,7 @@ def test_counters_are_those_of_all_hosts(tmp_path):
     beat(one, env_steps=10.0)
     one.follow([NOTHING._replace(env_steps=10), NOTHING._replace(env_steps=32)], updates=1)
     assert one.totals()["env_steps"] == 42.0
-    assert one.host_report(saving=False).env_steps == 10.0  # its own
+    assert one.host_report(saving=False).env_steps == 10.0  # The report has only its own steps.
 
 
 def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):

@@ -1,4 +1,4 @@
-"""The command line: what it is made from, and what it refuses before any work starts."""
+"""The command line: its flags, and its refusals before any work starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
 
 def refused(capsys, *arguments: str) -> str:
-    """What `main` says when it refuses."""
+    """The message with which `main` refuses."""
     with pytest.raises(SystemExit) as ended:
         launch.main(tiny_program, list(arguments))
     assert ended.value.code == 2

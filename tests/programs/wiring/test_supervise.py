@@ -1,4 +1,4 @@
-"""How a program's end is judged from what the monitor last reported and how its workers ended."""
+"""The program's result, from the monitor's last status and the ends of the workers."""
 
 from __future__ import annotations
 

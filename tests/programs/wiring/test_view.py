@@ -1,4 +1,4 @@
-"""What a person sees: the line, and the live table."""
+"""The display: the line, and the live table."""
 
 from __future__ import annotations
 
