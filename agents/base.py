@@ -26,7 +26,7 @@ class Steps(NamedTuple):
       reward: float32 [T, B], raw; 0 on FIRST.
       discount: float32 [T, B]; on LAST, 0 is termination and above 0 truncation.
       action: [T, B, ...]; on LAST it is ignored by the environment.
-      extras: nest [T, B, ...], whatever the policy wants remembered (behaviour logits, search statistics, core state).
+      extras: nest [T, B, ...], stored for the policy (behaviour logits, search statistics, core state).
       version: int32 [T, B], version of the params that acted.
     """
 
@@ -40,7 +40,7 @@ class Steps(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the dataset hands to the update.
+    """A batch of sequences, which the dataset gives to the update.
 
     Attributes:
       steps: `Steps`, leaves [T, B, ...].
@@ -53,7 +53,7 @@ class Batch(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How an agent acts: pure, always batched, always with state (frame stack, LSTM core, or ()).
+    """An agent's way to act: pure functions, always batched, always with state (frame stack, LSTM core, or ()).
 
     Attributes:
       initial_state: `(batch_size) -> state`, leaves [B, ...].
@@ -66,7 +66,7 @@ class Policy(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How an agent learns: pure functions that the learner jits over its mesh.
+    """An agent's way to learn: pure functions that the learner jits over its mesh.
 
     Attributes:
       init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.

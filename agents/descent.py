@@ -58,7 +58,7 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
       steps_per_update: steps that an update takes.
     """
     if isinstance(optimiser, Mapping):
-        return _descend_by_group({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
+        return _descend_by_entry({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
     # The schedule of the optimiser counts steps, the metric's counts updates.
     transformation, schedule = make_optimiser(optimiser, steps_per_update), make_schedule(optimiser)
 
@@ -71,7 +71,7 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
     return Descent(transformation.init, step)
 
 
-def _descend_by_group(descents: Mapping[str, Descent]) -> Descent:
+def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:
     """A descent for each entry of the params."""
 
     def init(params: Nest) -> Nest:

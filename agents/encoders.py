@@ -26,7 +26,7 @@ def check_observation(torso: Torso, observation: Nest) -> None:
       observation: nest of specs of one frame.
 
     Raises:
-      ValueError: a leaf is no array of numbers; or the only leaf is no image, though the torso wants one; or an image
+      ValueError: a leaf is no array of numbers; or the only leaf is no image, but the torso needs one; or an image
         is smaller than the convolutions' windows.
     """
     leaves = jax.tree.leaves(observation)

@@ -54,7 +54,7 @@ Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, Outcome]]  # `(params, 
 
 
 class Target(NamedTuple):
-    """How target params follow the params.
+    """The way in which target params follow the params.
 
     Attributes:
       period: updates between their moves.

@@ -53,7 +53,7 @@ PARTS = ("environments", "rollouts", "all")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       agent: the agent.

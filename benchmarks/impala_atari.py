@@ -29,7 +29,7 @@ from boonta.nodes.hosts.placement import Placement
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       game: the Atari game.

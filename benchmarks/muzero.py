@@ -34,7 +34,7 @@ FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       num_simulations: simulations per search.

@@ -30,7 +30,7 @@ from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to compare.
+    """Options of the benchmark.
 
     Attributes:
       out: the picture of all curves.

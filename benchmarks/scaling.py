@@ -56,7 +56,7 @@ LINGER_S = 5.0  # Time that a process stays, so that the others can finish measu
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       processes: numbers of processes, one row each.

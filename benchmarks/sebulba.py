@@ -41,7 +41,7 @@ START_S = 240.0
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       agent: the agent.

@@ -26,7 +26,7 @@ from boonta.programs.wiring.run import BadInput, claim_workdir, end_now
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Which node, and where all of them are.
+    """The node to run, and the hosts of all nodes.
 
     Attributes:
       program: the program's file, such as programs/impala.py.

@@ -24,7 +24,7 @@ ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slice
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """What each node of a group gets.
+    """The resources of each node of a group.
 
     Attributes:
       cpu, memory: Kubernetes quantities, such as "2", "500m", "4Gi".
@@ -100,7 +100,7 @@ DEFAULTS: dict[str, Group] = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Where and with what a program is deployed.
+    """The image, names and resources of a deployment.
 
     Attributes:
       image: the container image, the same for all pods.
@@ -131,7 +131,7 @@ class Table:
             raise BadInput(f"max_restarts is {self.max_restarts}; it must be 0 or more")
 
     def group(self, label: str) -> Group:
-        """What a group's nodes get."""
+        """The resources of a group's nodes."""
         return self.groups.get(label) or DEFAULTS.get(label) or Group()
 
     def require_known(self, labels: Collection[str]) -> None:

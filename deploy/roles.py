@@ -54,7 +54,7 @@ class Role:
 
     @property
     def retries(self) -> int:
-        """How often pods that fail start again alone."""
+        """The number of times that a failed pod restarts alone."""
         return RETRIES.get(self.label, MANY)
 
 

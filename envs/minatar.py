@@ -133,7 +133,7 @@ def _rules(game: str) -> types.ModuleType:
     process three seconds and 100 MB.
     """
     package = importlib.util.find_spec("minatar")
-    assert package is not None and package.origin is not None  # minatar is a dependency of the core.
+    assert package is not None and package.origin is not None  # The package is a dependency of the core.
     folder = pathlib.Path(package.origin).parent / "environments"
     known = sorted(path.stem for path in folder.glob("[!_]*.py"))
     if game not in known:

@@ -28,7 +28,7 @@ CHECK_S = 5.0  # Time for the newest update to show that its loss is finite; a s
 
 
 class StepResult(NamedTuple):
-    """What the updates of one step return to the host.
+    """The results of one step's updates, for the host.
 
     Attributes:
       params: the acting params, after the last update.

@@ -17,7 +17,7 @@ MEMBERS = "members.jsonl"  # The metrics of each member of a population.
 
 
 class Stopwatch:
-    """What each thread of a node is doing, and the seconds spent on each activity so far.
+    """Measures the current activity of each thread of a node, and the seconds spent on each activity so far.
 
     Activities nest: an inner one's seconds are its own, not the outer one's as well.
     """

@@ -1,4 +1,4 @@
-"""The reanalyzer: an actor whose environment replays stored steps, so that new params compute their targets anew."""
+"""The reanalyzer: an actor whose environment replays stored steps, so that new params recompute their targets."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ ROW = re.compile(r"^\w+\s+[\d,]+(?:\s+1)?\s+([\d,]{4,})", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to compare.
+    """Options of the benchmark.
 
     Attributes:
       purejaxrl, stoix: the peers' folders; a peer without one is left out.

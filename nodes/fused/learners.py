@@ -23,7 +23,7 @@ Metrics = dict[str, Any]  # Arrays of scalars by name: [] for one learner, [memb
 
 
 class Setup(NamedTuple):
-    """What is fused, and with which settings.
+    """The parts to fuse, and their settings.
 
     Attributes:
       name: the node's name, for messages.

@@ -1,4 +1,4 @@
-"""What the learners of several hosts agree on: their counters, when all save and when all end.
+"""The agreement between learners of several hosts: on their counters, when all save and when all end.
 
 An update is one computation of all hosts: a host that made one update less would leave the others waiting in it. So
 each host's report travels with the update, and every host derives the same decision from the same reports.
@@ -93,7 +93,7 @@ class Decision(NamedTuple):
 
 
 class Agreement(Protocol):
-    """How a learner agrees with those of the other hosts.
+    """A learner's agreement with those of the other hosts.
 
     Attributes:
       first: whether this host keeps the program's counters.

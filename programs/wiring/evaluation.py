@@ -1,4 +1,4 @@
-"""How programs evaluate, by the kind of their environment."""
+"""The evaluation of programs, by the kind of their environment."""
 
 from __future__ import annotations
 

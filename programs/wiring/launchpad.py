@@ -156,7 +156,7 @@ def launch(
 
 
 class _Fixed(lp_address.AbstractAddressBuilder):
-    """An address that is known beforehand."""
+    """An address that is known in advance."""
 
     def __init__(self, address: str):
         self._address = address

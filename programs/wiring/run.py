@@ -80,7 +80,7 @@ class Run:
 
     @property
     def acting_seed(self) -> int:
-        """The seed of acting nodes. It changes with each checkpoint, lest a resumed run repeat its first steps."""
+        """The seed of acting nodes; it changes with each checkpoint, so that a resumed run doesn't repeat steps."""
         updates = newest_checkpoint(self.path("checkpoints"))
         return int(np.random.SeedSequence([self.seed, updates]).generate_state(1)[0] >> 1) if updates else self.seed
 
