@@ -208,13 +208,13 @@ class Monitor(Periodic):
             reached = self._rule.reached(self.totals())
             if reached:
                 self.stop_program(reached)
-            self._miss_the_silent()
+            self._fail_if_silent()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
             if self._ending_s() > END_S or (self._end_shown and self._all_gone()):
                 super().stop()
 
-    def _miss_the_silent(self) -> None:
+    def _fail_if_silent(self) -> None:
         now = time.monotonic()
         for name, peer in self._peers.items():
             silent = now - peer.reported_at
