@@ -26,8 +26,11 @@ class Steps(NamedTuple):
       reward: float32 [T, B], raw; 0 on FIRST.
       discount: float32 [T, B]; on LAST, 0 is termination and above 0 truncation.
       action: [T, B, ...]; on LAST it is ignored by the environment.
-      extras: nest [T, B, ...], stored for the policy (behaviour logits, search statistics, core state).
+      extras: nest [T, B, ...], stored for the policy (behaviour logits, search statistics).
       version: int32 [T, B], version of the params that acted.
+      core: nest, what the policy's recurrent core remembered before the step; () for policies without one. Writers are
+        given that of every row, [T, B, ...]. A table keeps that of one row in each sequence, `Table.core_row`, so that
+        after the dataset it is [1, B, ...].
     """
 
     observation: Nest
@@ -37,6 +40,7 @@ class Steps(NamedTuple):
     action: Any
     extras: Nest
     version: Any
+    core: Nest = ()
 
 
 class Batch(NamedTuple):
@@ -59,10 +63,13 @@ class Policy(NamedTuple):
       initial_state: `(batch_size) -> state`, leaves [B, ...].
       step: `(params, key, timestep [B], state) -> (action [B], extras [B], state)`. Resets its own state where
         `timestep.step_type` is FIRST.
+      core: `(state) -> the part of it, [B, ...], with which a recurrent learner starts a sequence`, or (). The rest is
+        made again from the rows before, as a stack of frames is.
     """
 
     initial_state: Callable[[int], Nest]
     step: Callable[[Nest, Any, Any, Nest], tuple[Any, Nest, Nest]]
+    core: Callable[[Nest], Nest] = lambda state: ()
 
 
 class Update(NamedTuple):
@@ -112,6 +119,7 @@ class Table:
       writer: the kind of node that fills it. All tables of one kind of writer hold the same sequences.
       share: share of an update's sequences that come from this table, in [0, 1]. The learner takes none from a table
         with share 0: reanalyzers read it.
+      core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
     """
 
     name: str
@@ -126,6 +134,7 @@ class Table:
     priority_exponent: float = 1.0
     writer: Author = "actor"
     share: float = 1.0
+    core_row: int = 0
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
@@ -135,6 +144,11 @@ class Table:
             raise ValueError(f"table {self.name!r}: kind is {self.kind!r}; allowed: 'queue', 'replay'")
         if self.writer not in ("actor", "reanalyzer"):
             raise ValueError(f"table {self.name!r}: writer is {self.writer!r}; allowed: 'actor', 'reanalyzer'")
+        if not 0 <= self.core_row < self.sequence_length:
+            raise ValueError(
+                f"table {self.name!r}: core_row is {self.core_row}; it must be a row of a sequence, from 0 to "
+                f"{self.sequence_length - 1}"
+            )
         if not 0 <= self.share <= 1:
             raise ValueError(f"table {self.name!r}: share is {self.share}; it must be in [0, 1]")
         if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):

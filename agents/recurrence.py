@@ -67,14 +67,6 @@ def with_last(
     return jnp.concatenate([x, reward[..., None], action], axis=-1)
 
 
-def stored_state(states: Nest) -> Nest:
-    """The state that learning starts from: the one before the first row, [T, B, ...] -> [B, ...].
-
-    Those of the other rows are never read, so a table may keep one for each sequence.
-    """
-    return jax.tree.map(lambda x: x[0], states)
-
-
 def burn_in(
     unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]], params: Nest, inputs: Inputs, state: Nest, length: int
 ) -> tuple[Inputs, Nest]:

@@ -69,9 +69,9 @@ def drop_context(steps: Steps, length: int) -> Steps:
       length: L, frames in a stack.
 
     Returns:
-      Steps, leaves [T+1, B, ...].
+      Steps, leaves [T+1, B, ...]; `core`, of which there is one row, is left as it is.
     """
-    return jax.tree.map(lambda x: x[length - 1 :], steps)
+    return jax.tree.map(lambda x: x[length - 1 :], steps._replace(core=()))._replace(core=steps.core)
 
 
 def stack(observation: Nest, step_type: jax.Array, length: int) -> Nest:

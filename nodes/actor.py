@@ -123,13 +123,13 @@ class _Group:
 
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
-        version, action, extras = self._act(timestep)
+        version, action, extras, core = self._act(timestep)
         action = env.executed_action(action)
         with node.stopwatch("stepping environments"):
             self._timestep = env.step(action)
         versions = np.full(env.num_envs, version, np.int32)
         steps = Steps(
-            timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions
+            timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions, core
         )
         with node.stopwatch("writing"):
             sequences = self._writer.append(steps)

@@ -26,7 +26,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.variables import VariableClient
 
 Nest = Any
-ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, list[Nest]]]
+ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, Nest, list[Nest]]]
 
 REFRESH_S = 0.05  # Seconds between polls for newer params.
 
@@ -161,7 +161,8 @@ class Inference(Node):
           timeout_s: how long to wait for the answer.
 
         Returns:
-          `[version of the params, action [B, ...], *leaves of the extras [B, ...]]`; None after `timeout_s`.
+          `[version of the params, action [B, ...], leaves of the extras [B, ...], leaves of the core before the step]`;
+          None after `timeout_s`.
 
         Raises:
           ValueError: the group is unknown, this is not its next step, or shapes or dtypes are not its environment's.
@@ -251,13 +252,13 @@ class Inference(Node):
             seeds = np.array([row.group.seed for row in rows], np.uint32)
             steps = np.array([row.t for row in rows], np.int32)
             out = self._act(params, seeds, steps, timestep, [row.group.state for row in rows])
-            action, extras = jax.device_get(out[:2])
-            leaves = [action, *tree.flatten(extras)]
+            action, extras, core = jax.device_get(out[:3])
+            extras, core = tree.flatten(extras), tree.flatten(core)
         with self._changed:
             for i, request in enumerate(requests):
-                request.group.state = out[2][i]
+                request.group.state = out[3][i]
                 request.group.t += 1
-                request.answer = [version, *[leaf[i] for leaf in leaves]]
+                request.answer = [version, action[i], [leaf[i] for leaf in extras], [leaf[i] for leaf in core]]
                 request.answered.set()
         self.count(inferences=1)
 
@@ -267,19 +268,21 @@ def jit_for_groups(policy: Policy) -> ActForGroups:
 
     Returns:
       `(params, seeds [G], t [G], time step [G, B, ...], states G x [B, ...]) -> (action [G, B, ...],
-      extras [G, B, ...], states)`. A group's key in step t is that of `nodes.acting.local.Acting` with its seed.
+      extras [G, B, ...], core before the step [G, B, ...], states)`. A group's key in step t is that of
+      `nodes.acting.local.Acting` with its seed.
     """
 
-    def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest]:
+    def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
         key = jax.random.fold_in(jax.random.PRNGKey(seed), t)
-        return policy.step(params, key, timestep, state)
+        action, extras, after = policy.step(params, key, timestep, state)
+        return action, extras, policy.core(state), after
 
     def act(
         params: Nest, seeds: Any, t: Any, timestep: TimeStep, states: Sequence[Nest]
-    ) -> tuple[Any, Nest, list[Nest]]:
+    ) -> tuple[Any, Nest, Nest, list[Nest]]:
         together = jax.tree.map(lambda *rows: jnp.stack(rows), *states)  # [G, B, ...]
-        action, extras, together = jax.vmap(act_alone, (None, 0, 0, 0, 0))(params, seeds, t, timestep, together)
-        return action, extras, [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(states))]
+        action, extras, core, together = jax.vmap(act_alone, (None, 0, 0, 0, 0))(params, seeds, t, timestep, together)
+        return action, extras, core, [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(states))]
 
     return jax.jit(act)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Steps
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, slow_in_loop
+from boonta.nodes.fused.updates import compiler_options, convolves_on_cpu, looped, one_by_one, policy_lag
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.tables.base import Drawn, open_dataset
@@ -121,12 +122,8 @@ class Learner(Node):
                 self._state, self.monitor if self._agreement.first else None
             )
             self._updates = int(counts.get("updates", 0))
-        self._step = jax.jit(
-            self._update,
-            in_shardings=(replicated, (over_batch,) * self._updates_per_step, None, self._by_device),
-            out_shardings=replicated,
-            donate_argnums=0,
-        )
+        self._step: Any = None  # Is compiled for the first batches.
+        self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
         self._finished = self._background.submit(self._finish, self._updates, first)
@@ -143,6 +140,8 @@ class Learner(Node):
         due = time.monotonic() - self._saved_at > self._save_every_s
         if due:
             self._saved_at = time.monotonic()  # It is reported once, although all hosts know two updates later.
+        if self._step is None:
+            self._step = self._compile(batches[0])
         with self.stopwatch("updating"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
@@ -185,20 +184,31 @@ class Learner(Node):
         self._log_origin(drawn, self._updates + len(self._drawn))
         self._drawn.append((batch, drawn))
 
-    def _update(self, state: Any, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Any, StepResult]:
-        """Makes the updates of one step; this function is compiled."""
+    def _compile(self, batch: Batch) -> Any:
+        """The compiled function that makes the updates of one step."""
+        platform = self._by_device.mesh.devices.flat[0].platform
+        convolves = convolves_on_cpu(platform, self._agent.update, self._state, batch)
+        in_turn = one_by_one if convolves else looped
+        return jax.jit(
+            functools.partial(self._update, in_turn),
+            in_shardings=self._shardings,
+            out_shardings=self._shardings[0],
+            donate_argnums=0,
+            compiler_options=compiler_options(convolves),
+        )
+
+    def _update(
+        self, in_turn: Any, state: Any, batches: Sequence[Batch], updates: Any, report: Any
+    ) -> tuple[Any, StepResult]:
+        """Makes the updates of one step, in a loop or one by one."""
 
         def one(carry: Any, batch: Batch) -> Any:
             state, updates = carry
             state, priorities, metrics = self._agent.update.step(state, batch)
             return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version))
 
-        platform = self._by_device.mesh.devices.flat[0].platform
-        number = len(batches)
-        slow = number > 1 and slow_in_loop(platform, self._agent.update, state, batches[0])
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        in_turn = one_by_one if slow else looped
-        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, number)
+        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, len(batches))
         return state, StepResult(self._agent.update.params(state), priorities, metrics, report)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:

@@ -43,6 +43,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         period=config.unroll_length,
         batch_size=config.batch_size,
         size=config.queue_size,
+        core_row=config.frame_stack - 1,
     )
     return Agent(
         policy=make_policy(network, head, spec.observations, config.frame_stack, "sample"),

@@ -17,7 +17,6 @@ from boonta.agents.heads import ActionHead
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.networks import Inputs, Network, Outputs
 from boonta.agents.optimisation import Context, Outcome
-from boonta.agents.recurrence import stored_state
 from boonta.agents.returns import v_trace
 
 
@@ -75,7 +74,7 @@ def evaluate(params: Nest, steps: Steps, network: Network, frame_stack: int) -> 
     """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
     stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T+1, B, ..., L]
     steps = sequences.drop_context(steps, frame_stack)
-    core = stored_state(steps.extras.core)  # [B]
+    core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
     action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T+1, B]
     outputs, _ = network.unroll(params, Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm)
     return outputs, steps

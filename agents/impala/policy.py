@@ -15,7 +15,7 @@ from boonta.envs.base import TimeStep
 
 
 class Core(NamedTuple):
-    """What the recurrent core remembers before a step, and with it the learner's unroll starts.
+    """What the recurrent core remembers before a step; the learner's unroll starts with it.
 
     Attributes:
       lstm: state [B, D], or () without a core.
@@ -43,11 +43,9 @@ class Extras(NamedTuple):
 
     Attributes:
       logits: float32 [B, A], of the behaviour policy.
-      core: `Core` before the step.
     """
 
     logits: jax.Array
-    core: Core
 
 
 def make_policy(
@@ -78,6 +76,6 @@ def make_policy(
         logits = outputs.logits[0]  # [B, A]
         policy = head.distribution(logits)
         action = policy.mode() if mode == "greedy" else policy.sample(key)
-        return action, Extras(logits, state.core), State(frames, Core(lstm, action))
+        return action, Extras(logits), State(frames, Core(lstm, action))
 
-    return Policy(initial_state, step)
+    return Policy(initial_state, step, core=lambda state: state.core)

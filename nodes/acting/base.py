@@ -30,11 +30,13 @@ class Acted(NamedTuple):
       action: [B, ...].
       extras: nest [B, ...]. From an inference node it is a tuple of the nest's leaves in order: importing the agents'
         own classes would import JAX, and tables store only leaves.
+      core: what the policy's recurrent core remembered before the time step, a nest [B, ...] in the same form.
     """
 
     version: int
     action: np.ndarray
     extras: Nest
+    core: Nest = ()
 
 
 GroupAct = Callable[[TimeStep], Acted]  # Acts for one group of environments; it must be called for every time step.
@@ -113,9 +115,9 @@ class RemoteAct:
         """
         leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
         request = functools.partial(_request, self._inference.act, self._name, self._t, leaves)
-        version, action, *extras = self._wait_for(request)
+        version, action, extras, core = self._wait_for(request)
         self._t += 1
-        return Acted(version, action, tuple(extras))
+        return Acted(version, action, tuple(extras), tuple(core))
 
 
 def _request(call: Callable[..., Any], *arguments: Any) -> Any:

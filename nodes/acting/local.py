@@ -18,7 +18,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
-Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest]]
+Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # As `jit_policy` makes it.
 
 
 class Acting:
@@ -30,7 +30,7 @@ class Acting:
       num_envs: B, of the time steps.
       seed: of the policy's randomness.
       stopwatch: times acting.
-      device: where to act, and to leave the extras; None acts where the params are, and brings the extras here.
+      device: where to act, and to leave extras and core; None acts where the params are, and brings both here.
     """
 
     def __init__(
@@ -50,17 +50,16 @@ class Acting:
             self._key, self._state = jax.device_put((self._key, self._state), device)
         self._steps = 0
 
-    def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest]:
-        """The action in this time step [B], and its extras."""
+    def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest, Nest]:
+        """The action in this time step [B], its extras, and the policy's core before it."""
         with self._stopwatch("acting"):
-            out = self._act(params, self._key, self._steps, timestep, self._state)
-            self._state = out[2]
+            *out, self._state = self._act(params, self._key, self._steps, timestep, self._state)
             if self._device is None:
-                action, extras = jax.device_get(out[:2])
+                action, extras, core = jax.device_get(out)
             else:
-                action, extras = jax.device_get(out[0]), out[1]
+                action, extras, core = jax.device_get(out[0]), *out[1:]
         self._steps += 1
-        return action, extras
+        return action, extras, core
 
 
 class LocalAct:
@@ -184,7 +183,7 @@ class Play:
     def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
         """Acts, and steps the environments; returns the time step acted on, the action taken and extras."""
         timestep = self.timestep
-        action, extras = self._acting(params, timestep)
+        action, extras, _ = self._acting(params, timestep)
         action = self.env.executed_action(action)
         with self._stopwatch("stepping environments"):
             self.timestep = self.env.step(action)
@@ -192,10 +191,14 @@ class Play:
 
 
 def jit_policy(policy: Policy) -> Act:
-    """Compiles `policy.step`; the key of step t is folded in inside, which saves a dispatch."""
+    """Compiles `(params, key, t, time step, state) -> (action, extras, core before the step, state)`.
 
-    def act(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest]:
-        return policy.step(params, jax.random.fold_in(key, t), timestep, state)
+    The key of step t is folded in inside, which saves a dispatch.
+    """
+
+    def act(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
+        action, extras, after = policy.step(params, jax.random.fold_in(key, t), timestep, state)
+        return action, extras, policy.core(state), after
 
     return jax.jit(act)
 
@@ -214,7 +217,8 @@ def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
         state = agent.policy.initial_state(1)
         action, extras, _ = agent.policy.step(params, jax.random.PRNGKey(0), timestep, state)
-        return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type)
+        core = agent.policy.core(state)
+        return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)
 
     shapes = jax.eval_shape(step, acting_params(agent))
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)

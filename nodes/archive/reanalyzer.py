@@ -49,8 +49,8 @@ class ArchiveReanalyzer(Playback):
 
 
 def replayed_shapes(agent: Agent, spec: EnvSpec) -> Steps:
-    """Returns the shapes of the leaves needed of an archived step: all but the extras and the version."""
-    return step_shapes(agent, spec)._replace(extras=(), version=())
+    """Returns the shapes of the leaves needed of an archived step: all but extras, version and core."""
+    return step_shapes(agent, spec)._replace(extras=(), version=(), core=())
 
 
 def make_source(archive: Archive, num_envs: int, seed: int) -> Callable[[], Steps]:

@@ -13,6 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner
+from boonta.nodes.fused.updates import compiler_options
 
 
 class Compiled:
@@ -78,6 +79,7 @@ class Compiled:
 
     def _compile(self, name: str, function: Callable, *args: Any, **options: Any) -> Any:
         began = time.monotonic()
+        options["compiler_options"] = compiler_options(convolves_on_cpu=not self._in_loop)
         program = jax.jit(function, **options).lower(*args).compile()
         self.seconds[name] = time.monotonic() - began
         return program

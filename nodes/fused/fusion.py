@@ -198,7 +198,9 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
     def round(state: State) -> tuple[State, RoundResult]:
         state, episodes = _act(agent, env, state, table.period)
         block = state.kept  # [overlap + period, B, ...]
-        batches = jax.tree.map(lambda x: _split(x[: table.sequence_length], updates), block)  # [m, T, N, ...]
+        sequences = jax.tree.map(lambda x: x[: table.sequence_length], block)
+        sequences = contract.with_one_core(table, sequences)
+        batches = jax.tree.map(lambda x: _split(x, updates), sequences)  # [m, T, N, ...]
         state = state._replace(kept=jax.tree.map(lambda x: x[contract.first_row(table, 1) :], block))
 
         def one(state: State, steps: Steps) -> tuple[State, dict[str, jax.Array]]:

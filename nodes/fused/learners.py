@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Nest
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.updates import slow_in_loop
+from boonta.nodes.fused.updates import convolves_on_cpu
 from boonta.nodes.learner import make_mesh, require_finite
 
 Row = dict[str, float]
@@ -63,7 +63,8 @@ class FusedLearner(NamedTuple):
 
     Attributes:
       mesh: the mesh of devices.
-      in_loop: whether many rounds are one program; otherwise the host dispatches them one by one.
+      in_loop: whether many rounds are one program; otherwise the host dispatches them one by one, because the update
+        computes gradients of convolutions on CPU.
       program: its `init` gets `run_key`.
       begin: `() -> learner state`, before the first update.
       run_key: PRNG key of environments, policy and replay; one for each learner.
@@ -152,7 +153,7 @@ def may_loop(setup: Setup, mesh: Mesh) -> bool:
     steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), shapes)
     batch = Batch(steps=steps, probability=jax.ShapeDtypeStruct((table.batch_size,), np.float32))
     learner = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))
-    return not slow_in_loop(mesh.devices.flat[0].platform, agent.update, learner, batch)
+    return not convolves_on_cpu(mesh.devices.flat[0].platform, agent.update, learner, batch)
 
 
 def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
@@ -165,7 +166,9 @@ def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
     spread = jax.tree.map(lambda _: slots, shapes.stage)
     replay = place.replay
     if replay != ():
-        replay = replay.replace(experience=jax.tree.map(lambda _: slots, shapes.replay.experience))  # [B, time, …]
+        spread_rows = jax.tree.map(lambda _: slots, shapes.replay.buffer.experience)  # [B, time, …]
+        spread_cores = jax.tree.map(lambda _: slots, shapes.replay.cores)
+        replay = replay._replace(buffer=replay.buffer.replace(experience=spread_rows), cores=spread_cores)
     return place._replace(
         stage=spread._replace(key=everywhere), kept=jax.tree.map(lambda _: columns, shapes.kept), replay=replay
     )

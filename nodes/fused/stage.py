@@ -75,10 +75,10 @@ def act(
     """
 
     def one(stage: Stage, _: None) -> tuple[Stage, tuple[Steps, Episodes]]:
-        shown = stage.timestep
+        shown, core = stage.timestep, policy.core(stage.policy)
         stage, action, extras = _move(env, policy, params, stage)
         versions = jnp.full(shown.step_type.shape, version, jnp.int32)
-        steps = Steps(shown.observation, shown.step_type, shown.reward, shown.discount, action, extras, versions)
+        steps = Steps(shown.observation, shown.step_type, shown.reward, shown.discount, action, extras, versions, core)
         stage, episodes = _account(env.spec, stage, shown)
         return stage, (steps, episodes)
 

@@ -1,7 +1,8 @@
-"""Several updates in one compiled program."""
+"""Several updates in one compiled program, and how XLA on CPU is kept from computing convolutions slowly."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,10 +40,10 @@ def one_by_one(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, 
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
-def slow_in_loop(platform: str, update: Update, state: Nest, batch: Batch) -> bool:
-    """Whether an update must stay out of loops: XLA on CPU computes gradients of convolutions slowly inside of one.
+def convolves_on_cpu(platform: str, update: Update, state: Nest, batch: Batch) -> bool:
+    """Whether an update computes gradients of convolutions on CPU. The update is traced, not compiled.
 
-    In loops they take 9 to 30 times as long. The update is traced, not compiled.
+    It must stay out of loops, inside of which XLA takes 9 to 30 times as long, and needs `compiler_options`.
 
     Args:
       platform: the devices' platform, such as "cpu".
@@ -54,6 +55,23 @@ def slow_in_loop(platform: str, update: Update, state: Nest, batch: Batch) -> bo
         return False
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (state, batch))
     return "conv_general_dilated" in str(jax.make_jaxpr(update.step)(*shapes))
+
+
+@functools.cache
+def compiler_options(convolves_on_cpu: bool) -> dict[str, str]:
+    """Options of `jax.jit` for a program, none where it has no gradients of convolutions on CPU.
+
+    XLA's newer releases hand parts of programs to a library for neural networks, with which a gradient of the Nature
+    network takes 1.5 times the processor time that it takes without (jax 0.12, benchmarks/README.md).
+    """
+    options = {"xla_cpu_experimental_ynn_fusion_type": ""}
+    if not convolves_on_cpu:
+        return {}
+    try:
+        jax.jit(lambda x: x, compiler_options=options).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:  # This release has no such option.
+        return {}
+    return options
 
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:

@@ -50,10 +50,10 @@ def check(
 
 
 def check_sequences(make: Make, kind: str) -> None:
-    """Asserts that sequences overlap, touch or lie apart as the table says, and are what was written."""
-    for length, period in ((4, 2), (3, 3), (2, 5)):
+    """Asserts that sequences overlap, touch or lie apart as the table says, and are what was written, with one core."""
+    for length, period, core_row in ((4, 2, 3), (3, 3, 1), (2, 5, 0)):
         table = QUEUE if kind == "queue" else REPLAY
-        table = dataclasses.replace(table, sequence_length=length, period=period, size=100)
+        table = dataclasses.replace(table, sequence_length=length, period=period, core_row=core_row, size=100)
         rows = 13
         starts = [start for start in range(0, rows, period) if start + length <= rows]
         expected = [(slot, start) for start in starts for slot in range(SLOTS)]

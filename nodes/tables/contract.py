@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import tree
 
-from boonta.agents.base import Author, Table
+from boonta.agents.base import Author, Steps, Table
 
 # The priority of a sequence that was never drawn. Its writer has no agent to compute an error with: 1 is a large error,
 # and the first rank, so each sequence is likely to be drawn once.
@@ -54,6 +55,17 @@ def first_row(table: Table, sequence: int) -> int:
 def rows_of(table: Table, sequences: int) -> int:
     """How many rows so many consecutive sequences of a slot span, from the first row to the last."""
     return first_row(table, sequences - 1) + table.sequence_length
+
+
+def keeps_core(table: Table, row: int) -> bool:
+    """Whether a sequence is stored with the `core` of this row of a slot; with those of the other rows none is."""
+    return row >= table.core_row and (row - table.core_row) % table.period == 0
+
+
+def with_one_core(table: Table, steps: Steps) -> Steps:
+    """A sequence with the `core` of one of its rows: leaves [T, ...], of which those of `core` become [1, ...]."""
+    row = slice(table.core_row, table.core_row + 1)
+    return steps._replace(core=tree.map_structure(lambda leaf: leaf[row], steps.core))
 
 
 def overlap(table: Table) -> int:
@@ -156,14 +168,14 @@ def written_by(writer: Author, tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables that this kind of node fills, all with the same sequences.
 
     Raises:
-      ValueError: there is none, or their sequences differ in length or period.
+      ValueError: there is none, or their sequences differ in length, period or core_row.
     """
     own = tuple(table for table in tables if table.writer == writer)
     if not own:
         raise ValueError(f"no table of the agent's is for the {writer} to write to: {[table.name for table in tables]}")
-    shapes = {table.name: (table.sequence_length, table.period) for table in own}
+    shapes = {table.name: (table.sequence_length, table.period, table.core_row) for table in own}
     if len(set(shapes.values())) > 1:
-        raise ValueError(f"tables of one {writer} must hold sequences of one length and period: {shapes}")
+        raise ValueError(f"tables of one {writer} must hold sequences of one length, period and core_row: {shapes}")
     return own
 
 

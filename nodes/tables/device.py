@@ -28,8 +28,22 @@ class Sample(NamedTuple):
     indices: Nest
 
 
+class State(NamedTuple):
+    """What the table holds.
+
+    Attributes:
+      buffer: flashbax's, leaves [B, time, ...] and its own counts. Instead of a core each row has its slot and number.
+      cores: nest [B, sequences, ...], one for each of a slot's newest sequences; () where steps have none.
+      rows: int32 [], of each slot, added so far.
+    """
+
+    buffer: Any
+    cores: Nest
+    rows: jax.Array
+
+
 class DeviceTable(NamedTuple):
-    """Pure functions over a state [B, time, ...], a row of the buffer for each environment slot.
+    """Pure functions over a `State`, with a row for each environment slot.
 
     Attributes:
       init: `(one raw step, leaves [...]) -> state`.
@@ -38,10 +52,10 @@ class DeviceTable(NamedTuple):
       prioritise: `(state, indices, errors [N]) -> state`.
     """
 
-    init: Callable[[Steps], Any]
-    add: Callable[[Any, Steps], Any]
-    sample: Callable[[Any, jax.Array], Sample]
-    prioritise: Callable[[Any, Nest, jax.Array], Any]
+    init: Callable[[Steps], State]
+    add: Callable[[State, Steps], State]
+    sample: Callable[[State, jax.Array], Sample]
+    prioritise: Callable[[State, Nest, jax.Array], State]
 
 
 def make_device_table(table: Table, num_envs: int) -> DeviceTable:
@@ -70,25 +84,80 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     per_slot = contract.sequences_per_slot(table, num_envs)
     prioritised = table.sampler == "proportional"
     buffer = _buffer(table, num_envs, per_slot, prioritised)
+    cores = _Cores(table, num_envs, per_slot)
 
-    def add(state: Any, steps: Steps) -> Any:
+    def init(step: Steps) -> State:
+        place = cores.place(jnp.int32(0), 1) if jax.tree.leaves(step.core) else ()
+        row = step._replace(core=jax.tree.map(lambda x: x[0, 0], place))
+        return State(buffer.init(row), cores.init(step.core), jnp.int32(0))
+
+    def add(state: State, steps: Steps) -> State:
+        kept = state.buffer
         if prioritised:
-            fresh = state.sum_tree_state.replace(max_recorded_priority=jnp.float32(contract.NEW_PRIORITY))
-            state = state.replace(sum_tree_state=fresh)
-        return buffer.add(state, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps))
+            fresh = kept.sum_tree_state.replace(max_recorded_priority=jnp.float32(contract.NEW_PRIORITY))
+            kept = kept.replace(sum_tree_state=fresh)
+        number = steps.reward.shape[0]
+        place = cores.place(state.rows, number) if jax.tree.leaves(steps.core) else ()
+        rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps._replace(core=place))
+        return State(buffer.add(kept, rows), cores.add(state.cores, steps.core, state.rows), state.rows + number)
 
-    def sample(state: Any, key: jax.Array) -> Sample:
-        drawn = buffer.sample(state, key)
+    def sample(state: State, key: jax.Array) -> Sample:
+        drawn = buffer.sample(state.buffer, key)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
+        if jax.tree.leaves(steps.core):
+            steps = steps._replace(core=cores.of(state.cores, steps.core[0]))
         if prioritised:
-            held = num_envs * jnp.minimum(contract.completed(table, state.running_index), per_slot)
+            held = num_envs * jnp.minimum(contract.completed(table, state.buffer.running_index), per_slot)
             return Sample(steps, held * drawn.probabilities, drawn.indices)
         return Sample(steps, jnp.ones(table.batch_size), ())
 
-    def prioritise(state: Any, indices: Nest, errors: jax.Array) -> Any:
-        return buffer.set_priorities(state, indices, errors + contract.PRIORITY_FLOOR) if prioritised else state
+    def prioritise(state: State, indices: Nest, errors: jax.Array) -> State:
+        if not prioritised:
+            return state
+        return state._replace(buffer=buffer.set_priorities(state.buffer, indices, errors + contract.PRIORITY_FLOOR))
 
-    return DeviceTable(buffer.init, add, sample, prioritise)
+    return DeviceTable(init, add, sample, prioritise)
+
+
+class _Cores(NamedTuple):
+    """Cores of sequences, which flashbax would keep in every row: pure functions over a nest [B, sequences, ...].
+
+    Its buffers don't say which sequence was drawn. So each row carries its place, int32 [2]: slot and number.
+    """
+
+    table: Table
+    num_envs: int
+    per_slot: int
+
+    @property
+    def size(self) -> int:
+        """Cores kept for a slot: of the sequences whose rows are there, and of those that are not yet complete."""
+        return self.per_slot + -(-self.table.sequence_length // self.table.period) + 1
+
+    def init(self, core: Nest) -> Nest:
+        """Room for the cores of all slots, made of one slot's core, leaves [...]."""
+        return jax.tree.map(lambda x: jnp.zeros((self.num_envs, self.size, *x.shape), x.dtype), core)
+
+    def place(self, first: jax.Array, number: int) -> jax.Array:
+        """Places of `number` rows of all slots, of which the first has this number: int32 [T, B, 2]."""
+        rows = jnp.broadcast_to((first + jnp.arange(number))[:, None], (number, self.num_envs))
+        return jnp.stack([jnp.broadcast_to(jnp.arange(self.num_envs), rows.shape), rows], axis=-1).astype(jnp.int32)
+
+    def add(self, cores: Nest, core: Nest, first: jax.Array) -> Nest:
+        """Keeps those of the cores [T, B, ...] that sequences start with; the first is of the row `first`."""
+
+        def keep(kept: jax.Array, new: jax.Array) -> jax.Array:
+            row = first + jnp.arange(len(new)) - self.table.core_row
+            of_sequence = (row >= 0) & (row % self.table.period == 0)
+            at = jnp.where(of_sequence, row // self.table.period % self.size, self.size)  # Those out of bounds drop.
+            return kept.at[:, at].set(jnp.swapaxes(new, 0, 1), mode="drop")
+
+        return jax.tree.map(keep, cores, core)
+
+    def of(self, cores: Nest, place: jax.Array) -> Nest:
+        """The cores of sequences that start at these places, int32 [N, 2]: leaves [1, N, ...]."""
+        slot, row = place[:, 0], place[:, 1]
+        return jax.tree.map(lambda kept: kept[slot, row // self.table.period % self.size][None], cores)
 
 
 def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> Any:

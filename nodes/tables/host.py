@@ -8,8 +8,10 @@ that is resumed fills it anew.
 
 from __future__ import annotations
 
+import collections
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tree
@@ -46,7 +48,9 @@ class HostTable:
         self.table = table
         self._groups, self._num_envs = groups, num_envs
         self._ring = contract.rows_of(table, per_slot)
-        self._rows: Steps | None = None  # leaves [groups, ring, n, ...]
+        self._rows: Steps | None = None  # Leaves [groups, ring, n, ...].
+        self._cores: Any = ()  # Those of the sequences, leaves [groups, per_slot, n, ...].
+        self._per_slot = per_slot
         # Of sequence `key`, the (block * groups + group) * n + slot, at key % size: two keys meet when one is dropped.
         self._size = per_slot * slots
         self._keys = np.full(self._size, -1, np.int64)
@@ -63,7 +67,8 @@ class HostTable:
         Args:
           group: that writes.
           block: number of its sequences, from 0.
-          steps: the rows that the group has added to those of the block before, leaves [rows, n, ...].
+          steps: the rows that the group has added to those of the block before, leaves [rows, n, ...], and the one
+            core of these sequences, leaves [n, ...].
           timeout_s: to wait.
         """
 
@@ -74,7 +79,7 @@ class HostTable:
             if not self._changed.wait_for(allowed, timeout_s):
                 return None
             end = contract.rows_of(self.table, block + 1)
-            self._write(group, np.arange(end - len(steps.reward), end) % self._ring, steps)
+            self._write(group, block, np.arange(end - len(steps.reward), end) % self._ring, steps)
             keys = (block * self._groups + group) * self._num_envs + np.arange(self._num_envs)
             self._keys[keys % self._size] = keys
             self._weights[keys % self._size] = contract.NEW_PRIORITY**self.table.priority_exponent
@@ -95,8 +100,10 @@ class HostTable:
             block, group = np.divmod(block_and_group, self._groups)
             rows = contract.first_row(self.table, block) + np.arange(self.table.sequence_length)[:, None]  # [T, B]
             steps = tree.map_structure(lambda leaf: leaf[group, rows % self._ring, slot], self._rows)
+            core = tree.map_structure(lambda leaf: leaf[group, block % self._per_slot, slot][None], self._cores)
         version = contract.mean_version(steps.version)
-        return Batch(steps, probability), Drawn(keys.astype(np.uint64), np.zeros(len(keys), np.int32), version)
+        batch = Batch(steps._replace(core=core), probability)
+        return batch, Drawn(keys.astype(np.uint64), np.zeros(len(keys), np.int32), version)
 
     def lets_through(self) -> bool:
         """Whether a batch may be drawn."""
@@ -120,15 +127,24 @@ class HostTable:
         """The learner's batches; see `nodes.tables.base.Store`."""
         return HostDataset(self, sharding)
 
-    def _write(self, group: int, rows: np.ndarray, steps: Steps) -> None:
-        if self._rows is None:
-            ring = (self._groups, self._ring)
-            self._rows = tree.map_structure(lambda leaf: np.zeros((*ring, *leaf.shape[1:]), leaf.dtype), steps)
+    def _write(self, group: int, block: int, rows: np.ndarray, steps: Steps) -> None:
+        """Writes rows into the group's ring, and the core of its sequences number `block`."""
+
+        def make(length: int, shape: tuple[int, ...], leaf: np.ndarray) -> np.ndarray:
+            return np.zeros((self._groups, length, *shape), leaf.dtype)
 
         def write(ring: np.ndarray, leaf: np.ndarray) -> None:
             ring[group, rows] = leaf
 
+        def write_core(kept: np.ndarray, leaf: np.ndarray) -> None:
+            kept[group, block % self._per_slot] = leaf
+
+        steps, core = steps._replace(core=()), steps.core
+        if self._rows is None:
+            self._rows = tree.map_structure(lambda leaf: make(self._ring, leaf.shape[1:], leaf), steps)
+            self._cores = tree.map_structure(lambda leaf: make(self._per_slot, leaf.shape, leaf), core)
         tree.map_structure(write, self._rows, steps)
+        tree.map_structure(write_core, self._cores, core)
 
     def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Places of sequences, drawn one by one, and N p of each, float32.
@@ -150,6 +166,7 @@ class HostWriter:
         self._wait_for = wait_for
         self._group = group
         self._rows: list[Steps] = []  # Those since the last sequence was complete.
+        self._cores: collections.deque[Any] = collections.deque()  # Those of the sequences under way, oldest first.
         self._number = 0  # Rows of each slot so far.
 
     def append(self, steps: Steps) -> int:
@@ -157,7 +174,9 @@ class HostWriter:
         import jax
 
         table = self._store.table
-        self._rows.append(steps)
+        self._rows.append(steps._replace(core=()))
+        if contract.keeps_core(table, self._number):
+            self._cores.append(steps.core)
         self._number += 1
         if not contract.completes(table, self._number):
             return 0
@@ -166,6 +185,7 @@ class HostWriter:
             gather(self._rows),
             is_leaf=lambda node: isinstance(node, list),
         )
+        rows = rows._replace(core=jax.device_get(self._cores.popleft()))
         self._rows.clear()
         block = contract.completed(table, self._number) - 1
         self._wait_for(

@@ -80,7 +80,8 @@ def row(t: int) -> Steps:
     seen = Seen(np.stack([number, -number], axis=1), np.stack([place == 0, place != 0], axis=1))
     remembered = Remembered(number + 0.5, {"b": (number, 2 * number), "a": (3 * number,)})
     version = np.full(SLOTS, t // 3, np.int32)
-    return Steps(seen, step_type, number, discount, place.astype(np.int32), remembered, version)
+    core = (number + 0.25, {"hidden": np.stack([number, -number], axis=1)})
+    return Steps(seen, step_type, number, discount, place.astype(np.int32), remembered, version, core)
 
 
 SIGNATURE: Steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), row(0))
@@ -201,6 +202,8 @@ class Judge:
         slot, start = np.divmod(np.asarray(batch.steps.reward)[0].astype(int), SLOT_NUMBERS)  # [B]
         rows = start + np.arange(self._table.sequence_length)[:, None]  # [T, B]
         expected = tree.map_structure(lambda leaf: leaf[rows, slot], STREAM)
+        core_row = self._table.core_row
+        expected = expected._replace(core=tree.map_structure(lambda leaf: leaf[[core_row]], expected.core))
         for (path, wanted), leaf in zip(tree.flatten_with_path(expected), tree.flatten(batch.steps)):
             if leaf.shape != wanted.shape or leaf.dtype != wanted.dtype or not np.array_equal(leaf, wanted):
                 raise ConformanceError("a sequence is what was written", f"{path} differs")

@@ -54,7 +54,7 @@ class QueueTable:
 
         self.table = table
         self.devices = tuple(jax.devices()[:1] if devices is None else devices)
-        self.cut = jax.jit(_cut, static_argnames=("pieces", "shards"))  # All writers share its compilation.
+        self.cut = jax.jit(_cut, static_argnames=("table", "pieces", "shards"))  # All writers share its compilation.
         self._waiting: list[collections.deque[list[Bundle]]] = [collections.deque() for _ in range(groups or 1)]
         share = max(1, table.size // len(self._waiting))  # Each group may fill its own part of the queue.
         self._limit = contract.rate_limit(dataclasses.replace(table, size=share))
@@ -134,7 +134,7 @@ class QueueWriter:
         if not contract.completes(table, self._number):
             return 0
         version = contract.mean_version(np.stack([row.version for row in self._rows]))
-        cut = self._store.cut(gather(self._rows), pieces=len(self._bounds), shards=len(self._store.devices))
+        cut = self._store.cut(gather(self._rows), table, pieces=len(self._bounds), shards=len(self._store.devices))
         pieces = [
             Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
         ]
@@ -236,16 +236,18 @@ def gather(rows: Iterable[Steps]) -> Steps:
     return jax.tree.map(gather, *rows)
 
 
-def _cut(rows: Steps, pieces: int, shards: int) -> list[list[Steps]]:
+def _cut(rows: Steps, table: Table, pieces: int, shards: int) -> list[list[Steps]]:
     """Stacks what `gather` gave, and splits it along the batch: the shards of each piece, leaves [T, ., ...]."""
     import jax
     import jax.numpy as jnp
 
-    def cut(leaf: Any) -> list[Any]:
-        return jnp.split(jnp.stack(leaf) if isinstance(leaf, list) else leaf, pieces * shards, axis=1)
+    def stack(leaf: Any) -> Any:
+        return jnp.stack(leaf) if isinstance(leaf, list) else leaf
 
-    leaves, structure = jax.tree.flatten(rows, is_leaf=lambda node: isinstance(node, list))
-    columns = [jax.tree.unflatten(structure, parts) for parts in zip(*map(cut, leaves))]
+    steps = jax.tree.map(stack, rows, is_leaf=lambda node: isinstance(node, list))
+    leaves, structure = jax.tree.flatten(contract.with_one_core(table, steps))
+    split = [jnp.split(leaf, pieces * shards, axis=1) for leaf in leaves]
+    columns = [jax.tree.unflatten(structure, parts) for parts in zip(*split)]
     return [columns[i : i + shards] for i in range(0, len(columns), shards)]
 
 

@@ -6,6 +6,7 @@ from boonta.agents import impala
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Optimiser, Torso
 from boonta.envs.catch import Catch
+from boonta.nodes.tables.contract import with_one_core
 
 
 @pytest.mark.parametrize("lstm_size", [0, 32])
@@ -28,11 +29,14 @@ def test_learns_catch(lstm_size):
     while len(returns) < 300 or np.mean(returns[-300:]) <= 0.9:
         while len(rows) < config.sequence_length:
             key, act_key = jax.random.split(key)
+            core = agent.policy.core(state)
             action, extras, state = act(agent.update.params(learner), act_key, timestep, state)
             shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
-            rows.append(jax.tree.map(np.asarray, Steps(*shown, action, extras, np.full(16, int(learner.updates)))))
+            version = np.full(16, int(learner.updates))
+            rows.append(jax.tree.map(np.asarray, Steps(*shown, action, extras, version, core)))
             timestep = env.step(np.asarray(action))
-        batch = Batch(jax.tree.map(lambda *x: np.stack(x), *rows), np.ones(config.batch_size, np.float32))
+        steps = with_one_core(agent.tables[0], jax.tree.map(lambda *x: np.stack(x), *rows))
+        batch = Batch(steps, np.ones(config.batch_size, np.float32))
         learner, _, metrics = update(learner, batch)
         rows = rows[config.unroll_length :]
         returns += [episode.episode_return for episode in env.episodes()]

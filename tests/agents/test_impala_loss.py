@@ -59,11 +59,11 @@ TABULAR = Network(
 
 def make_batch(step_type, reward, discount, action, logits):
     step_type = np.asarray(step_type, np.int32)
-    core = Core((), np.zeros(step_type.shape, np.int32))
+    core = Core((), np.zeros((1, step_type.shape[1]), np.int32))
     observation = np.zeros((*step_type.shape, 1), np.float32)
-    extras = Extras(np.asarray(logits, np.float32), core)
+    extras = Extras(np.asarray(logits, np.float32))
     reward, discount = np.asarray(reward, np.float32), np.asarray(discount, np.float32)
-    steps = Steps(observation, step_type, reward, discount, np.asarray(action, np.int32), extras, step_type)
+    steps = Steps(observation, step_type, reward, discount, np.asarray(action, np.int32), extras, step_type, core)
     return Batch(steps, np.ones(step_type.shape[1], np.float32))
 
 
@@ -213,10 +213,10 @@ assert jax.device_count() == 8
 rng = np.random.default_rng(0)
 rows, batch = 6, 16
 normal = lambda *shape: rng.normal(size=(rows, batch, *shape)).astype(np.float32)
-extras = Extras(normal(3), Core((), np.zeros((rows, batch), np.int32)))
+extras, core = Extras(normal(3)), Core((), np.zeros((1, batch), np.int32))
 step_type = rng.integers(3, size=(rows, batch)).astype(np.int32)
 action = rng.integers(3, size=(rows, batch)).astype(np.int32)
-steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type)
+steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type, core)
 data = Batch(steps, np.ones(batch, np.float32))
 for reduction in ("sum", "mean"):
     config = impala.Config(Torso("mlp"), frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)

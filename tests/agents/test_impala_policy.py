@@ -35,9 +35,10 @@ def play(policy, params, timesteps):
     state, step, rows = policy.initial_state(BATCH), jax.jit(policy.step), []
     for t in range(ROWS):
         timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
+        core = policy.core(state)
         action, extras, state = step(params, jax.random.PRNGKey(t), timestep, state)
         observed = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
-        rows.append(Steps(*observed, action, extras, np.zeros(BATCH, np.int32)))
+        rows.append(Steps(*observed, action, extras, np.zeros(BATCH, np.int32), core))
     return jax.tree.map(lambda *x: np.stack(x), *rows)
 
 
@@ -71,12 +72,13 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
     boundaries = (steps.step_type[8:-1] == LAST).sum()
     assert boundaries > 4
     for start in (0, 5):
-        outputs, steps_seen = evaluate(
-            params, jax.tree.map(lambda x, s=start: x[s:], steps), network, config.frame_stack
-        )
+        sequence = jax.tree.map(lambda x, s=start: x[s:], steps)
+        row = config.frame_stack - 1
+        sequence = sequence._replace(core=jax.tree.map(lambda x, row=row: x[row : row + 1], sequence.core))
+        outputs, steps_seen = evaluate(params, sequence, network, config.frame_stack)
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
     if lstm_size:  # The core changes the output; otherwise the agreement above would prove nothing.
-        assert np.abs(steps.extras.core.lstm.hidden).max() > 1e-3
+        assert np.abs(steps.core.lstm.hidden).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["shallow", "mlp"])

@@ -43,12 +43,6 @@ def test_what_led_to_a_row_is_put_beside_it_but_not_over_an_episodes_start():
     np.testing.assert_array_equal(x, [[[1, -1, 0, 0, 1], [1, 0, 0, 0, 0]]])
 
 
-def test_the_state_of_the_first_row_alone_is_read():
-    states = recurrence.initial_lstm(SIZE, B)
-    stored = jax.tree.map(lambda x: np.stack([x + 1, x * np.nan]), states)
-    jax.tree.map(lambda x: np.testing.assert_array_equal(x, np.ones((B, SIZE))), recurrence.stored_state(stored))
-
-
 def test_a_burn_in_ends_where_the_whole_unroll_passes():
     whole, _ = unroll(PARAMS, (X, ON), random_state(2))
     rest, state = recurrence.burn_in(unroll, PARAMS, (X, ON), random_state(2), 2)

@@ -69,5 +69,6 @@ def test_transitions_shift_and_mask():
 
 
 def test_drop_context_leaves_the_transitions_and_one_row():
-    steps = Steps(*[np.arange(24)] * 7)
-    assert sequences.drop_context(steps, 4).reward.tolist() == list(range(3, 24))
+    steps = Steps(*[np.arange(24)] * 7, core=np.arange(1))
+    dropped = sequences.drop_context(steps, 4)
+    assert dropped.reward.tolist() == list(range(3, 24)) and dropped.core.tolist() == [0]

@@ -154,7 +154,7 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
     weights = []
     for convolves in (True, False):
         if not convolves:
-            monkeypatch.setattr("boonta.nodes.fused.learners.slow_in_loop", lambda *given: False)
+            monkeypatch.setattr("boonta.nodes.fused.learners.convolves_on_cpu", lambda *given: False)
         settings = {"eval_every": 0, "num_envs": 4, "devices": 1, "stop": StopRule(updates=3)}
         anakin = Anakin("anakin", impala.make(config, env.spec), env, folder=str(tmp_path / str(convolves)), **settings)
         assert anakin._fused.in_loop != convolves

@@ -104,7 +104,7 @@ def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch, updates_per_s
 def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch):
     single = learn(tmp_path / "single", monkeypatch, 8)
     np.testing.assert_allclose(learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
-    monkeypatch.setattr("boonta.nodes.learner.slow_in_loop", lambda *given: True)
+    monkeypatch.setattr("boonta.nodes.learner.convolves_on_cpu", lambda *given: True)
     np.testing.assert_allclose(learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
 
 

@@ -12,6 +12,7 @@ from boonta.agents.base import Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.client import ReverbStore
+from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.nodes.test_replay import SIGNATURE, Address, steps
@@ -56,9 +57,7 @@ def write(client, numbers: int, action: int = 2) -> None:
 
 
 def read(client, name: str, number: int) -> list[Steps]:
-    return [
-        Steps(*sample.data[:5], {}, sample.data[-1]) for sample in client.sample(name, number, emit_timesteps=False)
-    ]
+    return [unpack_columns(SIGNATURE, sample.data) for sample in client.sample(name, number, emit_timesteps=False)]
 
 
 def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_else_unchanged(client):

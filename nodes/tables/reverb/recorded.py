@@ -14,11 +14,12 @@ from collections.abc import Iterator
 import numpy as np
 import reverb
 import tensorflow as tf
+import tree
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables.reverb.server import make_table
-from boonta.nodes.tables.reverb.signature import flatten, unflatten
+from boonta.nodes.tables.reverb.signature import columns, unpack_columns
 
 
 def newest_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
@@ -40,7 +41,7 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
       signature: shapes of one raw step.
 
     Yields:
-      Steps, leaves [T, ...].
+      Steps, leaves [T, ...], with a `core` of [1, ...].
 
     Raises:
       ValueError: the checkpoint has no such table, or its steps are of other shapes.
@@ -54,8 +55,10 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
         checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
         server = reverb.Server([make_table(table, signature)], checkpointer=checkpointer)
         try:
-            for sample in server.localhost_client().sample(table.name, number, emit_timesteps=False):
-                yield _steps(sample.data, table, signature)
+            client = server.localhost_client()
+            _require_layout(tree.flatten(client.server_info()[table.name].signature), table, signature)
+            for sample in client.sample(table.name, number, emit_timesteps=False):
+                yield unpack_columns(signature, [np.asarray(column) for column in sample.data])
         finally:
             server.stop()
 
@@ -84,12 +87,10 @@ def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> in
     return len(saved.items)
 
 
-def _steps(data: list[np.ndarray], table: Table, signature: Steps) -> Steps:
-    leaves = [np.asarray(leaf) for leaf in data]
-    wanted = [((table.sequence_length, *shape.shape), shape.dtype) for shape in flatten(signature)]
-    if [(leaf.shape, leaf.dtype) for leaf in leaves] != wanted:
+def _require_layout(held: list[tf.TensorSpec], table: Table, signature: Steps) -> None:
+    wanted = columns(table, signature)
+    if held != wanted:
         raise ValueError(
-            f"table {table.name!r} holds {[f'{leaf.dtype}{list(leaf.shape)}' for leaf in leaves]}; the run's program "
-            f"now makes {[f'{dtype}{list(shape)}' for shape, dtype in wanted]}"
+            f"table {table.name!r} holds {[f'{spec.shape[0]} x {spec.name}' for spec in held]}; the run's program now "
+            f"makes {[f'{spec.shape[0]} x {spec.name}' for spec in wanted]}"
         )
-    return unflatten(signature, leaves)

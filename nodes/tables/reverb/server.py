@@ -8,30 +8,27 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-import jax
 import tree
 
-from boonta.agents.base import Table
+from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
+from boonta.nodes.tables.reverb.signature import columns
 
 if TYPE_CHECKING:
     import reverb
     from reverb.reverb_types import TableInfo
 
 
-def make_table(table: Table, signature: Any) -> reverb.Table:
+def make_table(table: Table, signature: Steps) -> reverb.Table:
     """The Reverb table for a `Table`.
 
     Args:
       table: the contract.
-      signature: shapes of one raw step, as `Steps`.
+      signature: shapes of one raw step.
     """
     import reverb
-    import tensorflow as tf
 
-    sequence = jax.tree.map(
-        lambda leaf: tf.TensorSpec((table.sequence_length, *leaf.shape), tf.as_dtype(leaf.dtype)), signature
-    )
+    sequence = columns(table, signature)
     if table.kind == "queue":
         return reverb.Table.queue(table.name, table.size, signature=sequence)
     selectors = reverb.selectors
@@ -88,7 +85,7 @@ def _contract(info: TableInfo) -> dict[str, Any]:
         "min_size": limiter.min_size_to_sample,
         "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
         **{
-            "/".join(map(str, path)): f"{leaf.dtype.name}{leaf.shape.as_list()}"
-            for path, leaf in tree.flatten_with_path(info.signature)
+            ("steps", "core")[i]: f"{spec.shape[0]} x {spec.name}"
+            for i, spec in enumerate(tree.flatten(info.signature))
         },
     }

@@ -1,29 +1,75 @@
-"""Raw steps as Reverb keeps them, a list of leaves, and in the agent's own classes.
+"""Raw steps as Reverb keeps them: a row of bytes for each step, and a row for each core.
 
-Named tuples that have been through TensorFlow come back as classes of its own. So whoever reads knows the signature,
-one raw step as `nodes.acting.local.step_shapes` gives it, and puts the leaves back into it. The order is dm-tree's, in
-which the writer flattens, and in which an inference node sends the leaves of the extras. TensorFlow's is the same.
+A step has a dozen leaves, most of them single numbers, and Reverb's Python writer handles each column of each slot by
+itself. One column of bytes costs a fraction of that. The reader puts the leaves back into the agent's own classes; it
+knows them from the signature, one raw step as `nodes.acting.local.step_shapes` gives it. The order of the leaves is
+dm-tree's, in which an inference node sends them, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
+import numpy as np
 import tree
 
-from boonta.agents.base import Steps
+from boonta.agents.base import Nest, Steps, Table
 
 
-def flatten(steps: Steps) -> list[Any]:
-    """The leaves, in the order of the columns of Reverb's tables."""
-    return tree.flatten(steps)
+def pack(nest: Nest) -> np.ndarray | None:
+    """Packs leaves [B, ...] into bytes, uint8 [B, N]; None where there is no leaf."""
+    leaves = [np.ascontiguousarray(leaf) for leaf in tree.flatten(nest)]
+    if not leaves:
+        return None
+    rows = [leaf.reshape(len(leaf), math.prod(leaf.shape[1:])) for leaf in leaves]
+    return np.concatenate([row.view(np.uint8) for row in rows], axis=1)
 
 
-def unflatten(signature: Steps, leaves: Sequence[Any]) -> Steps:
-    """The leaves in the signature's classes.
+def unpack(like: Nest, packed: np.ndarray) -> Nest:
+    """Unpacks bytes [..., N] into arrays [..., *shape] in the classes, shapes and dtypes of `like`.
 
     Raises:
-      ValueError: there are not as many leaves as in the signature.
+      ValueError: there are not as many bytes.
     """
-    return tree.unflatten_as(signature, leaves)
+    shapes = tree.flatten(like)
+    sizes = [_bytes(shape) for shape in shapes]
+    if packed.shape[-1] != sum(sizes):
+        raise ValueError(f"a row has {packed.shape[-1]} bytes, but {layout(like)} has {sum(sizes)}")
+    leaves, start = [], 0
+    for shape, size in zip(shapes, sizes):
+        part = np.ascontiguousarray(packed[..., start : start + size])
+        leaves.append(part.view(shape.dtype).reshape(*packed.shape[:-1], *shape.shape))
+        start += size
+    return tree.unflatten_as(like, leaves)
+
+
+def layout(like: Nest) -> str:
+    """Names, dtypes and shapes of the leaves of a row, in order."""
+    return " ".join(
+        f"{'/'.join(map(str, path))}:{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
+        for path, leaf in tree.flatten_with_path(like)
+    )
+
+
+def columns(table: Table, signature: Steps) -> list[Any]:
+    """TensorFlow's specs of a sequence's columns, named by their layout, so that a table says what it holds."""
+    import tensorflow as tf
+
+    def column(length: int, like: Nest) -> Any:
+        size = sum(_bytes(leaf) for leaf in tree.flatten(like))
+        return tf.TensorSpec((length, size), tf.uint8, name=layout(like))
+
+    rows = column(table.sequence_length, signature._replace(core=()))
+    return [rows, column(1, signature.core)] if tree.flatten(signature.core) else [rows]
+
+
+def unpack_columns(signature: Steps, packed: list[np.ndarray]) -> Steps:
+    """Unpacks a sequence's columns, uint8 [..., T, N] and [..., 1, M], into steps of the signature's classes."""
+    rows, *cores = packed
+    steps = unpack(signature._replace(core=()), rows)
+    return steps._replace(core=unpack(signature.core, cores[0])) if cores else steps
+
+
+def _bytes(leaf: Any) -> int:
+    return math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
-from boonta.nodes.tables.reverb.signature import unflatten
+from boonta.nodes.tables.reverb.signature import unpack_columns
 
 CONNECT_DEADLINE_S = 120
 WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
@@ -125,5 +125,5 @@ class Stream:
         info = sample.info
         replayed = self._table.kind == "replay"
         relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
-        steps = unflatten(self._signature, tf.nest.flatten(sample.data))
+        steps = unpack_columns(self._signature, tf.nest.flatten(sample.data))
         return Piece(steps, relative.astype(np.float32), info.key)

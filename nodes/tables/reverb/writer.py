@@ -7,12 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import WaitFor
-from boonta.nodes.tables.reverb.signature import flatten
+from boonta.nodes.tables.reverb.signature import pack
 
 
 class ReverbWriter:
@@ -38,17 +36,22 @@ class ReverbWriter:
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
-        leaves = [np.asarray(leaf) for leaf in flatten(steps)]
+        table = self._tables[0]
+        columns: list[Any] = [pack(steps._replace(core=()))]
+        if (core := pack(steps.core)) is not None:
+            columns.append(core if contract.keeps_core(table, self._rows) else [None] * self._num_envs)
         if self._rows == 0:
-            self._configure(len(leaves))
-        self._writer.append([[leaf[slot] for leaf in leaves] for slot in range(self._num_envs)])
+            self._configure(len(columns))
+        self._writer.append(list(zip(*columns)))
         self._rows += 1
-        if not contract.completes(self._tables[0], self._rows):
+        if not contract.completes(table, self._rows):
             return 0
-        for table in self._tables:
-            for columns in self._writer.history:
-                sequence = [column[-table.sequence_length :] for column in columns]
-                self._writer.create_item(table.name, contract.NEW_PRIORITY, sequence)
+        first = -table.sequence_length
+        core_row = slice(first + table.core_row, first + table.core_row + 1 or None)
+        for name in [table.name for table in self._tables]:
+            for rows, *cores in self._writer.history:
+                sequence = [rows[first:], *[column[core_row] for column in cores]]
+                self._writer.create_item(name, contract.NEW_PRIORITY, sequence)
         self._wait_for(f"room in {self._tables[0].name}", self._flushed)
         return self._num_envs
 
@@ -56,10 +59,11 @@ class ReverbWriter:
         self._writer.close()
 
     def _configure(self, columns: int) -> None:
-        length, chunk = self._tables[0].sequence_length, chunk_length(self._tables[0])
+        length = self._tables[0].sequence_length
+        chunks = (chunk_length(self._tables[0]), 1)  # A core is needed without those of its neighbours.
         for slot in range(self._num_envs):
             for column in range(columns):
-                self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunk)
+                self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunks[column])
 
     def _flushed(self, timeout_s: float) -> bool | None:
         """Whether the server has taken all sequences; None if it has not within `timeout_s`."""

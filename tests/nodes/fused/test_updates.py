@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Update
-from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, slow_in_loop
+from boonta.nodes.fused.updates import compiler_options, convolves_on_cpu, looped, one_by_one, policy_lag
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -34,7 +34,19 @@ def test_only_gradients_of_convolutions_on_cpu_stay_out_of_loops():
     state, batch = jnp.ones((1, 1, 3, 3)), jnp.ones((2, 1, 8, 8))
     for loss, platform, slow in ((convolve, "cpu", True), (convolve, "tpu", False), (multiply, "cpu", False)):
         update = Update(None, lambda state, batch, loss=loss: (jax.grad(loss)(state, batch), None, {}), None)
-        assert slow_in_loop(platform, update, state, batch) == slow
+        assert convolves_on_cpu(platform, update, state, batch) == slow
+
+
+def test_options_for_convolutions_compile_and_change_no_result():
+    def loss(x):
+        return jnp.sum(jax.lax.conv(x, jnp.ones((4, 1, 3, 3)), (1, 1), "SAME") ** 2)
+
+    assert compiler_options(convolves_on_cpu=False) == {}
+    x = jnp.ones((2, 1, 8, 8))
+    gradients = [
+        jax.jit(jax.grad(loss), compiler_options=compiler_options(convolves))(x) for convolves in (False, True)
+    ]
+    np.testing.assert_allclose(*gradients, rtol=1e-5)
 
 
 def test_policy_lag_is_counted_in_updates():

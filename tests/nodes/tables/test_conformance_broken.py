@@ -6,52 +6,14 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from boonta.agents.base import Batch, Table
+from boonta.agents.base import Table
 from boonta.nodes.tables import conformance, contract
 from boonta.nodes.tables.judge import SLOTS, ConformanceError, Opened
-from boonta.tests.helpers.stores import DeviceStore, host, queue
-
-
-class Broken:
-    """Passes all on to a store in this process, whose class is chosen by the table's kind."""
-
-    store_of = {"queue": queue, "replay": host}
-
-    def __init__(self, table: Table):
-        self.table = table
-        self.store: Any = self.store_of[table.kind](table).store
-
-    def open_writer(self, *arguments):
-        self.writer = self.store.open_writer(*arguments)
-        return self
-
-    def open_dataset(self, *arguments):
-        self.dataset = self.store.open_dataset(*arguments)
-        return self
-
-    def append(self, steps):
-        return self.writer.append(steps)
-
-    def next(self, timeout_s):
-        found = self.dataset.next(timeout_s)
-        return found and (self.change(found[0]), found[1])
-
-    def change(self, batch: Batch) -> Batch:
-        return batch
-
-    def prioritise(self, drawn, errors):
-        self.dataset.prioritise(drawn, errors)
-
-    def ready(self):
-        return self.dataset.ready()
-
-    def close(self):
-        """Nothing is open."""
+from boonta.tests.helpers.stores import Broken, DeviceStore
 
 
 class LateCut(Broken):
@@ -92,6 +54,18 @@ class OtherClasses(Broken):
 
     def change(self, batch):
         return batch._replace(steps=batch.steps._replace(observation=tuple(batch.steps.observation)))
+
+
+class OtherCore(Broken):
+    """Gives the core of the row before."""
+
+    def open_writer(self, tables, *arguments):
+        self.core = None
+        return super().open_writer(tables, *arguments)
+
+    def append(self, steps):
+        before, self.core = self.core or steps.core, steps.core
+        return self.writer.append(steps._replace(core=before))
 
 
 class OtherVersion(Broken):
@@ -246,6 +220,8 @@ CASES = [
     (OtherPeriod, queue_cut, "a queue gives each sequence once, in order"),
     (Mixed, cut, "a sequence is what was written"),
     (OtherClasses, cut, "sequences come back in the agent's own classes"),
+    (OtherCore, cut, "a sequence is what was written"),
+    (OtherCore, queue_cut, "a sequence is what was written"),
     (OtherVersion, cut, "`version` is a mean over a sequence's steps"),
     (NoQueue, queue_cut, "a queue gives each sequence once, in order"),
     (NoQueue, conformance.check_queue, "a queue gives each sequence once, in order"),

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from boonta.agents.base import Table
+from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.contract import learned_from, written_by
 
@@ -41,6 +41,16 @@ def test_sequences_are_counted_in_arrays_and_in_traced_numbers():
     expected = [0, 0, 0, 1, 1, 2, 2, 3]
     np.testing.assert_array_equal(contract.completed(table, rows), expected)
     np.testing.assert_array_equal(jax.jit(lambda x: contract.completed(table, x))(rows), expected)
+
+
+def test_a_sequence_keeps_the_core_of_one_row():
+    table = Table("t", "queue", 4, 3, batch_size=4, size=10, core_row=2)
+    assert [row for row in range(12) if contract.keeps_core(table, row)] == [2, 5, 8, 11]
+    step = np.arange(4 * 2).reshape(4, 2)  # [T, B]
+    sequence = contract.with_one_core(table, Steps(*[step] * 7, core=(step, {"a": step})))
+    assert sequence.core[0].tolist() == sequence.core[1]["a"].tolist() == [[4, 5]] and sequence.reward is step
+    with pytest.raises(ValueError, match="core_row is 4; it must be a row of a sequence, from 0 to 3"):
+        Table("t", "queue", 4, 3, batch_size=4, size=10, core_row=4)
 
 
 def test_each_slot_keeps_its_share_of_the_table():
@@ -109,7 +119,7 @@ def test_who_writes_a_table_and_who_learns_from_it():
     ("tables", "message"),
     [
         ((table("a", writer="reanalyzer"),), r"no table of the agent's is for the actor to write to: \['a'\]"),
-        ((table("a"), table("b", period=6)), "of one length and period: {'a': .6, 5., 'b': .6, 6.}"),
+        ((table("a"), table("b", period=6)), "of one length, period and core_row: {'a': .6, 5, 0., 'b': .6, 6, 0.}"),
     ],
 )
 def test_writers_tables_that_cannot_work_are_refused(tables, message):

@@ -1,0 +1,45 @@
+"""Raw steps as bytes and back; what doesn't fit is refused."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+import tree
+
+from boonta.agents.base import Steps, Table
+from boonta.nodes.tables.judge import SIGNATURE, row
+from boonta.nodes.tables.reverb.signature import columns, layout, pack, unpack, unpack_columns
+
+
+def test_steps_come_back_in_their_classes_shapes_and_dtypes():
+    steps = row(7)
+    rows, core = pack(steps._replace(core=())), pack(steps.core)
+    assert rows.dtype == np.uint8 and rows.shape == (2, 8 + 2 + 4 + 4 + 4 + 4 + 4 + 8 + 4 + 4) and core.shape == (2, 12)
+    back = unpack_columns(SIGNATURE, [rows[:, None], core[:, None]])  # [B, T, ...]
+    assert jax.tree.structure(back) == jax.tree.structure(steps)
+    for leaf, wanted in zip(tree.flatten(back), tree.flatten(steps), strict=True):
+        assert leaf.dtype == wanted.dtype
+        np.testing.assert_array_equal(leaf[:, 0], wanted)
+
+
+def test_leaves_without_a_class_are_packed_alike():
+    steps = row(7)
+    np.testing.assert_array_equal(pack(steps.extras), pack(tuple(tree.flatten(steps.extras))))
+    assert pack(()) is None
+
+
+def test_a_row_of_another_length_is_refused_with_the_layout():
+    like = {"x": jax.ShapeDtypeStruct((3,), np.float32), "done": jax.ShapeDtypeStruct((), bool)}
+    assert layout(like) == "done:bool[] x:float32[3]"
+    with pytest.raises(ValueError, match=r"12 bytes, but done:bool\[\] x:float32\[3\] has 13"):
+        unpack(like, np.zeros((5, 12), np.uint8))
+
+
+def test_a_table_says_what_its_columns_hold():
+    pytest.importorskip("tensorflow")
+    table = Table("t", "queue", 3, 2, batch_size=4, size=8)
+    steps, core = columns(table, SIGNATURE)
+    assert steps.shape.as_list() == [3, 46] and "reward:float32[]" in steps.name
+    assert core.shape.as_list() == [1, 12] and core.name == layout(SIGNATURE.core)
+    assert len(columns(table, Steps(*SIGNATURE[:7]))) == 1
