@@ -26,6 +26,9 @@ from boonta.benchmarks import parts, sebulba, timing
 from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
 
+THREADS = "whole, threads of one process, in-process queue"
+PROCESSES = "whole, as processes, through Reverb"
+
 
 @dataclasses.dataclass(frozen=True)
 class Options:
@@ -37,6 +40,7 @@ class Options:
       num_envs: environment slots, in two groups.
       batch_size: sequences per update.
       seconds: time to measure each part, after a warm-up; the whole program is measured four times as long.
+      turns: how often everything is measured.
       part: measures only this part and prints only its rate; the benchmark uses it to start its own processes.
     """
 
@@ -45,6 +49,7 @@ class Options:
     num_envs: int = 32
     batch_size: int = 32
     seconds: float = 15.0
+    turns: int = 3
     part: Literal["env", "act", "learn", "reverb", "pipe"] | None = None
 
     @property
@@ -61,23 +66,26 @@ def main(options: Options) -> None:
     """Measures one part, or all parts and the whole, and prints the table."""
     if options.part is not None:
         timing.answer(rate(options.part, options))
-    rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
-    limit = parts.limit(rates)
     config = {"torso.kind": options.network, "batch-size": options.batch_size, "queue-size": options.batch_size}
     flags = [f"--game={options.game}", f"--num-envs={options.num_envs}"]
     flags += [f"--config.{name}={value}" for name, value in config.items()]
-    row = timing.whole("impala_atari.py", flags, 4 * options.seconds)
-    alone = {
-        "stepping the environments, alone": rates["env"],
-        "acting, alone": rates["act"],
-        "updating, alone": rates["learn"],
-        "writing and sampling through Reverb, alone": rates["reverb"],
-    }
-    together = {
-        "whole, threads of one process, in-process queue": rates["pipe"],
-        "whole, as processes, through Reverb": row["env_steps_per_s"],
-    }
-    timing.print_table(alone, limit, together)
+    turns = []
+    for _ in range(options.turns):
+        rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
+        row = timing.whole("impala_atari.py", flags, 4 * options.seconds)
+        turns.append(
+            {
+                "stepping the environments, alone": rates["env"],
+                "acting, alone": rates["act"],
+                "updating, alone": rates["learn"],
+                "writing and sampling through Reverb, alone": rates["reverb"],
+                timing.LIMIT: parts.limit(rates),
+                THREADS: rates["pipe"],
+                PROCESSES: row["env_steps_per_s"],
+            }
+        )
+    timing.print_table(turns, [THREADS, PROCESSES])
+    print("\nof the last turn:")
     timing.print_profile(row)
 
 

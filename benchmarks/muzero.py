@@ -29,6 +29,7 @@ from boonta.benchmarks import parts, timing
 from boonta.envs.gymnasium import Gymnasium
 
 ENV = Gymnasium("CartPole-v1")
+WHOLE = "whole, as processes, through Reverb"
 FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations
 
 
@@ -42,7 +43,7 @@ class Options:
       seconds: time to measure each part, after a warm-up; the whole program is measured four times as long.
       part: measures only this part and prints only its rate; the benchmark uses it to start its own processes.
       cadences: the learner's settings to compare, each as UPDATES_PER_STEP/PUBLISH_EVERY; the first is the reference.
-      turns: number of runs of each cadence.
+      turns: number of times that everything is measured.
     """
 
     num_simulations: int = 50
@@ -69,19 +70,25 @@ def main(options: Options) -> None:
         timing.answer(parts.rate(options.part, options.agent, ENV, options.num_envs, options.seconds))
     if options.cadences:
         return compare(options)
-    rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
-    few = timing.in_process(__file__, dataclasses.replace(options, num_simulations=FEW_SIMULATIONS), "act")
-    limit = parts.limit(rates)
-    row = options.whole()
-    alone = {
-        "stepping the environments, alone": rates["env"],
-        f"searching, {FEW_SIMULATIONS} simulations, alone": few,
-        f"searching, {options.num_simulations} simulations, alone": rates["act"],
-        "updating, alone": rates["learn"],
-        "writing and sampling through Reverb, alone": rates["reverb"],
-    }
-    timing.print_table(alone, limit, {"whole, as processes, through Reverb": row["env_steps_per_s"]})
-    print(f"\nsimulations/s, alone: {few * FEW_SIMULATIONS:,.0f} and {rates['act'] * options.num_simulations:,.0f}")
+    turns = []
+    for _ in range(options.turns):
+        rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
+        few = timing.in_process(__file__, dataclasses.replace(options, num_simulations=FEW_SIMULATIONS), "act")
+        row = options.whole()
+        turns.append(
+            {
+                "stepping the environments, alone": rates["env"],
+                f"searching, {FEW_SIMULATIONS} simulations, alone": few,
+                f"searching, {options.num_simulations} simulations, alone": rates["act"],
+                "updating, alone": rates["learn"],
+                "writing and sampling through Reverb, alone": rates["reverb"],
+                timing.LIMIT: parts.limit(rates),
+                WHOLE: row["env_steps_per_s"],
+            }
+        )
+    timing.print_table(turns, [WHOLE])
+    print("\nof the last turn:")
+    print(f"simulations/s, alone: {few * FEW_SIMULATIONS:,.0f} and {rates['act'] * options.num_simulations:,.0f}")
     per_update = parts.env_steps_per_update(options.agent.tables[0])
     print(f"updates/s: {rates['learn'] / per_update:,.1f} alone, {row['updates_per_s']:,.1f} in the whole")
     timing.print_profile(row)

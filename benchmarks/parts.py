@@ -66,8 +66,8 @@ def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
         state = [agent.policy.initial_state(size)]
 
         def work() -> float:
-            action, extras, state[0] = act(params, key, 0, timestep, state[0])
-            jax.device_get((action, extras))
+            *out, state[0] = act(params, key, 0, timestep, state[0])
+            jax.device_get(out)
             return size
 
         return work

@@ -10,12 +10,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 from boonta.nodes import metrics
+from boonta.programs.wiring.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -32,14 +33,9 @@ def per_second(work: Callable[[], float], seconds: float) -> float:
 
 def on_all_cores(make_work: Callable[[int], Callable[[], float]], seconds: float) -> float:
     """Runs `per_second` in one thread per core; returns the sum."""
-    rates: list[float] = []
     works = [make_work(i) for i in range(os.cpu_count() or 1)]
-    threads = [threading.Thread(target=lambda w=work: rates.append(per_second(w, seconds))) for work in works]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(rates)
+    with futures.ThreadPoolExecutor(len(works)) as threads:
+        return sum(threads.map(lambda work: per_second(work, seconds), works))
 
 
 def in_process(file: str, options: Any, part: str) -> float:
@@ -50,8 +46,6 @@ def in_process(file: str, options: Any, part: str) -> float:
       options: the benchmark's options, a dataclass whose fields are its flags.
       part: the value of the flag `--part`.
     """
-    from boonta.programs.wiring.launch import ON_CPU  # This needs Launchpad, which a part alone does not.
-
     group = ON_CPU if part in ("env", "act") else {"JAX_PLATFORMS": "cpu"}
     fields = dataclasses.asdict(options) | {"part": part}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]
@@ -85,12 +79,25 @@ def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
 
 
-def print_table(alone: dict[str, float], limit: float, together: dict[str, float]) -> None:
-    """Prints the rates and costs of the parts, their limit, and the whole with its share of the limit."""
-    print(f"{'':50s} {'steps/s':>9s} {'us/step':>9s} {'of limit':>9s}")
-    for label, rate in {**alone, "limit of the parts: 1/(1/env + 1/act + 1/learn)": limit, **together}.items():
-        share = f"{rate / limit:9.0%}" if label in together else ""
-        print(f"{label:50s} {rate:9,.0f} {1e6 / rate:9,.0f} {share}")
+LIMIT = "limit of the parts: 1/(1/env + 1/act + 1/learn)"
+
+
+def print_table(turns: Sequence[dict[str, float]], wholes: Sequence[str]) -> None:
+    """Prints medians over turns with their spread, and the shares of the limit that the wholes reach.
+
+    Args:
+      turns: rates of each turn by label, with `LIMIT` among them. A whole is compared with the limit of its own turn,
+        since a machine grows slower and faster.
+      wholes: the labels of the wholes.
+    """
+    print(f"medians of {len(turns)} turns, from the least to the greatest")
+    print(f"{'':50s} {'steps/s':>9s} {'':>17s} {'us/step':>9s} {'of limit':>9s}")
+    for label in turns[0]:
+        rates = [turn[label] for turn in turns]
+        rate, spread = statistics.median(rates), f"({min(rates):,.0f}-{max(rates):,.0f})"
+        shares = [turn[label] / turn[LIMIT] for turn in turns]
+        share = f"{statistics.median(shares):9.0%} ({min(shares):.0%}-{max(shares):.0%})" if label in wholes else ""
+        print(f"{label:50s} {rate:9,.0f} {spread:>17s} {1e6 / rate:9,.0f} {share}")
 
 
 def print_profile(row: dict[str, float]) -> None:

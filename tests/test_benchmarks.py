@@ -1,0 +1,31 @@
+"""Benchmarks run: each part on its own, in the process that the whole gives it. Nothing is said of how fast."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.benchmarks import muzero, timing
+
+OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
+
+
+@pytest.mark.parametrize("part", ["env", "act", "learn", pytest.param("reverb", marks=pytest.mark.cluster)])
+def test_a_part_has_a_rate(part):
+    assert timing.in_process(muzero.__file__, OPTIONS, part) > 0
+
+
+def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
+    turns = [{"part": part, timing.LIMIT: limit, "whole": whole} for part, limit, whole in ((9, 4, 2), (7, 8, 6))]
+    turns.append({"part": 8, timing.LIMIT: 2, "whole": 1})
+    timing.print_table(turns, ["whole"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["part", "8", "(7-9)", "125,000"]
+    assert lines[4].split() == ["whole", "2", "(1-6)", "500,000", "50%", "(50%-75%)"]
+
+
+def test_a_part_that_fails_ends_the_benchmark():
+    def make_work(i: int):
+        return lambda: 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        timing.on_all_cores(make_work, 0.0)
