@@ -1,4 +1,4 @@
-"""The console script `boonta`: names a program or a tool, and passes the rest of the command line on."""
+"""The console script `boonta`: runs a tool, and passes the rest of the command line on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main() -> int:
     """Runs the tool that the first argument names."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name not in TOOLS:
-        print(f"Usage: boonta TOOL [ARGUMENT...]\n\nTools: {', '.join(TOOLS)}; boonta TOOL --help says more.")
+        print(f"Usage: boonta TOOL [ARGUMENT...]\n\nTools: {', '.join(TOOLS)}; boonta TOOL --help shows its arguments.")
         return 0 if name in ("-h", "--help") else 2
     sys.argv = [f"boonta {name}", *sys.argv[2:]]
     importlib.import_module(f"boonta.programs.tools.{name}").main()

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
-Nest = Any  # a pytree of arrays
+Nest = Any  # A pytree of arrays.
 
 
 class Steps(NamedTuple):
@@ -26,7 +26,7 @@ class Steps(NamedTuple):
       reward: float32 [T, B], raw; 0 on FIRST.
       discount: float32 [T, B]; on LAST, 0 is termination and above 0 truncation.
       action: [T, B, ...]; on LAST it is ignored by the environment.
-      extras: nest [T, B, ...], whatever the policy wants remembered (behaviour logits, search statistics).
+      extras: nest [T, B, ...], stored for the policy (behaviour logits, search statistics).
       version: int32 [T, B], version of the params that acted.
       core: nest, what the policy's recurrent core remembered before the step; () for policies without one. Writers are
         given that of every row, [T, B, ...]. A table keeps that of one row in each sequence, `Table.core_row`, so that
@@ -44,7 +44,7 @@ class Steps(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the dataset hands to the update.
+    """A batch of sequences, which the dataset gives to the update.
 
     Attributes:
       steps: `Steps`, leaves [T, B, ...].
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
 
 
 class Policy(NamedTuple):
-    """How an agent acts: pure, always batched, always with state (frame stack, LSTM core, or ()).
+    """An agent's way to act: pure functions, always batched, always with state (frame stack, LSTM core, or ()).
 
     Attributes:
       initial_state: `(batch_size) -> state`, leaves [B, ...].
@@ -73,7 +73,7 @@ class Policy(NamedTuple):
 
 
 class Update(NamedTuple):
-    """How an agent learns: pure functions that the learner jits over its mesh.
+    """An agent's way to learn: pure functions that the learner jits over its mesh.
 
     Attributes:
       init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.
@@ -81,7 +81,7 @@ class Update(NamedTuple):
         the sequences' plain errors, at least 0, scaled so that 1 is large; the table's sampler decides what becomes of
         them.
       params: `(state) -> the params the policy acts with`.
-      warning: `(metrics as floats) -> what they say is set wrong, in words, or ""`, on the host.
+      warning: `(metrics as floats) -> a message about a wrong setting that they reveal, or ""`; it runs on the host.
     """
 
     init: Callable[[Any], Nest]
@@ -98,10 +98,10 @@ Author = Literal["actor", "reanalyzer"]
 class Table:
     """The contract between writer, replay and dataset: what one sequence is and how it is kept and drawn.
 
-    These are its numbers; `nodes.tables.contract` says what follows from them, for every store alike.
+    These are its numbers; `nodes.tables.contract` derives the rules from them that every store follows.
 
     Attributes:
-      name: of the table in the replay server.
+      name: name of the table in the replay server.
       kind: "queue" hands every sequence to the learner once, in order; "replay" keeps and samples them.
       sequence_length: raw steps in a sequence, the context for stacking and the bootstrap step included.
       period: raw steps between the starts of two sequences.
@@ -117,8 +117,8 @@ class Table:
       priority_exponent: alpha, at least 0, where 0 draws uniformly; only "proportional" and "rank" use it. See
         "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.3.
       writer: the kind of node that fills it. All tables of one kind of writer hold the same sequences.
-      share: of an update's sequences that come from here, in [0, 1]. From a table with share 0 the learner takes
-        none: it is there for reanalyzers to read.
+      share: share of an update's sequences that come from this table, in [0, 1]. The learner takes none from a table
+        with share 0: reanalyzers read it.
       core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
     """
 
@@ -183,7 +183,7 @@ class Agent(NamedTuple):
       policy: explores, for actors.
       eval_policy: plays its best, for evaluators.
       update: learns.
-      tables: where sequences go and come from; a table says which kind of node writes to it, and the learner's share.
+      tables: the tables that sequences are written to and drawn from.
     """
 
     policy: Policy

@@ -1,4 +1,4 @@
-"""Hyper-parameters with declared bounds: what each field means, its unit, where its value comes from, what it allows.
+"""Hyper-parameters with declared bounds: each field's meaning, unit, source and allowed values.
 
 A config is a frozen dataclass of fields made by `field` and of groups, which are such dataclasses themselves. It is
 checked when it is made, so that what can't work is refused before anything runs:
@@ -7,7 +7,7 @@ checked when it is made, so that what can't work is refused before anything runs
     @dataclasses.dataclass(frozen=True)
     class Config:
         batch_size: int = field(32, "Sequences in an update.", unit="sequences", source="Table G.1", at_least=1)
-        optimiser: Optimiser = field(Optimiser(learning_rate=6e-4), "Of all params.")
+        optimiser: Optimiser = field(Optimiser(learning_rate=6e-4), "Gradient descent on all params.")
 
         def __post_init__(self) -> None:
             check(self)
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class Declared(NamedTuple):
-    """What a field declares of itself; a bound that is None doesn't bind.
+    """A field's declaration; a bound that is None doesn't bind.
 
     Attributes:
-      help: what it means, a sentence or a noun phrase.
-      unit: what it counts, where it counts something.
-      source: where its default, or the idea, comes from.
+      help: its meaning, a sentence or a noun phrase.
+      unit: the unit of a field that counts something.
+      source: the source of its default, or of the idea.
       above, at_least: lower bounds, exclusive and inclusive.
       below, at_most: upper bounds, exclusive and inclusive.
       infinite: whether infinity is allowed.
@@ -62,7 +62,7 @@ class Declared(NamedTuple):
 
     @property
     def range(self) -> str:
-        """The bounds in words, such as "in [0, 1)"; "" where there are none."""
+        """A description of the bounds, such as "in [0, 1)"; "" where there are none."""
         lower = _first(self.above, self.at_least)
         upper = _first(self.below, self.at_most)
         if lower is not None and upper is not None:
@@ -80,19 +80,19 @@ def field(default: Any, help: str, **declared: Any) -> Any:
 
     Args:
       default: its value; a group's is an instance of the group.
-      help: what it means.
+      help: its meaning.
       **declared: see `Declared`.
     """
     return dataclasses.field(default=default, metadata={Declared: Declared(help, **declared)})
 
 
 def documented(config: type[T]) -> type[T]:
-    """Adds what the fields declare to a config's docstring, where `help` and the command line's --help show it."""
+    """Adds the fields' declarations to a config's docstring, where `help` and the command line's --help show them."""
     lines = []
     for name, kind in _kinds(config).items():
-        words = [kind.declared.unit, kind.allowed if kind.bounded and not kind.choices else "", kind.declared.source]
+        texts = [kind.declared.unit, kind.allowed if kind.bounded and not kind.choices else "", kind.declared.source]
         labels = ("unit", "allowed", "source")
-        extra = "; ".join(f"{label}: {word}" for label, word in zip(labels, words) if word)
+        extra = "; ".join(f"{label}: {text}" for label, text in zip(labels, texts) if text)
         lines.append(f"  {name}: {kind.declared.help}{f' [{extra}]' if extra else ''}")
     config.__doc__ = "\n".join([(config.__doc__ or "").rstrip(), "", "Attributes:", *lines])
     return config
@@ -102,19 +102,19 @@ def check(config: Any) -> None:
     """Refuses a config with a value that its field doesn't allow.
 
     Raises:
-      ValueError: names the config, the field, its value and what is allowed.
+      ValueError: the message names the config, the field, its value and the allowed values.
     """
     for name, kind in _kinds(type(config)).items():
         require(config, name, kind.allows(getattr(config, name)), kind.allowed)
 
 
 def require(config: Any, name: str, holds: bool, allowed: str) -> None:
-    """Refuses a field's value unless a condition holds, for what bounds can't say.
+    """Refuses a field's value unless a condition holds, for conditions that bounds can't express.
 
     Args:
-      config: with the field.
-      name: of the field, dotted if it is a group's.
-      holds: the condition.
+      config: the config with the field.
+      name: the field's name, dotted if the field is a group's.
+      holds: whether the condition holds.
       allowed: completes "it must be …".
 
     Raises:
@@ -125,7 +125,7 @@ def require(config: Any, name: str, holds: bool, allowed: str) -> None:
 
 
 def name_of(config: type) -> str:
-    """How messages name a config: its package and class, such as impala.Config."""
+    """The name of a config in messages: its package and class, such as impala.Config."""
     return ".".join([*config.__module__.split(".")[-2:-1], config.__qualname__])
 
 
@@ -147,7 +147,7 @@ def number_fields(config: Any) -> list[str]:
 
 
 def declared_of(config: Any, name: str) -> Declared | None:
-    """What a field, by its dotted name, declares; None where it isn't made by `field`."""
+    """The declaration of a field, by its dotted name; None where it isn't made by `field`."""
     group, _, own = name.rpartition(".")
     kind = _kinds(type(_get(config, group) if group else config)).get(own)
     return kind.declared if kind else None
@@ -179,7 +179,7 @@ def with_values(config: T, values: Mapping[str, Any]) -> T:
 
 
 class _Kind(NamedTuple):
-    """What a field's type and declaration say together."""
+    """The constraints on a field, from its type and its declaration."""
 
     declared: Declared
     choices: tuple[Any, ...]
@@ -205,7 +205,7 @@ class _Kind(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether the bounds leave infinity to be excluded in words."""
+        """Whether the description of the bounds must exclude infinity explicitly."""
         one_sided = not self.declared.range.startswith("in ")
         return one_sided and not self.choices and not self.declared.infinite
 
@@ -250,7 +250,7 @@ def _get(config: Any, name: str) -> Any:
 
 
 def _by_field(config: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by field of the config itself, those of a group's fields together as `_Inner`."""
+    """Values by field of the config itself; those of a group's fields are together in an `_Inner`."""
     known = leaves(config)
     changes: dict[str, Any] = {}
     for name, value in values.items():

@@ -1,4 +1,4 @@
-"""Gradient descent: from settings to steps, by one optimiser for all params or one for each group of them."""
+"""Gradient descent by one optimiser for all params, or by one for each entry of them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def make_optimiser(settings: Optimiser, steps_per_update: int = 1) -> optax.Grad
         return optax.chain(clip, optax.rmsprop(schedule, decay=settings.decay, eps=eps, initial_scale=1.0))
     if settings.kind == "sgd":
         return optax.chain(clip, optax.sgd(schedule))
-    # With nothing under the root the gradient through a step, which `agents.meta` takes, would be NaN wherever a
-    # weight has had no gradient yet.
+    # Without `eps_root` the gradient through a step, which `agents.meta` takes, would be NaN wherever a weight has had
+    # no gradient yet.
     decay = settings.weight_decay
     return optax.chain(clip, optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=decay, mask=_is_weight))
 
@@ -58,7 +58,7 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
       steps_per_update: steps that an update takes.
     """
     if isinstance(optimiser, Mapping):
-        return _descend_by_group({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
+        return _descend_by_entry({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
     # The schedule of the optimiser counts steps, the metric's counts updates.
     transformation, schedule = make_optimiser(optimiser, steps_per_update), make_schedule(optimiser)
 
@@ -71,7 +71,7 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
     return Descent(transformation.init, step)
 
 
-def _descend_by_group(descents: Mapping[str, Descent]) -> Descent:
+def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:
     """A descent for each entry of the params."""
 
     def init(params: Nest) -> Nest:

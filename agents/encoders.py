@@ -1,7 +1,7 @@
 """Encoders that agents share: observations [N, ...] to features [N, D]. Haiku functions, called inside a transform.
 
 Images of uint8 are scaled to [0, 1], and actions of a discrete space become one-hot; other numbers are taken as they
-are. An observation that is a dict, a tuple or a named tuple has one encoder a leaf.
+are. An observation that is a dict, a tuple or a named tuple has one encoder for each leaf.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_observation(torso: Torso, observation: Nest) -> None:
       observation: nest of specs of one frame.
 
     Raises:
-      ValueError: a leaf is no array of numbers; or the only leaf is no image, though the torso wants one; or an image
+      ValueError: a leaf is no array of numbers; or the only leaf is no image, but the torso needs one; or an image
         is smaller than the convolutions' windows.
     """
     leaves = jax.tree.leaves(observation)
@@ -42,7 +42,7 @@ def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
 
     Args:
       torso: its settings.
-      shape: of one frame, without batch and stack: [H, W] or [H, W, C] for every torso but "mlp".
+      shape: shape of one frame, without batch and stack: [H, W] or [H, W, C] for every torso but "mlp".
 
     Raises:
       ValueError: the frame is no image, or is smaller than the convolutions' windows.
@@ -73,7 +73,7 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
       torso: its settings.
       observation: nest [N, ..., L] of stacked frames.
       spec: nest of specs of one frame, without batch and stack.
-      name: of the encoder, whose layers no other encoder of the network shares.
+      name: the encoder's name; it shares no layers with other encoders of the network.
 
     Returns:
       Features float32 [N, D].
@@ -95,8 +95,8 @@ def encode_array(torso: Torso, x: jax.Array, name: str) -> jax.Array:
 
     Args:
       torso: its settings.
-      x: [N, ...]; images are [N, H, W, ...], whatever follows becomes channels.
-      name: of the encoder.
+      x: [N, ...]; images are [N, H, W, ...], whose other axes become channels.
+      name: the encoder's name.
 
     Returns:
       Features float32 [N, D].
@@ -121,8 +121,8 @@ def perceptron(x: jax.Array, widths: Sequence[int], name: str, normalised: bool)
 
     Args:
       x: [N, D].
-      widths: units of each layer; of none, the result is x.
-      name: of the layers.
+      widths: units of each layer; without any, the result is x.
+      name: prefix of the layers' names.
       normalised: whether each layer is normalised over its own example before its rectifier.
     """
     for i, width in enumerate(widths):
@@ -139,7 +139,7 @@ def stages(x: jax.Array, channels: Sequence[int], blocks: int) -> jax.Array:
 
     Args:
       x: float32 [N, H, W, C].
-      channels: of each stage.
+      channels: channels of each stage.
       blocks: residual blocks in a stage.
     """
     for width in channels:
@@ -156,10 +156,10 @@ def tower(x: jax.Array, channels: int, blocks: int, halvings: int, name: str) ->
 
     Args:
       x: float32 [N, H, W, C].
-      channels: of each layer.
+      channels: channels of each layer.
       blocks: residual blocks after the halvings.
       halvings: how often rows and columns are halved first, by a convolution and a residual block.
-      name: of the layers.
+      name: prefix of the layers' names.
     """
     for i in range(halvings):
         x = residual(convolution(x, channels, f"{name}_halving_{i}", stride=2), f"{name}_halved_{i}")
@@ -185,7 +185,7 @@ def residual(x: jax.Array, name: str) -> jax.Array:
 def normalise(x: jax.Array, name: str) -> jax.Array:
     """Normalises over all of one example, with a scale and an offset for each channel.
 
-    What a network makes of an example then depends neither on the batch nor on how many devices hold it.
+    The output for an example then depends neither on the batch nor on how many devices hold it.
     """
     axes = tuple(range(1, x.ndim))
     return hk.LayerNorm(axes, create_scale=True, create_offset=True, param_axis=-1, name=f"{name}_norm")(x)
@@ -207,11 +207,11 @@ class Convolution(hk.Module):
         """Sets the layer up.
 
         Args:
-          channels: of the output.
+          channels: channels of the output.
           kernel: height and width of the window.
           stride: rows and columns between windows.
           input_gradient: whether anything below this layer learns; not so for the first layer.
-          name: of the module.
+          name: the module's name.
         """
         super().__init__(name=name or "conv2_d")
         self._channels = channels
@@ -251,7 +251,7 @@ def convolve_unstrided(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
       [N, H', W', D].
     """
     k, s = w.shape[0], stride
-    height, width = ((size - k) // s * s + k for size in x.shape[1:3])  # what the windows reach: multiples of s
+    height, width = ((size - k) // s * s + k for size in x.shape[1:3])  # The part that windows cover: multiples of s.
     blocks = space_to_depth(x[:, :height, :width], s)  # [N, H/s, W/s, s*s*C]
     kernel = space_to_depth(w.transpose(3, 0, 1, 2), s).transpose(1, 2, 3, 0)  # [k/s, k/s, s*s*C, D]
     return convolve(blocks, kernel, 1)

@@ -14,8 +14,8 @@ def random_actions(key: jax.Array, action: jax.Array, legal: jax.Array, share: f
     Args:
       key: PRNG key, consumed.
       action: int32 [B].
-      legal: bool [B, A], what the random ones are drawn from.
-      share: in [0, 1], of all slots or float32 [B] of each.
+      legal: bool [B, A], the actions that random ones are drawn from.
+      share: share in [0, 1], one for all slots or float32 [B].
 
     Returns:
       int32 [B].
@@ -32,7 +32,7 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
       key: PRNG key, consumed.
       values: float32 [B, A].
       legal: bool [B, A].
-      epsilon: in [0, 1], of all slots or float32 [B] of each.
+      epsilon: probability in [0, 1], one for all slots or float32 [B].
 
     Returns:
       int32 [B].
@@ -42,14 +42,14 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
 
 
 def epsilon_ladder(slots: int, epsilon: float = 0.4, alpha: float = 7.0) -> jax.Array:
-    """An epsilon for each slot, from the most curious to the greediest: epsilon ** (1 + alpha * i / (slots - 1)).
+    """An epsilon for each slot, from the largest to the smallest: epsilon ** (1 + alpha * i / (slots - 1)).
 
     See "Distributed Prioritized Experience Replay" (Ape-X, https://arxiv.org/abs/1803.00933), section 4.1.
 
     Args:
-      slots: of all actors together.
-      epsilon: of the first slot.
-      alpha: how far the ladder reaches down.
+      slots: number of slots of all actors together.
+      epsilon: the first slot's epsilon.
+      alpha: the last slot's epsilon is epsilon ** (1 + alpha).
 
     Returns:
       float32 [slots].
@@ -62,7 +62,7 @@ def tempered(logits: jax.Array, temperature: jax.Array | float) -> jax.Array:
 
     Args:
       logits: float32 [..., A].
-      temperature: at least 0; it may be traced.
+      temperature: a number of at least 0; it may be traced.
     """
     best = logits == jnp.max(logits, axis=-1, keepdims=True)
     cold = jnp.asarray(temperature) == 0

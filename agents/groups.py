@@ -16,7 +16,7 @@ class Optimiser:
     kind: Literal["rmsprop", "adam", "sgd"] = field("adam", "The rule that turns gradients into steps.")
     learning_rate: float = field(1e-3, "Length of the steps, at the start.", above=0)
     anneal_updates: int | None = field(
-        None, "Time over which the learning rate falls to 0, in a line; None keeps it.", unit="updates", at_least=1
+        None, "Time over which the learning rate falls linearly to 0; None keeps it.", unit="updates", at_least=1
     )
     max_grad_norm: float = field(40.0, "Norm to which longer gradients are scaled down.", above=0, infinite=True)
     epsilon: float | None = field(
@@ -70,13 +70,13 @@ class Replay:
     )
     importance_exponent: float = field(
         0.4,
-        "beta: how far the loss makes up for drawing some sequences more often, at the start.",
+        "beta at the start: how far the loss corrects for drawing some sequences more often.",
         source="[P], 0.4 and 0.5",
         at_least=0,
         at_most=1,
     )
     importance_anneal_updates: int = field(
-        100_000, "Time over which beta grows to 1, in a line.", unit="updates", at_least=1
+        100_000, "Time over which beta grows linearly to 1.", unit="updates", at_least=1
     )
 
     def __post_init__(self) -> None:
@@ -103,7 +103,7 @@ PUBLISHED: dict[Kind, dict[str, Any]] = {
 @documented
 @dataclasses.dataclass(frozen=True)
 class Torso:
-    """What turns an observation into features, see `agents.encoders`.
+    """The network from an observation to features, see `agents.encoders`.
 
     Each kind has widths and channels of its own, which any others may replace.
     """

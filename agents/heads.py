@@ -1,7 +1,7 @@
-"""Heads: what a network's last layers say of actions and values.
+"""Heads: a network's last layers, for actions and values.
 
-An action head is a distribution over actions whose parameters the network gives. An agent that uses nothing but its
-functions serves any action space that has a head.
+An action head is a distribution over actions whose parameters the network outputs. An agent that uses only its
+functions works with any action space that has a head.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dm_env import specs
 from boonta.agents.encoders import perceptron
 from boonta.agents.rlax_first import rlax
 
-ILLEGAL = -1e9  # Logit of what is not allowed: finite, so that its entropy and gradient are 0 rather than NaN.
+ILLEGAL = -1e9  # Logit of an illegal action: finite, so that its entropy and gradient are 0 rather than NaN.
 
 
 class Distribution(NamedTuple):
@@ -38,12 +38,12 @@ class Distribution(NamedTuple):
 
 
 class ActionHead(NamedTuple):
-    """How a network says which distribution over actions it means.
+    """The distribution over actions that a network's outputs parametrise.
 
     Attributes:
-      size: P, numbers that the network gives.
-      distribution: `(parameters [..., P]) -> distributions [...]`. A loss makes one and asks it for all it needs, since
-        what its answers share, such as the normalised logits, is then computed and differentiated once.
+      size: P, the number of parameters that the network outputs.
+      distribution: `(parameters [..., P]) -> distributions [...]`. A loss makes one and takes all it needs from it, so
+        that common parts, such as the normalised logits, are computed and differentiated once.
     """
 
     size: int
@@ -51,14 +51,14 @@ class ActionHead(NamedTuple):
 
 
 def make_action_head(actions: specs.Array, agent: str) -> ActionHead:
-    """The head that serves a space of actions.
+    """The head for a space of actions.
 
     Args:
       actions: spec of an action.
-      agent: its name, for the message.
+      agent: the agent's name, for the message.
 
     Raises:
-      ValueError: none serves it.
+      ValueError: there is no head for it.
     """
     if not isinstance(actions, specs.DiscreteArray):
         raise ValueError(f"{agent} chooses among discrete actions; this environment takes {actions}")
@@ -66,7 +66,7 @@ def make_action_head(actions: specs.Array, agent: str) -> ActionHead:
 
 
 def categorical(num_actions: int) -> ActionHead:
-    """A head whose parameters are a logit for each of some actions; actions are int32."""
+    """A head whose parameters are a logit for each action; actions are int32."""
 
     def distribution(logits: jax.Array) -> Distribution:
         log_pi = jax.nn.log_softmax(logits)
@@ -89,19 +89,19 @@ def categorical(num_actions: int) -> ActionHead:
 
 
 def mask_illegal(logits: jax.Array, legal: jax.Array) -> jax.Array:
-    """Logits [..., A] with which no action is taken but the legal ones, bool [..., A]."""
+    """Logits [..., A] with those of illegal actions replaced, so that only legal ones, bool [..., A], are taken."""
     return jnp.where(legal, logits, ILLEGAL)
 
 
 def scalar_head(x: jax.Array, name: str) -> jax.Array:
-    """Features [..., D] to a number each, float32 [...]; a haiku function."""
+    """Features [..., D] to one number each, float32 [...]; a haiku function."""
     return hk.Linear(1, name=name)(x)[..., 0]
 
 
 def dense_head(x: jax.Array, outputs: int, width: int, name: str) -> jax.Array:
     """Features [B, D] to [B, outputs] with a normalised layer between; a haiku function.
 
-    It starts at 0, so that the first searches and draws follow no noise of the initialisation.
+    Its output starts at 0, so that the noise of initialisation doesn't affect the first searches and actions.
     """
     x = perceptron(x, [width], name, normalised=True)
     return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)
@@ -123,5 +123,5 @@ def make_support(limit: float, bins: int) -> rlax.TxPair:
 
 
 def expectation(support: rlax.TxPair, logits: jax.Array) -> jax.Array:
-    """The scalars [...] that logits [..., Z] over the support stand for."""
+    """The expected scalars [...] under logits [..., Z] over the support."""
     return support.apply_inv(jax.nn.softmax(logits))

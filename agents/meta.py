@@ -20,12 +20,12 @@ from boonta.agents.sequences import select
 
 
 class MetaState(NamedTuple):
-    """What learning and learning to learn remember.
+    """The state of learning and of meta-learning.
 
     Attributes:
       learner: the agent's own state.
-      eta: float32 [] by field: hyper-parameters, unbounded, see `bounded`.
-      opt_state: of the optimiser that steps them.
+      eta: float32 [] by field: the unbounded variables behind the hyper-parameters, see `bounded`.
+      opt_state: state of the optimiser of eta.
     """
 
     learner: Nest
@@ -36,20 +36,21 @@ class MetaState(NamedTuple):
 def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], learning_rate: float = 1e-2) -> Agent:
     """Makes an agent whose update also learns hyper-parameters.
 
-    A batch is two halves of sequences. The agent learns from the first with its hyper-parameters of now, eta. How good
-    that was the second half says: its loss at the new params, with the hyper-parameters of `config`. The gradient of
-    that loss by eta, through the update (Eq. 5 and 6 of the paper, where the second trajectory is the next one), steps
-    eta. Then the agent learns from the second half, too.
+    A batch is split into two halves. The agent learns from the first one with its current hyper-parameters, eta. The
+    second half judges the result: it gives the loss at the new params with the hyper-parameters of `config`. The
+    gradient of that loss by eta, through the update (Eq. 5 and 6 of the paper, where the second trajectory is the next
+    one), steps eta. Then the agent learns from the second half, too.
 
     Args:
-      make: makes the agent of a config. Its update's metrics hold "loss", at the params before the update, and that
+      make: makes the agent from a config. Its update's metrics hold "loss", at the params before the update, and that
         loss lets gradients through to the fields that are learned.
-      config: the agent's hyper-parameters; of those that are learned the values by which the result is judged.
-      start: what is learned, by field, above 0, where it stays; what a config allows up to 1 only stays below that.
-      learning_rate: of Adam, for eta.
+      config: the agent's hyper-parameters; the result is judged with these, also in the learned fields.
+      start: initial values of the learned fields, above 0. They stay above 0, and those that a config allows up to 1
+        only stay below 1.
+      learning_rate: Adam's learning rate for eta.
 
     Raises:
-      ValueError: nothing is to be learned, a field is no number's, a start is not above 0, or batches can't be halved.
+      ValueError: nothing is to be learned, a field holds no number, a start is not above 0, or a batch size is odd.
     """
     judge = make(config)
     shares = _shares(config, start, judge.tables)
@@ -86,7 +87,7 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
 
 
 def bounded(start: float, x: jax.Array, share: bool) -> jax.Array:
-    """The hyper-parameter that eta `x` [] stands for: `start` at 0, always above 0, and below 1 if it is a share."""
+    """The hyper-parameter for `x` [], an entry of eta: `start` at 0, always above 0, and below 1 if it is a share."""
     if share:
         return jax.nn.sigmoid(x + jnp.log(start / (1 - start)))
     return start * jnp.exp(x)
@@ -98,7 +99,7 @@ def _half(batch: Batch, which: int) -> Batch:
 
 
 def _shares(config: Any, start: Mapping[str, float], tables: Sequence[Table]) -> dict[str, bool]:
-    """By field, whether it has to stay below 1; refuses what can't be learned."""
+    """Whether each learned field must stay below 1; refuses fields that can't be learned."""
     shares = {}
     if not start:
         raise ValueError("meta-gradient: start names no hyper-parameter to learn")

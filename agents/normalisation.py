@@ -1,7 +1,7 @@
 """Running moments, by which observations and returns are normalised; they are `Statistics` of an update.
 
-A loss says the moments of its batch, the update merges them into those of all data so far, and publishes them with the
-params, so that the policy normalises as the loss does.
+A loss returns the moments of its batch. The update merges them into those of all data so far, and publishes them with
+the params, so that the policy normalises as the loss does.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ class Moments(NamedTuple):
     """Mean and variance of numbers seen so far.
 
     Attributes:
-      rows: float32 [], how many.
-      mean: nest [...], of each number of a row.
-      variance: nest [...].
+      rows: float32 [], the number of rows.
+      mean: nest [...], the mean of each number of a row.
+      variance: nest [...], its variance.
     """
 
     rows: jax.Array
@@ -29,7 +29,7 @@ class Moments(NamedTuple):
 
 
 def no_moments(row: Nest) -> Moments:
-    """The moments of nothing.
+    """The moments of no rows.
 
     Args:
       row: nest of arrays or specs with the shapes of one row.
@@ -43,7 +43,7 @@ def moments_of(x: Nest, mask: jax.Array) -> Moments:
 
     Args:
       x: nest [T, B, ...].
-      mask: float32 [T, B], 0 where a row doesn't count.
+      mask: float32 [T, B], 0 for rows that don't count.
     """
     count = jnp.sum(mask)
 
@@ -56,7 +56,7 @@ def moments_of(x: Nest, mask: jax.Array) -> Moments:
 
 
 def merge_moments(a: Moments, b: Moments) -> Moments:
-    """The moments of all rows of both.
+    """The moments of the rows of `a` and `b` together.
 
     See "Updating Formulae and a Pairwise Algorithm for Computing Sample Variances"
     (http://i.stanford.edu/pub/cstr/reports/cs/tr/79/773/CS-TR-79-773.pdf), Eq. 2.1.

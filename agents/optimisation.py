@@ -1,8 +1,8 @@
-"""A loss and an optimiser make an `Update`; every agent that learns by gradient shares this file.
+"""Makes an `Update` from a loss and an optimiser, for every agent that learns by gradient.
 
 An update takes one step of gradient descent on its batch, or several epochs of them on parts of it. Besides the params
 it keeps what the agent asks for: target params that follow them, statistics that no gradient changes, and an optimiser
-for each group of params. See `make_update`.
+for each entry of the params. See `make_update`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from boonta.agents.sequences import select
 
 
 class Context(NamedTuple):
-    """What a loss may know besides the params it is differentiated by.
+    """The arguments of a loss besides params and batch.
 
     Attributes:
-      target_params: what follows the params, or () for agents that keep nothing.
+      target_params: the target params, or () for agents without any.
       key: PRNG key of this step.
-      updates: int32 [], made before this one.
-      statistics: what was learned without a gradient before this update, or ().
+      updates: int32 [], the number of updates before this one.
+      statistics: the statistics before this update, or ().
     """
 
     target_params: Nest
@@ -37,12 +37,12 @@ class Context(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a loss says besides its value.
+    """The results of a loss besides its value.
 
     Attributes:
       priorities: float32 [B], or None.
       metrics: scalars by name.
-      statistics: of the batch, for `Statistics.merge`; () for agents that keep none.
+      statistics: statistics of the batch, for `Statistics.merge`; () for agents without any.
     """
 
     priorities: Any
@@ -54,12 +54,12 @@ Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, Outcome]]  # `(params, 
 
 
 class Target(NamedTuple):
-    """How target params follow the params.
+    """The way in which target params follow the params.
 
     Attributes:
       period: updates between their moves.
       tau: fraction of the distance to the params covered in a move (Polyak averaging); None copies them.
-      part: `(params) -> what is followed`; all of them unless an agent needs fewer.
+      part: `(params) -> the part to follow`; all of them unless an agent needs fewer.
     """
 
     period: int = 1
@@ -68,13 +68,13 @@ class Target(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What is learned without a gradient, such as the moments by which observations are normalised.
+    """Quantities that are learned without a gradient, such as the moments by which observations are normalised.
 
     Every update merges its batch's statistics once, however many epochs it makes. As the loss sums over
     the whole batch, the statistics are the same on all devices.
 
     Attributes:
-      init: `() -> statistics`, of no data.
+      init: `() -> statistics` of no data.
       merge: `(statistics, those of a batch) -> statistics`.
     """
 
@@ -83,14 +83,14 @@ class Statistics(NamedTuple):
 
 
 class LearnerState(NamedTuple):
-    """All that learning remembers between updates; arrays only.
+    """The state of learning between updates; arrays only.
 
     Attributes:
-      params: of the networks.
-      target_params: what follows them, or () for agents that keep nothing.
-      opt_state: of the optimiser, or of each group's by name.
+      params: params of the networks.
+      target_params: the params that follow them, or () for agents without any.
+      opt_state: state of the optimiser, or of several optimisers by name.
       key: PRNG key, for losses that draw random numbers.
-      updates: int32 [], made so far.
+      updates: int32 [], the number of updates so far.
       statistics: see `Statistics`, or ().
     """
 
@@ -113,7 +113,7 @@ def make_update(
     epochs: int = 1,
     minibatches: int = 1,
 ) -> Update:
-    """Gradient descent on a loss.
+    """Makes an update by gradient descent on a loss.
 
     The batch may be sharded over a mesh with the state replicated: under one `jit` sums over the batch axis are global,
     and XLA adds the collectives. The state may be donated.
@@ -123,18 +123,18 @@ def make_update(
       loss: sums or means over the whole batch; its metrics are scalars.
       optimiser: settings of the descent on all params; or, where params are a dict, those of each entry by its name.
       target: how `Context.target_params` follow the params; None keeps none.
-      statistics: what is learned without a gradient; None keeps none.
-      published: `(params, statistics) -> what the policy acts with`; it is all that actors are sent.
-      epochs: how often an update goes over its batch.
-      minibatches: into how many parts of equal size it splits the batch's sequences, dealt anew in each epoch, with a
-        step for each.
+      statistics: the statistics to keep; None keeps none.
+      published: `(params, statistics) -> acting params`; actors receive nothing else.
+      epochs: number of passes of an update over its batch.
+      minibatches: number of equal parts into which each epoch splits the batch's sequences at random, with a step for
+        each.
 
     Returns:
       `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate", the latter two
       followed by "/" and the name where there are several optimisers. With several steps metrics are means over them.
 
     Raises:
-      ValueError: epochs or minibatches are below 1; or, when a batch comes, it can't be split into so many minibatches.
+      ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches.
     """
     if epochs < 1 or minibatches < 1:
         raise ValueError(f"epochs is {epochs}, minibatches is {minibatches}; they must be at least 1")
@@ -149,7 +149,7 @@ def make_update(
         return LearnerState(params, followed, descent.init(params), key, jnp.zeros((), jnp.int32), known)
 
     def descend(state: LearnerState, key: jax.Array, batch: Batch) -> tuple[LearnerState, Outcome]:
-        """One step of descent; the loss's outcome with more metrics."""
+        """Takes one step of descent; returns the loss's outcome with more metrics."""
         grad = jax.value_and_grad(loss, has_aux=True)
         context = Context(state.target_params, key, state.updates, state.statistics)
         (value, outcome), gradient = grad(state.params, context, batch)
@@ -183,7 +183,11 @@ def _descend_in_parts(
     epochs: int,
     minibatches: int,
 ) -> tuple[LearnerState, Outcome, list[Nest]]:
-    """Epochs of minibatches: the state, the outcome over all of them, and the statistics of the first epoch's."""
+    """Takes a step for each minibatch of each epoch.
+
+    Returns:
+      The state, the outcome over all steps, and the statistics of each minibatch of the first epoch.
+    """
     size = batch.probability.shape[0]
     if size % minibatches:
         raise ValueError(f"minibatches is {minibatches}; it must divide a batch of {size} sequences")
@@ -205,8 +209,8 @@ def _descend_in_parts(
         last = priorities[-1].reshape(-1)
         priorities = jnp.zeros_like(last).at[dealt[-1]].set(last)
     metrics = {name: jnp.mean(values) for name, values in outcomes.metrics.items()}
-    said = [jax.tree.map(lambda x, i=i: x[0, i], outcomes.statistics) for i in range(minibatches)]
-    return state, Outcome(priorities, metrics), said
+    statistics = [jax.tree.map(lambda x, i=i: x[0, i], outcomes.statistics) for i in range(minibatches)]
+    return state, Outcome(priorities, metrics), statistics
 
 
 def _follower(target: Target | None) -> Callable[[Nest, Nest, jax.Array], Nest]:

@@ -1,4 +1,4 @@
-"""Recurrent cores: what a network remembers between steps, and how learning begins where acting was.
+"""Recurrent cores: a network's state between steps, and how learning starts from the state that acting had.
 
 The state before a sequence's first step is stored with it; from there the learner unrolls the core as acting did. With
 newer params that state is stale, so the first steps may be a burn-in, which only brings it up to date. See "Recurrent
@@ -23,7 +23,7 @@ Outputs = TypeVar("Outputs")
 
 
 def initial_lstm(size: int, batch_size: int) -> Nest:
-    """The state of a core that remembers nothing: zeros [B, size], or () where the size is 0, for there is no core."""
+    """The initial state of a core: zeros [B, size], or () if the size is 0, which is no core."""
     if not size:
         return ()
     zeros = jnp.zeros((batch_size, size))
@@ -36,8 +36,8 @@ def unroll_lstm(x: jax.Array, step_type: jax.Array, state: Nest, size: int) -> t
     Args:
       x: float32 [T, B, D].
       step_type: int32 [T, B].
-      state: before the first row, as `initial_lstm` gives it.
-      size: of the core.
+      state: the state before the first row, as from `initial_lstm`.
+      size: size of the core.
 
     Returns:
       float32 [T, B, size], and the state after the last row.
@@ -49,7 +49,7 @@ def unroll_lstm(x: jax.Array, step_type: jax.Array, state: Nest, size: int) -> t
 def with_last(
     x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array, num_actions: int
 ) -> jax.Array:
-    """Puts what led to each row beside its features, nothing where an episode starts.
+    """Appends the last reward and action to each row's features; they are zeros where an episode starts.
 
     Args:
       x: float32 [T, B, D].
@@ -74,10 +74,10 @@ def burn_in(
 
     Args:
       unroll: `(params, inputs [T, B], state [B]) -> (outputs [T, B], state [B])`.
-      params: of the network.
+      params: params of the network.
       inputs: nest [T, B, ...].
-      state: nest [B, ...], before the first row.
-      length: rows to run over, fewer than T; with 0 the stored state is used as it is.
+      state: nest [B, ...], the state before the first row.
+      length: number of rows to run over, fewer than T; with 0 the stored state is used as it is.
 
     Returns:
       The other rows' inputs [T - length, B, ...], and the state before them.

@@ -1,4 +1,4 @@
-"""Returns and weights: what values and policies learn from."""
+"""Returns and importance weights, from which values and policies learn."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class VTrace(NamedTuple):
     """V-trace of T transitions.
 
     Attributes:
-      target_tm1: float32 [T, B], v_s of Eq. 1: what the value should have been.
-      advantage_tm1: float32 [T, B], importance-weighted: what multiplies the policy's gradient.
+      target_tm1: float32 [T, B], v_s of Eq. 1, the target of the value.
+      advantage_tm1: float32 [T, B], the importance-weighted advantage, which multiplies the policy's gradient.
     """
 
     target_tm1: jax.Array
@@ -43,8 +43,8 @@ def v_trace(
     (https://arxiv.org/abs/1802.01561), Eq. 1, here by the recursion of its Remark 1, over a batch:
       v_s = V(x_s) + delta_s + discount * c_s * (v_{s+1} - V(x_{s+1})),
       delta_s = min(clip_rho, rho_s) * (r_s + discount * V(x_{s+1}) - V(x_s)),  c_s = trace_lambda * min(1, rho_s).
-    A transition with rho 0 has V(x_s) itself for its target, and nothing passes through it: that is how pseudo
-    transitions between episodes are masked.
+    A transition with rho 0 has V(x_s) itself for its target, and nothing passes through it. Pseudo transitions between
+    episodes are masked in this way.
 
     Args:
       v_tm1: [T, B], V(x_s).
@@ -52,12 +52,12 @@ def v_trace(
       reward_t: [T, B].
       discount_t: [T, B], 0 where the episode terminated.
       rho_tm1: [T, B], importance weights, not clipped.
-      clip_rho: most that a weight counts in a TD error and in the advantage.
-      trace_lambda: how far later TD errors are carried back.
+      clip_rho: upper limit of a weight in TD errors and advantages.
+      trace_lambda: factor of the trace that carries later TD errors back.
 
     Returns:
-      `VTrace`; no gradient flows through it to values and weights, but one does to discounts, rewards and the trace's
-      length: a meta-gradient may want to know what they do.
+      `VTrace`; no gradient flows through it to values and weights. One does flow to discounts, rewards and the trace's
+      factor, for meta-gradients.
     """
     v_tm1, v_t, rho_tm1 = jax.tree.map(jax.lax.stop_gradient, (v_tm1, v_t, rho_tm1))
     arrays = [v_tm1, v_t, reward_t, discount_t, rho_tm1]
@@ -82,8 +82,8 @@ def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_len
 
     Args:
       steps: leaves [M, B, ...].
-      value: [M, B], to bootstrap from.
-      discount: of the agent.
+      value: [M, B], the values to bootstrap from.
+      discount: the agent's discount.
       bootstrap_length: N, rewards before the bootstrap.
       trace_lambda: weight of longer returns.
 
@@ -93,7 +93,7 @@ def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_len
     chex.assert_rank([steps.reward, value], 2)
     last = steps.step_type == LAST
     _, reward_t, discount_t, _ = sequences.transitions(steps, discount)  # [M-1, B]
-    # Into LAST all weight is on its own value: 0 follows by discount if it terminated, else what it was truncated at.
+    # In the step into LAST all weight is on the value of LAST; after a termination its discount, 0, removes it.
     lambda_t = jnp.where(last[1:], 0.0, trace_lambda)
     returns = jax.vmap(rlax.n_step_bootstrapped_returns, (1, 1, 1, None, 1), 1)(
         reward_t, discount_t, value[1:], bootstrap_length, lambda_t
@@ -103,16 +103,16 @@ def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_len
 
 
 def importance_weights(probability: jax.Array, updates: jax.Array, replay: Replay) -> tuple[jax.Array, jax.Array]:
-    """Makes up for what was drawn more often than the rest.
+    """Weights of sequences, which correct for drawing some more often than others.
 
     w = (1 / (size * p)) ** beta, over the largest of the batch, so that it only scales down.
     See "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), section 3.4.
 
     Args:
-      probability: float32 [B], size * p: with which each sequence was drawn, over that of drawing uniformly. Sequences
-        of several tables compare, whatever their sizes.
-      updates: int32 [], made before.
-      replay: where beta starts, and when it is 1.
+      probability: float32 [B], size * p: the probability with which each sequence was drawn, relative to drawing
+        uniformly, so that sequences of tables of several sizes compare.
+      updates: int32 [], the number of updates before.
+      replay: has the initial beta, and the number of updates until it is 1.
 
     Returns:
       float32 [B] in (0, 1], and beta [].

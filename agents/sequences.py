@@ -1,12 +1,12 @@
 """Raw steps to transitions: the one place that shifts, masks and stacks.
 
-A sequence is L-1 context rows, there only for their frames, then T+1 rows, the last of which only bootstraps:
+A sequence is L-1 context rows, used only for their frames, then T+1 rows, the last of which is only bootstrapped from:
 
     row          0 … L-2 | L-1 …  L-2+T | L-1+T
     used for     frames  | transitions  | bootstrap
 
 Row t holds the reward and discount that the action of row t-1 earned, so T+1 rows make T transitions. Where row t-1 is
-LAST the environment reset itself and ignored the action: that transition is none, and its mask is 0.
+LAST the environment reset itself and ignored the action: there is no transition, and the mask is 0.
 
 A frame from before the episode is zeros. Zeros are the policy's initial state, so one rule, "FIRST goes back to the
 initial state", holds for the frame stack and the recurrent core alike.
@@ -46,7 +46,7 @@ def transitions(steps: Steps, discount: float) -> Transitions:
 
     Args:
       steps: leaves [T+1, B, ...], context already dropped.
-      discount: of the agent, multiplies the environment's.
+      discount: the agent's discount, which multiplies the environment's.
 
     Returns:
       `Transitions`, leaves [T, B, ...].
@@ -62,7 +62,7 @@ def transitions(steps: Steps, discount: float) -> Transitions:
 
 
 def drop_context(steps: Steps, length: int) -> Steps:
-    """Drops the rows that are there only for their frames.
+    """Drops the context rows, which are used only for their frames.
 
     Args:
       steps: leaves [L-1+T+1, B, ...].
@@ -89,7 +89,7 @@ def stack(observation: Nest, step_type: jax.Array, length: int) -> Nest:
     rows = step_type.shape[0] - length + 1
     first = step_type == FIRST
     # A row sees the frame `lag` rows back unless one of the rows since then, itself included, started an episode.
-    seen = [jnp.ones_like(first[length - 1 :])]  # of [T+1, B], by lag
+    seen = [jnp.ones_like(first[length - 1 :])]  # Masks [T+1, B] by lag.
     for lag in range(1, length):
         seen.append(seen[-1] & ~first[length - lag : length - lag + rows])
 
@@ -101,7 +101,7 @@ def stack(observation: Nest, step_type: jax.Array, length: int) -> Nest:
 
 
 def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, Nest]:
-    """Stacks one step's frame onto those that the policy remembers.
+    """Stacks one step's frame onto those in the policy's state.
 
     Args:
       frames: nest [B, ..., L-1], oldest first.
@@ -109,7 +109,7 @@ def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, N
       step_type: int32 [B].
 
     Returns:
-      The stack [B, ..., L], and the frames [B, ..., L-1] to remember.
+      The stack [B, ..., L], and the frames [B, ..., L-1] for the next state.
     """
     chex.assert_rank(step_type, 1)
 
@@ -121,7 +121,7 @@ def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, N
 
 
 def select(batch: Batch, index: jax.Array | slice) -> Batch:
-    """Some of a batch's sequences: leaves [T, B, ...] -> [T, index, ...]."""
+    """Selects sequences of a batch: leaves [T, B, ...] -> [T, index, ...]."""
     return Batch(jax.tree.map(lambda x: x[:, index], batch.steps), batch.probability[index])
 
 

@@ -5,10 +5,10 @@
     XLA_FLAGS=--xla_force_host_platform_device_count=2 ./run python benchmarks/anakin.py --devices 1 2
     ./run python benchmarks/anakin.py --agent muzero --num-envs 64
 
-IMPALA with an MLP of two layers, T = 16, one update a rollout; or MuZero as `programs/muzero.py` has it with
-`--launch anakin`, which searches once for each env step. What the time goes to is measured by leaving parts out:
-rollouts with random actions, which leave environments; rollouts with the policy; the whole. Told is also how long each
-of its programs took to compile: the start, the rounds, a copy to save, an evaluation.
+The agent is IMPALA with an MLP of two layers, T = 16 and one update per rollout, or MuZero with the settings of
+`programs/muzero.py --launch anakin`, which searches once for each env step. The division of time is measured by leaving
+parts out: rollouts with random actions need only the environments; then come rollouts with the policy, and the whole.
+The benchmark also prints the compile time of each program: the start, the rounds, a copy to save, an evaluation.
 `benchmarks/peers/purejaxrl.py` and `stoix.sh` measure peers. On CPU several devices are simulated, and share its cores.
 """
 
@@ -53,7 +53,7 @@ PARTS = ("environments", "rollouts", "all")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       agent: the agent.
@@ -125,7 +125,7 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
 
 
 def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, dict[str, float]]:
-    """Env steps a second, and the seconds that compiling took, by program."""
+    """Returns the env steps per second, and the compile time in seconds by program."""
     fused = one_learner(Setup("benchmark", agent, env, num_envs, devices))
     learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
     program = Compiled(fused, learner)

@@ -32,7 +32,7 @@ PROCESSES = "whole, as processes, through Reverb"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       game: the Atari game.

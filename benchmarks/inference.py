@@ -25,7 +25,7 @@ PROGRAMS = {"local": "impala.py", "central": "central_inference.py"}
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       game: the Atari game.

@@ -1,14 +1,14 @@
-"""How fast MuZero learns CartPole on this machine, part by part and as a whole, and how near the whole is to the limit.
+"""Measures how fast MuZero learns CartPole on this machine: the parts, the whole, and the whole's share of its limit.
 
     ./run python benchmarks/muzero.py
     ./run python benchmarks/muzero.py --cadences 1/1,4/1,1/10,4/10
     BOONTA_PYTHON=3.13 ./run python benchmarks/muzero.py --part learn
 
-As in `benchmarks/impala_atari.py`: one env step costs stepping, one search and its share of an update. With the three
-measured alone, each on all cores, no design can do more than 1 / (1/env + 1/act + 1/learn) of them a second.
+As in `benchmarks/impala_atari.py`, an env step costs a step of the simulator, a search and a share of an update. Each
+of the three is measured alone, on all cores; no design can exceed 1 / (1/env + 1/act + 1/learn) steps per second.
 
-With `--cadences` the whole program is run instead, with other settings of the learner: in turns, so that a machine that
-grows slower or faster favours none of them.
+With `--cadences` the benchmark runs only the whole program, with several settings of the learner, in turns, so that a
+machine that becomes slower or faster favours none of them.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
-      num_simulations: of a search.
-      num_envs: environments, over two groups; a batch of searches has half as many.
-      seconds: measured per part, after warming up; the whole program gets four times as long.
-      part: only this one, and only its number is printed.
+      num_simulations: simulations per search.
+      num_envs: environment slots, in two groups; a batch of searches has half as many.
+      seconds: time to measure each part, after a warm-up; the whole program is measured four times as long.
+      part: measures only this part and prints only its rate; the benchmark uses it to start its own processes.
       cadences: the learner's settings to compare, each as UPDATES_PER_STEP/PUBLISH_EVERY; the first is the reference.
-      turns: how often everything is measured.
+      turns: number of times that everything is measured.
     """
 
     num_simulations: int = 50
@@ -59,13 +59,13 @@ class Options:
         return muzero.make(config, ENV.spec)
 
     def whole(self, *flags: str) -> dict[str, float]:
-        """Medians of a run of the whole program."""
+        """Runs the whole program; returns medians."""
         size = [f"--num-envs={self.num_envs}", f"--config.num-simulations={self.num_simulations}"]
         return timing.whole("muzero.py", ["gymnasium/CartPole-v1", *size, *flags], 4 * self.seconds)
 
 
 def main(options: Options) -> None:
-    """Measures a part, or all of them and the whole, and prints the table."""
+    """Measures one part, or all parts and the whole, and prints the table."""
     if options.part is not None:
         timing.answer(parts.rate(options.part, options.agent, ENV, options.num_envs, options.seconds))
     if options.cadences:

@@ -1,7 +1,7 @@
-"""The parts of any program, each measured alone, on all cores: stepping, acting, updating, and the way through Reverb.
+"""Measures the parts of a program, each alone, on all cores: stepping, acting, updating, and the way through Reverb.
 
-All rates are env steps a second; an update counts as the env steps after which the table asks for the next one. Only
-the part "reverb" needs Reverb, that is CPython 3.10.
+All rates are env steps per second; an update counts as the env steps after which the table asks for the next one. Only
+the part "reverb" needs Reverb, and so CPython 3.10.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> fl
 
 
 def limit(rates: dict[str, float]) -> float:
-    """What no design can exceed on these cores."""
+    """The rate that no design can exceed on these cores."""
     return 1 / sum(1 / rates[part] for part in ("env", "act", "learn"))
 
 
 def env_rate(env: Env, size: int, seconds: float) -> float:
-    """Stepping `size` environments at once, with random actions."""
+    """Measures steps of `size` environments at once, with random actions."""
 
     def make_work(i: int) -> Callable[[], float]:
         batch, rng = env(size, i), np.random.default_rng(i)
@@ -57,7 +57,7 @@ def env_rate(env: Env, size: int, seconds: float) -> float:
 
 
 def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
-    """The policy on one batch of `size` observations, actions and extras brought back."""
+    """Measures the policy on one batch of `size` observations; actions and extras are copied to the host."""
     params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     act = jit_policy(agent.policy)
 
@@ -76,7 +76,7 @@ def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 
 
 def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
-    """Updates on one batch that stays on the device."""
+    """Measures updates on one batch that stays on the device."""
     (table,) = agent.tables
     steps = _noise(agent, env, (table.sequence_length, table.batch_size))
     batch = jax.device_put(Batch(steps, np.ones(table.batch_size, np.float32)))
@@ -92,7 +92,7 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
 
 
 def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
-    """A writer of `size` slots and a dataset on one table in one process, observations of a real game."""
+    """Measures a writer of `size` slots and a dataset on one table in one process, with observations of a real game."""
     import reverb
 
     from boonta.nodes.tables.reverb.dataset import ReverbDataset
@@ -127,13 +127,13 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 
 
 def env_steps_per_update(table: Table) -> float:
-    """An env step inserts 1/period sequences, and every sequence is sampled `samples_per_insert` times."""
+    """Env steps per update: each inserts 1/period sequences, and a sequence is sampled `samples_per_insert` times."""
     assert table.samples_per_insert is not None
     return table.batch_size * table.period / table.samples_per_insert
 
 
 def _noise(agent: Agent, env: Env, leading: tuple[int, ...]) -> Steps:
-    """Raw steps of zeros in the middle of an episode; observations of noise, which costs what it costs."""
+    """Raw steps in the middle of an episode; they are zeros, except for observations of noise."""
     rng = np.random.default_rng(0)
     steps = jax.tree.map(lambda leaf: np.zeros((*leading, *leaf.shape), leaf.dtype), step_shapes(agent, env.spec))
     observation = jax.tree.map(lambda leaf: rng.integers(0, 255, leaf.shape).astype(leaf.dtype), steps.observation)

@@ -30,17 +30,18 @@ from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to compare.
+    """Options of the benchmark.
 
     Attributes:
       out: the picture of all curves.
-      workdir: holds a folder for each run.
+      workdir: the folder with a folder for each run.
       plain: the program without reanalyze, and its arguments.
-      reanalyze: the same with.
-      flags: of both.
-      seeds: runs of each.
-      eval_return: reached by the evaluator: the end of a run, and what is compared. None compares the mean return of
-        the last hundred training episodes, with what the plain run has at its end; give both programs one by flags.
+      reanalyze: the program with reanalyze, and its arguments.
+      flags: flags of both programs.
+      seeds: number of runs of each program.
+      eval_return: the evaluation return that ends a run, and whose env steps are compared. With None, the return to
+        reach is that of the plain run at its end, a mean over the last hundred training episodes; the programs'
+        arguments must then end the runs.
     """
 
     out: pathlib.Path
@@ -53,7 +54,7 @@ class Options:
 
 
 def main(options: Options) -> None:
-    """Runs, prints a table and draws."""
+    """Runs the programs, prints the table and draws the curves."""
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     ways = {"plain": options.plain, "reanalyze": options.reanalyze}
     needed: dict[str, list[float]] = {way: [] for way in ways}

@@ -49,14 +49,14 @@ PAPER_POD = {2048: 43e6}
 # TPU v3, which the paper used: 4 links of 70 GB/s for a chip of two cores, in a torus of two dimensions ("TPU v4: An
 # Optically Reconfigurable Supercomputer", https://arxiv.org/abs/2304.01433, Table 4).
 LINK_BYTES_S = 70e9
-HOP_S = 1e-6  # assumed, of one step from chip to chip
+HOP_S = 1e-6  # Assumed time of one hop from chip to chip.
 THREADS = 2  # Acting threads of each process.
 LINGER_S = 5.0  # Time that a process stays, so that the others can finish measuring.
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
       processes: numbers of processes, one row each.
@@ -94,7 +94,7 @@ def main(options: Options) -> None:
 
 
 def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
-    """Starts `number` processes that learn together or each by itself; returns what they measured."""
+    """Starts `number` processes that learn together or each by itself; returns their measurements."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -114,7 +114,7 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
 
 
 def work(options: Options, hosts: Hosts) -> None:
-    """Learns with the others, and prints the own agent steps a second, and what a reduction takes."""
+    """Learns with the others; prints this process's env steps per second, and the seconds of an all-reduce."""
     hosts.join("a benchmark", os.path.join(tempfile.gettempdir(), f"boonta-scaling-{os.getuid()}"))
     batch = options.batch_size * hosts.number
     config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]

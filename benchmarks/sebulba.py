@@ -41,21 +41,21 @@ START_S = 240.0
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of the benchmark.
 
     Attributes:
-      agent: that acts and learns.
-      game: of Atari.
-      network: torso of IMPALA; MuZero has a tower of its own.
-      simulations: of MuZero's searches.
+      agent: the agent.
+      game: the Atari game.
+      network: IMPALA's torso; MuZero has a tower of its own.
+      simulations: simulations per search of MuZero.
       num_envs: acting batch sizes: environments of each thread, which step and act together.
-      batch_size: sequences in an update.
-      acting: devices that act.
-      learning: numbers of devices that learn; none takes all others.
-      threads: per acting device.
-      lag: lock-step, in updates; none runs freely.
-      seconds: measured for each, after warming up.
-      reverb: measure the program with processes and Reverb, too.
+      batch_size: sequences per update.
+      acting: number of acting devices.
+      learning: numbers of learning devices; none takes all others.
+      threads: threads per acting device.
+      lag: the lag of lock-step, in updates; none runs freely.
+      seconds: time to measure each row, after a warm-up.
+      reverb: whether to measure the program with processes and Reverb, too.
     """
 
     agent: Literal["impala", "muzero"] = "impala"
@@ -72,7 +72,7 @@ class Options:
     reverb: bool = True
 
     def program(self, placement: Placement, num_envs: int, folder: str) -> Program:
-        """What is measured. IMPALA's queue holds a block of each thread; MuZero learns as soon as it has a batch."""
+        """The agent to measure. IMPALA's queue holds a block of each thread; MuZero learns once it has a batch."""
         run, dealt = Run("sebulba", folder, placement=placement), placement.threads * num_envs
         if self.agent == "muzero":
             replay = {"replay.batch_size": self.batch_size, "replay.min_size": self.batch_size}
@@ -105,7 +105,7 @@ def main(options: Options) -> None:
 
 
 def measure(options: Options, placement: Placement, num_envs: int) -> tuple[float, float, dict[str, float]]:
-    """Agent steps a second of the whole, the mean policy lag, and the shares of time that nodes wait."""
+    """Returns the whole's env steps per second, the mean policy lag, and the shares of time that nodes wait."""
     with tempfile.TemporaryDirectory() as folder:
         _, nodes = build(options.program(placement, num_envs, folder))
         learner, *actors = [node for node in nodes if node.name != "evaluator"]

@@ -1,4 +1,4 @@
-"""Timing for benchmarks: of functions, of parts in processes of their own, and of whole programs."""
+"""Times functions, parts in processes of their own, and whole programs, for the benchmarks."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def answer(rate: float) -> None:
 
 
 def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float]:
-    """Runs a program as a user starts it, for `seconds` after a minute of starting; medians of its steady rows.
+    """Runs a program from the command line for a minute and `seconds`; returns medians of its rows after the minute.
 
     Args:
-      program: its file.
-      flags: its arguments, the environment's name first where it takes one.
-      seconds: see above.
+      program: the program's file.
+      flags: the program's arguments; if it takes an environment, the name comes first.
+      seconds: time to measure.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "programs" / program), *flags, "--workdir", folder]

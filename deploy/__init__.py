@@ -1,1 +1,1 @@
-"""Deployment: the same program on many hosts, each of which builds it anew and runs its own node."""
+"""Deployment: the same program on many hosts, each of which builds the program and runs its own node."""

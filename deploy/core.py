@@ -1,8 +1,8 @@
-"""Any node of a Launchpad program on any host: what there is, where it listens, and how one node runs alone.
+"""Runs any node of a program on any host: the program's nodes, their addresses, and one node alone.
 
 Launchpad launches a program from one machine, which pickles each node for the process that runs it. Here every host
 builds the same program from the same file and flags, binds every node's addresses to hosts and ports known to all, and
-runs its own node. A platform (Kubernetes, Slurm, machines with SSH) has to say only which host a node is on.
+runs its own node. A platform (Kubernetes, Slurm, machines with SSH) decides only which host a node is on.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # How long to wait for all hosts, which may still have to start and to pull images.
 # With many hosts nodes come and go, so the monitor waits this long for a first heartbeat, and for the next one.
 PATIENCE = {"start_s": REACH_S, "silent_s": 180.0}
-# Groups whose nodes hold no state that others need. If one of their nodes ends without a goodbye, it may restart.
-COMES_BACK = ("actor", "reanalyzer", "evaluator")
+# Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
+RESTARTABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.
 ENTERED = "BOONTA_ENVIRONMENT"
 POLL_S = 0.5
-TELL_EVERY_S = 10.0
+LOG_EVERY_S = 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Task:
     """One node of a program.
 
     Attributes:
-      label: of its group.
-      index: within the group.
-      name: as the monitor knows it.
-      ports: that it listens on; no two tasks have the same, so that they may share a host.
+      label: the group's name.
+      index: the node's number in the group.
+      name: the node's name, unique in the program.
+      ports: the ports it listens on; no two tasks have the same, so that they may share a host.
     """
 
     label: str
@@ -64,7 +64,7 @@ def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     """The program's tasks, in the same order and with the same ports on every host.
 
     Raises:
-      BadInput: it hasn't one monitor, called so.
+      BadInput: it doesn't have exactly one monitor, named "monitor".
     """
     monitors = [name for group in program.all_groups if group.node.role == "monitor" for name in group.names]
     if monitors != ["monitor"]:
@@ -90,7 +90,7 @@ def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
     """The task of a group.
 
     Raises:
-      BadInput: there is none such.
+      BadInput: there is no such task.
     """
     group = [task for task in tasks if task.label == label]
     if not group:
@@ -101,20 +101,20 @@ def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
 
 
 def entered(environment: dict[str, str]) -> str:
-    """What `ENTERED` says where these variables are set; a template that sets both spares a second start."""
+    """The value of `ENTERED` that goes with these variables; a template that sets both spares a second start."""
     return json.dumps(environment, sort_keys=True)
 
 
 def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
-    """Which host a task is on.
+    """The function from a task to its host.
 
     Args:
-      hosts: names separated by commas, to which the tasks are dealt in turn; or one pattern with `{label}` and
+      hosts: names separated by commas, over which the tasks are dealt in turn; or one pattern with `{label}` and
         `{index}` in it, such as "run-{label}-0-{index}.run".
-      tasks: all.
+      tasks: all tasks of the program.
 
     Raises:
-      BadInput: neither.
+      BadInput: `hosts` is neither.
     """
     if "{" in hosts:
         try:
@@ -145,13 +145,13 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
 
     Args:
       launchable: bound.
-      task: whose node.
-      tasks: all, whom the monitor expects.
-      origin: what the program was built from; nodes with another are refused.
+      task: the node to run.
+      tasks: all tasks of the program; the monitor expects their nodes.
+      origin: a description of what the program was built from; the monitor refuses nodes with another one.
       reach_s: how long to wait for the servers that the node calls.
 
     Returns:
-      The exit code: 0 the program has done its work; 1 it failed, here or elsewhere; 143 SIGTERM came first.
+      The exit code: 0 if the program has done its work, 1 if it failed, here or elsewhere, 143 if SIGTERM came first.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.
@@ -164,7 +164,7 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
     instance = lone.node
     instance.build = origin
     ending = _Ending(task, instance, lone.stop)
-    signal.signal(signal.SIGTERM, ending.caught)  # Launchpad's own handler would kill the process after 10 s.
+    signal.signal(signal.SIGTERM, ending.on_signal)  # Launchpad's own handler would kill the process after 10 s.
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             instance.expect([other.name for other in tasks if other is not task])
@@ -172,14 +172,15 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
         try:
             lone.run()
         except Exception as error:
-            ending.raised = f"{task.name}: {type(error).__name__}: {error}"
+            ending.error = f"{task.name}: {type(error).__name__}: {error}"
     return ending.code()
 
 
 def _require_free(task: Task) -> None:
     for port in task.ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # one that has just ended is not in the way
+            # A connection that has just closed doesn't block the port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("", port))
             except OSError as error:
@@ -187,12 +188,12 @@ def _require_free(task: Task) -> None:
 
 
 def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
-    """Waits until all that the node calls are listening: hosts start in any order, minutes apart.
+    """Waits until all servers that the node calls are listening: hosts start in any order, minutes apart.
 
     Raises:
       OSError: one could not be reached.
     """
-    end, told = time.monotonic() + reach_s, time.monotonic()
+    end, logged = time.monotonic() + reach_s, time.monotonic()
     for address in servers:
         host, _, port = address.rpartition(":")
         while True:
@@ -202,8 +203,8 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
             except OSError as error:
                 if time.monotonic() > end:
                     raise OSError(f"{task.name} could not reach {address} in {reach_s:.0f} s: {error}") from error
-                if time.monotonic() - told > TELL_EVERY_S:
-                    told = time.monotonic()
+                if time.monotonic() - logged > LOG_EVERY_S:
+                    logged = time.monotonic()
                     print(f"{task.name} waits for {address}: {error}", flush=True)
             time.sleep(POLL_S)
 
@@ -211,8 +212,8 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
 class _Ending:
     """Why a node's process ends, and its exit code.
 
-    A platform restarts by exit codes. So a node that is told to end before the program's work is done must not look
-    like one that has done it, whoever was told.
+    A platform decides by exit codes what to restart. So a node that is asked to end before the program's work is done
+    must not look like one that has done it, whichever node was asked first.
     """
 
     def __init__(self, task: Task, instance: Node, stop: threading.Event):
@@ -220,24 +221,24 @@ class _Ending:
         self._instance = instance
         self._stop = stop
         self._signal = 0
-        self.raised = ""  # by the node
+        self.error = ""  # The exception that the node raised.
 
-    def caught(self, number: int, frame: FrameType | None) -> None:
-        """Answers a signal."""
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Handles a signal."""
         del frame
         if self._is_over():
-            return  # it ends already, and may still be saving
-        if self._task.label in COMES_BACK:
-            end_now(128 + number)  # A goodbye would end the program.
+            return  # The node is ending already, and may still be saving.
+        if self._task.label in RESTARTABLE:
+            end_now(128 + number)  # Reporting the end would end the program.
         self._signal = number
         if isinstance(self._instance, Monitor):
-            self._instance.goodbye(self._task.name, f"{self._task.name} was told to end by signal {number}")
+            self._instance.report_end(self._task.name, f"{self._task.name} was asked to end by signal {number}")
         self._stop.set()
 
     def code(self) -> int:
-        """The exit code, once the reason has been printed: the program's comes first, the node's may be its effect."""
-        failure = "; ".join(filter(None, (self._failure(), self.raised)))
-        if self._signal and not self.raised:
+        """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
+        failure = "; ".join(filter(None, (self._failure(), self.error)))
+        if self._signal and not self.error:
             print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
             return 128 + self._signal
         if failure:
@@ -259,7 +260,7 @@ class _Ending:
 
 @contextlib.contextmanager
 def _shown(monitor: Monitor) -> Any:
-    """Shows the program beside the monitor, which stays until somebody has seen how everybody ended."""
+    """Shows the program's status while the monitor runs; the monitor stays until its last status has been read."""
     over = threading.Event()
 
     def show() -> None:
@@ -273,4 +274,4 @@ def _shown(monitor: Monitor) -> Any:
         yield
     finally:
         over.set()
-        viewer.join(timeout=TELL_EVERY_S)
+        viewer.join(timeout=LOG_EVERY_S)

@@ -1,4 +1,4 @@
-"""Imported before all else by what a platform starts: SIGTERM then ends the process also while it still imports.
+"""Lets SIGTERM end the process while it still imports; what a platform starts imports this module first.
 
 The first process of a container ignores signals that it has no handler for, and imports take seconds.
 """

@@ -9,7 +9,8 @@ makes the program end or start again, where "learner" stands for the unit, too:
 - the learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
 - the learner's pod is preempted or evicted: the set starts again, however often;
 - the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
-- another pod fails or is preempted: it alone starts again. `deploy.core` says when the program can go on without it.
+- another pod fails or is preempted: it alone starts again. `deploy.core.RESTARTABLE` lists the groups without which
+  the program goes on.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _jobset(deployment: Deployment) -> Manifest:
     if table.queue:
         metadata["labels"] = {"kueue.x-k8s.io/queue-name": table.queue}
     deciding = [role.label for role in roles if role.decides]
-    # A failure rule is the first that matches; where none does, the set starts again and it counts.
+    # The first failure rule that matches decides; where none does, the set starts again and it counts.
     preempted = {
         "name": "preempted",
         "action": "RestartJobSetAndIgnoreMaxRestarts",
@@ -89,7 +90,7 @@ def _replicated_job(deployment: Deployment, role: Role) -> Manifest:
         job["podFailurePolicy"] = {"rules": [disrupted]}
     template: Manifest = {"spec": job}
     if role.decides and role.group.accelerator:
-        template["metadata"] = {"annotations": EXCLUSIVE}  # of this job: others may share machines
+        template["metadata"] = {"annotations": EXCLUSIVE}  # Only this job has its machines to itself.
     return {"name": role.label, "replicas": 1, "template": template}
 
 
@@ -108,7 +109,7 @@ def _pod(table: resources.Table, role: Role) -> Manifest:
             "runAsNonRoot": True,
             "runAsUser": USER,
             "runAsGroup": USER,
-            "fsGroup": USER,  # volumes are writable
+            "fsGroup": USER,  # It makes the volumes writable.
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(table, role)],
@@ -148,7 +149,7 @@ def _container(table: resources.Table, role: Role) -> Manifest:
 
 
 def _claim(table: resources.Table, role: Role) -> Manifest:
-    """The volume that a role's pods share; the JobSet controller puts it into them."""
+    """The volume that a role's pods share; the JobSet controller mounts it."""
     spec: Manifest = {
         "accessModes": ["ReadWriteMany" if role.pods > 1 else "ReadWriteOnce"],
         "resources": {"requests": {"storage": role.group.volume}},
@@ -174,8 +175,8 @@ class Command:
     """Renders a program as a Kubernetes JobSet, in YAML on the standard output. The program's flags follow `--`.
 
     Attributes:
-      program: its file, such as programs/muzero.py.
-      resources: YAML file; `deploy/resources.py` says what may be in it.
+      program: the program's file, such as programs/muzero.py.
+      resources: a YAML file with the fields of `Table` in `deploy/resources.py`.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -183,7 +184,7 @@ class Command:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit code: 2 for what can't work."""
+    """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
     asked = tyro.cli(Command, args=own)
     try:

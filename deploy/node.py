@@ -1,4 +1,4 @@
-"""Runs one node of a program on this host, which other hosts' nodes call and are called by.
+"""Runs one node of a program on this host; nodes on other hosts call it, or it calls them.
 
 ./run python -m boonta.deploy.node programs/impala.py --label actor --index 0 --hosts host1,host2 -- catch --actors 4
 """
@@ -26,14 +26,14 @@ from boonta.programs.wiring.run import BadInput, claim_workdir, end_now
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Which node, and where all of them are.
+    """The node to run, and the hosts of all nodes.
 
     Attributes:
-      program: its file, such as programs/impala.py.
-      hosts: names separated by commas, to which the program's nodes are dealt in turn; or a pattern with {label} and
+      program: the program's file, such as programs/impala.py.
+      hosts: names separated by commas, over which the program's nodes are dealt in turn; or a pattern with {label} and
         {index} in it. The same on every host.
-      label: group of the node to run.
-      index: of the node within its group.
+      label: the group of the node to run.
+      index: the node's number in its group.
       base_port: servers listen on this port and those after it. The same on every host.
       reach_s: seconds to wait for the servers that the node calls.
     """
@@ -47,11 +47,11 @@ class Place:
 
 
 def main(arguments: list[str]) -> int:
-    """Builds the program, runs the node; the exit code: as `core.run` has it, 2 for what can't work."""
+    """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input."""
     own, flags = split_flags(arguments)
     place = tyro.cli(Place, args=own)
     if core.ENTERED not in os.environ:
-        # Before all that comes with the program's file; a label of the program's own is set right below.
+        # This comes before the import of the program's file; a group with variables of its own gets them right below.
         _enter(ROLE_ENVIRONMENT.get(place.label, ON_CPU), arguments)
     try:
         built = spread(place.program, flags)
@@ -59,9 +59,9 @@ def main(arguments: list[str]) -> int:
         tasks = core.plan(built.program, place.base_port)
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
-            _enter(built.environment[task.label], arguments)  # its flags have a say, too
+            _enter(built.environment[task.label], arguments)  # Flags can change the variables, too.
         launchable = core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
-        if task.label == "monitor":  # held until this process ends
+        if task.label == "monitor":  # The claim lasts until this process ends.
             claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
     except (BadInput, ValueError, OSError) as error:
@@ -75,7 +75,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _enter(environment: dict[str, str], arguments: list[str]) -> None:
-    """Starts this process again with its group's environment variables: libraries read them when they load."""
+    """Restarts this process with its group's environment variables: libraries read them when they load."""
     os.environ.update({**environment, core.ENTERED: core.entered(environment), "PYTHONUNBUFFERED": "1"})
     os.execv(sys.executable, [sys.executable, "-m", "boonta.deploy.node", *arguments])
 

@@ -1,4 +1,4 @@
-"""Builds a program from its file and flags, alike on every host."""
+"""Builds a program from its file and flags, in the same way on every host."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Built(NamedTuple):
 
     Attributes:
       function: the program function.
-      run: where and how long.
+      run: where and how long the program runs.
       settings: the function's other arguments.
-      program: what it returned.
-      environment: variables of each group's processes.
+      program: what the function returned.
+      environment: environment variables of each group's processes.
     """
 
     function: ProgramFunction
@@ -40,7 +40,7 @@ class Built(NamedTuple):
 
     @property
     def spans_hosts(self) -> bool:
-        """Whether that one process can be one of several hosts'."""
+        """Whether the program can run on several hosts, with such a process on each."""
         return self.run.launch == "sebulba"
 
 
@@ -55,11 +55,11 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """Builds the program that `./run python FILE FLAGS` would launch.
 
     Args:
-      file: the program's; its function has the file's name.
-      flags: as the program itself takes them. Wrong ones end the process with an error and code 2.
+      file: the program's file; its function has the file's name.
+      flags: the program's own flags. Wrong ones end the process with an error and code 2.
 
     Raises:
-      BadInput: the file or the function in it doesn't exist, or what it makes can't be spread over hosts.
+      BadInput: the file or the function in it doesn't exist, or the result can't be spread over hosts.
       ValueError: the program refuses its settings.
     """
     function = _function(file)
@@ -79,7 +79,7 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
 
 def _require_unit(program: Program) -> None:
-    """Raises ValueError if a program can't be one process, whatever devices that has: they are elsewhere."""
+    """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
     if program.run.launch == "sebulba":
         sebulba.require_threads(program)
     elif program.of_role("anakin") is None:
@@ -89,10 +89,10 @@ def _require_unit(program: Program) -> None:
 
 
 def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
-    """As `build`, for programs whose nodes are to run on hosts of their own.
+    """Builds the program like `build`; its nodes are to run on hosts of their own.
 
     Raises:
-      BadInput: this one's are in one process per host.
+      BadInput: the program is one process per host.
     """
     built = build(file, flags)
     if built.is_unit:
@@ -103,18 +103,18 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
 
 def from_root(file: pathlib.Path) -> pathlib.Path:
-    """The file as it is named within the repository, wherever that is on another host; absolute if it is not in it."""
+    """The file's path relative to the repository, which may be elsewhere on another host; absolute if it is outside."""
     file = file.resolve()
     return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
 
 
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
-    """The flags that a program takes on each of several hosts; none on one.
+    """The flags that a program takes on each of several hosts; none for one host.
 
     Args:
-      first: name of the first host, or what stands for it in the command, as in all of these.
-      port: free one of the first host's.
-      number: of hosts.
+      first: the first host's name. This and the others may be a variable of the command instead.
+      port: a free port of the first host.
+      number: the number of hosts.
       index: this host's number.
     """
     flags = {"coordinator": f"{first}:{port}", "number": number, "index": index}
@@ -122,21 +122,21 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
 
 
 def require_span(spans: bool, name: str, number: int, asked: str) -> None:
-    """Refuses several hosts for what works on one.
+    """Refuses several hosts for a node or program that runs on one only.
 
     Args:
       spans: whether it can use several.
-      name: of a node's class, or of a program.
-      number: of hosts.
-      asked: the setting that asks for them, as it is.
+      name: the name of the node's class, or of the program.
+      number: the number of hosts.
+      asked: the setting that asks for them, with its value.
 
     Raises:
-      BadInput: says so.
+      BadInput: there are several, and it can use only one.
     """
     if number > 1 and not spans:
         raise BadInput(
-            f"{asked}, and {name} works on one; ask for one (a slice of one host is 2x4, say), or run a program whose "
-            "hosts are units (--launch sebulba)"
+            f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program "
+            "whose hosts are units (--launch sebulba)"
         )
 
 

@@ -1,4 +1,4 @@
-"""The one table of a deployment: what each group of a program gets. Everything in it but the image has a default."""
+"""The resource table of a deployment: what each group of a program gets. Everything but the image has a default."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ T = TypeVar("T")
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 TOPOLOGY = re.compile(r"[1-9][0-9]*(x[1-9][0-9]*){1,2}")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-CHIPS_PER_HOST = 4  # Each host of a slice with several has so many.
-ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slices of their own
+CHIPS_PER_HOST = 4  # The chips of each host in a slice of several hosts.
+ONE_HOST_OF_8 = "2x4"  # v5e and v6e have hosts of 8 chips, too, which are slices of their own.
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """What each node of a group gets.
+    """The resources of each node of a group.
 
     Attributes:
-      cpu, memory: as Kubernetes counts them, such as "2", "500m", "4Gi".
-      accelerator: TPU type as the cluster names it, such as tpu-v6e-slice or tpu-v5-lite-podslice; none if empty.
+      cpu, memory: Kubernetes quantities, such as "2", "500m", "4Gi".
+      accelerator: the cluster's name for the TPU type, such as tpu-v6e-slice or tpu-v5-lite-podslice; none if empty.
       topology: chips of the slice along each axis, such as 2x4 or 4x4.
-      chips_per_host: 0 takes what slices of this topology have: 8 for 2x4, at most 4 for others.
+      chips_per_host: TPU chips of each host; 0 takes the usual number: 8 for 2x4, at most 4 for other topologies.
       gpus: NVIDIA GPUs of each host.
-      machines: hosts that one node spans where it has no TPU, which says so itself.
+      machines: the hosts that one node spans if it has no TPU; with a TPU the topology decides.
       volume: size of the retained volume for what the group saves, such as "50Gi"; none if empty.
       node_selector: labels that its machines must have, such as {"cloud.google.com/gke-spot": "true"}.
     """
@@ -61,32 +61,32 @@ class Group:
         if self.gpus < 0 or (self.gpus and self.accelerator):
             raise BadInput(f"gpus is {self.gpus} with accelerator {self.accelerator!r}; one kind, and none below 0")
         if self.machines < 1 or (self.machines > 1 and self.accelerator):
-            raise BadInput(f"machines is {self.machines}; it must be at least 1, and of a TPU the topology says it")
+            raise BadInput(f"machines is {self.machines}; it must be at least 1, and 1 with a TPU: topology decides")
 
     @property
     def chips(self) -> int:
-        """Of the whole slice; 0 without a TPU."""
+        """The chips of the whole slice; 0 without a TPU."""
         return math.prod(int(side) for side in self.topology.split("x")) if self.topology else 0
 
     @property
     def chips_on_a_host(self) -> int:
-        """That each pod asks for; 0 without a TPU."""
+        """The chips that each pod asks for; 0 without a TPU."""
         usual = self.chips if self.topology == ONE_HOST_OF_8 else min(self.chips, CHIPS_PER_HOST)
         return self.chips_per_host or usual
 
     @property
     def hosts(self) -> int:
-        """That one node spans: chips / chips per host, or machines."""
+        """The hosts that one node spans: chips / chips per host, or machines."""
         return self.chips // self.chips_on_a_host if self.chips else self.machines
 
     def describe_hosts(self) -> str:
-        """How many hosts a node gets, in words."""
+        """A description of how many hosts a node gets."""
         if self.chips:
             return f"a {self.topology} slice has {self.hosts} hosts of {self.chips_on_a_host} chips"
         return f"machines is {self.machines}"
 
 
-# One v6e host of 8 chips learns; a unit has all of its cores for environments.
+# The learner has one v6e host of 8 chips; a unit has all cores of such a host for environments.
 # The replay server holds its tables in memory; the monitor keeps metrics and config.
 DEFAULTS: dict[str, Group] = {
     "monitor": Group(cpu="1", memory="2Gi", volume="10Gi"),
@@ -100,16 +100,16 @@ DEFAULTS: dict[str, Group] = {
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Where and with what a program is deployed.
+    """The image, names and resources of a deployment.
 
     Attributes:
-      image: container image, the same for all.
-      name: of the deployment; the program's if empty.
-      namespace: of the cluster.
-      storage_class: of the volumes; the cluster's default if empty.
-      queue: Kueue's local queue; started at once if empty.
-      max_restarts: of the whole program after failures. Preemptions don't count.
-      groups: by label; those not named get `DEFAULTS`.
+      image: the container image, the same for all pods.
+      name: the deployment's name; the program's if empty.
+      namespace: the namespace in the cluster.
+      storage_class: the volumes' storage class; the cluster's default if empty.
+      queue: Kueue's local queue; without one the program starts at once.
+      max_restarts: restarts of the whole program after failures. Preemptions don't count.
+      groups: resources by the group's label; groups not named get `DEFAULTS`.
     """
 
     image: str
@@ -131,7 +131,7 @@ class Table:
             raise BadInput(f"max_restarts is {self.max_restarts}; it must be 0 or more")
 
     def group(self, label: str) -> Group:
-        """What a group's nodes get."""
+        """The resources of a group's nodes."""
         return self.groups.get(label) or DEFAULTS.get(label) or Group()
 
     def require_known(self, labels: Collection[str]) -> None:
@@ -145,7 +145,7 @@ def read(path: pathlib.Path) -> Table:
     """Reads a table from YAML, whose keys are the attributes of `Table` and, below `groups`, of `Group`.
 
     Raises:
-      BadInput: it can't be read, or has a key or value that means nothing.
+      BadInput: it can't be read, or has an unknown key or a wrong value.
     """
     try:
         content = yaml.safe_load(path.read_text())
@@ -171,7 +171,7 @@ def _make(default: T, where: str, given: Any) -> T:
         if name not in fields:
             raise BadInput(f"{where} has {name!r}, which is none of {sorted(fields)}")
         if type(value) is int and isinstance(fields[name], str):
-            given = {**given, name: str(value)}  # cpu: 2
+            given = {**given, name: str(value)}  # YAML reads `cpu: 2` as a number.
         elif type(value) is not type(fields[name]):
             raise BadInput(f"{where}.{name} is {value!r}; it must be a {type(fields[name]).__name__}")
     try:

@@ -1,4 +1,4 @@
-"""What pods a program becomes: a role for each of its groups; with `--launch sebulba` or `anakin`, a unit per host."""
+"""The pods of a program: a role for each of its groups; with `--launch sebulba` or `anakin`, a unit per host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from boonta.programs.wiring.program import Group, check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
-INDEX = "BOONTA_INDEX"  # the pod's variable for its number within its role
+INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
 WORKDIR = "/runs"
 LEARNER, UNIT = "learner", "unit"
 # What a role saves: the volume's name, and where in the run's folder it is mounted.
@@ -22,25 +22,25 @@ SAVED = {
     UNIT: ("run", ""),
 }
 LONGEST_NAME = 63
-# How often a pod starts again by itself, within one turn of the whole. The learner: never, all start again with it. The
-# monitor: a few times, since what it refuses it refuses each time, while others wait. The rest: as often as they fail.
+# How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
+# monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
 RETRIES = {LEARNER: 0, UNIT: 0, "monitor": 3}
 MANY = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Role:
-    """Pods that run the same command, but for their number.
+    """Pods that run the same command, except for their number.
 
     Attributes:
-      label: names them.
-      group: what each gets.
-      pods: how many: one for each host of each node.
-      command: of each; `$(BOONTA_INDEX)` in it stands for its number.
-      environment: variables of each.
-      ports: that they listen on.
-      volume: name, and path at which it is mounted; none if both are empty.
-      decides: their end is the program's: work done, or to be started again as a whole.
+      label: the role's name.
+      group: the resources of each pod.
+      pods: the number of pods: one for each host of each node.
+      command: each pod's command; `$(BOONTA_INDEX)` in it stands for the pod's number.
+      environment: each pod's environment variables.
+      ports: the ports that each pod listens on.
+      volume: the volume's name, and the path at which it is mounted; none if both are empty.
+      decides: whether the end of these pods ends the program, or restarts it as a whole.
     """
 
     label: str
@@ -54,18 +54,18 @@ class Role:
 
     @property
     def retries(self) -> int:
-        """How often pods that fail start again alone."""
+        """The number of times that a failed pod restarts alone."""
         return RETRIES.get(self.label, MANY)
 
 
 @dataclasses.dataclass(frozen=True)
 class Deployment:
-    """A program as it is to be rendered.
+    """A program, ready to be rendered.
 
     Attributes:
-      name: of all that is made for it.
-      table: resources.
-      roles: in the order in which they are to be made.
+      name: the name of the JobSet and of all that belongs to it.
+      table: the resource table.
+      roles: the roles, in the order in which they are to be created.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     check_nodes(built.program)
     groups = built.program.all_groups
     table.require_known([group.label for group in groups])
-    hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # deployment, role, job, pod; headless service
+    hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # Deployment, role, job, pod; headless service.
     tasks = core.plan(built.program)
     core.host_function(hosts, tasks)  # It refuses what names no hosts.
     return tuple(_service(hosts, file, flags, built, table, tasks, group) for group in groups)
@@ -120,7 +120,7 @@ def _service(
     require_span(spans, kind.__name__, group.hosts, f"groups.{label}: {group.describe_hosts()}")
     if group.hosts > 1 and number > 1:
         raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
-    index = "0" if group.hosts > 1 else f"$({INDEX})"  # hosts of one node are told apart by JAX
+    index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
     own = ("--label", label, "--index", index, "--hosts", hosts)
     environment = built.environment[label]
     return Role(
@@ -154,7 +154,7 @@ def _volume(label: str, built: Built) -> tuple[str, str]:
 
 
 def _literal(flag: str) -> str:
-    """A flag in which Kubernetes expands no variable."""
+    """The flag, escaped so that Kubernetes expands no variable in it."""
     return flag.replace("$(", "$$(")
 
 
@@ -162,7 +162,7 @@ def _require_fit(name: str, role: Role) -> None:
     """Raises BadInput if a role can't be pods under this name."""
     if not resources.DNS_LABEL.fullmatch(name):
         raise BadInput(f"{name!r} can't name pods; set name in the resource table: lower-case letters, digits, dashes")
-    longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # as Kubernetes calls them
+    longest = f"{name}-{role.label}-0-{role.pods - 1}-xxxxx"  # Kubernetes names pods so.
     if len(longest) > LONGEST_NAME:
         raise BadInput(f"pods would be called {longest}, over {LONGEST_NAME} letters: set a shorter name")
     if role.label in SAVED and not role.group.volume:

@@ -1,13 +1,13 @@
 """Renders a program as a Slurm batch script: a task per node of the program, dealt to the machines in turn.
 
-With `--launch sebulba` or `anakin` it is a task per machine, which has all that its places would have had.
+With `--launch sebulba` or `anakin` it is a task per machine, with the cores of all its places.
 
     ./run python -m boonta.deploy.slurm programs/impala_atari.py --nodes 4 -- --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch
 
-The script runs on the first machine of its job. When the program has done its work all tasks end by themselves. Near
-the time limit every task is told, the learner saves, and the job goes back into the queue, to go on from the newest
-checkpoint. A failure does the same, a few times over. A preempted job Slurm puts back itself; a cancelled one ends.
+The script runs on the first machine of its job. When the program has done its work, all tasks end by themselves. Near
+the time limit every task is asked to end, the learner saves, and the job goes back into the queue, to go on from the
+newest checkpoint. So it does after a failure, a few times. Slurm itself requeues a preempted job; a cancelled one ends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from boonta.programs.wiring.program import check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 
-WARN_S = 120  # How long before the time limit the tasks are asked to save and end.
-LINGER_S = 60  # How long the other tasks may go on once one has ended.
+WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
+LINGER_S = 60  # Time for the other tasks to end once one has ended.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,15 +35,15 @@ class Job:
     """Renders a program as a Slurm batch script, on the standard output. The program's flags follow `--`.
 
     Attributes:
-      program: its file, such as programs/impala_atari.py.
-      nodes: machines.
-      tasks_per_node: places for the program's nodes on each; the program has to fit.
+      program: the program's file, such as programs/impala_atari.py.
+      nodes: machines, which Slurm calls nodes.
+      tasks_per_node: places for the program's nodes on each machine; the program has to fit.
       cpus_per_task: cores of each place.
-      gpus_per_node: of every machine; only the learner's and the inference node's use theirs.
-      time: limit as Slurm has it; what isn't done by then goes on in another turn.
-      partition: empty for the cluster's default.
-      max_restarts: after failures; turns that time or a preemption ended don't count.
-      root: where the repository is, on all machines.
+      gpus_per_node: GPUs of every machine; only the learner and the inference node use theirs.
+      time: the job's time limit, in Slurm's format; a program that isn't done by then is requeued.
+      partition: Slurm's partition; empty for the cluster's default.
+      max_restarts: restarts after failures; those after a time limit or a preemption don't count.
+      root: the repository's path, on all machines.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -63,14 +63,14 @@ class Job:
 
 
 def render(job: Job, flags: Sequence[str]) -> str:
-    """The script.
+    """The batch script.
 
     Args:
       job: what to ask Slurm for.
-      flags: the program's; `--workdir` among them, on a file system that all machines share.
+      flags: the program's flags; `--workdir` is among them, on a file system that all machines share.
 
     Raises:
-      BadInput, ValueError: it could not run.
+      BadInput, ValueError: the program could not run.
     """
     if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
@@ -104,7 +104,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 
 
 def _unit_command(job: Job, built: Built) -> str:
-    """What each machine starts: the program itself, which meets the others."""
+    """The command that each machine runs: the program itself, which connects to the other machines'."""
     require_span(built.spans_hosts, built.program.name, job.nodes, f"--nodes is {job.nodes}")
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
@@ -137,7 +137,7 @@ def _body(job: Job, labels: Sequence[tuple[str, int]], command: str, flags: Sequ
 NODE_COMMAND = """exec ./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
             --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" -- "$@\""""
 
-# Tasks are told through scancel, which reaches them all; srun would end those that are left, at once, after the first.
+# scancel signals all tasks; srun would kill the others at once when the first one ends.
 BODY = """set -u
 cd @ROOT@ || exit 2
 nodes=(@NODES@)
@@ -148,17 +148,17 @@ trap 'rm -f "$SLURM_HOSTFILE"' EXIT
 for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
 BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
 BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
-BOONTA_PORT=$((20000 + SLURM_JOB_ID % 100 * 100)) # jobs that share a machine
+BOONTA_PORT=$((20000 + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
 export BOONTA_NODES BOONTA_HOSTS BOONTA_PORT
 
-told=
-tell() {
-    [ -z "$told" ] || return # only the first word counts
-    told=$1
+reason=
+ask_to_end() {
+    [ -z "$reason" ] || return # Only the first reason counts.
+    reason=$1
     scancel --signal=TERM "$SLURM_JOB_ID"
 }
-trap 'tell "time is up"' USR1
-trap 'tell "cancelled or preempted"' TERM
+trap 'ask_to_end "time is up"' USR1
+trap 'ask_to_end "cancelled or preempted"' TERM
 
 srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
     bash -c '
@@ -168,16 +168,16 @@ srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad
 step=$!
 wait "$step"
 code=$?
-while kill -0 "$step" 2>/dev/null; do # a signal ends the wait, not the step
+while kill -0 "$step" 2>/dev/null; do # A signal ends the wait, not the step.
     wait "$step"
     code=$?
 done
 
-echo "turn ended with code $code${told:+: $told}"
+echo "turn ended with code $code${reason:+: $reason}"
 [ "$code" -ne 0 ] || exit 0
-[ "$code" -ne 2 ] || exit 2 # bad input, which stays bad
-if [ "$told" != "time is up" ]; then
-    [ -z "$told" ] || exit "$code" # Slurm itself knows whether there is another turn
+[ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
+if [ "$reason" != "time is up" ]; then
+    [ -z "$reason" ] || exit "$code" # Slurm itself decides whether to requeue the job.
     counter=@WORKDIR@/slurm-$SLURM_JOB_ID.failures
     failures=$(($(cat "$counter" 2>/dev/null || echo 0) + 1))
     [ "$failures" -le @RESTARTS@ ] || exit "$code"
@@ -188,7 +188,7 @@ scontrol requeue "$SLURM_JOB_ID"
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit code: 2 for what can't work."""
+    """Runs the command line; the exit code is 0, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
         script = render(tyro.cli(Job, args=own), flags)

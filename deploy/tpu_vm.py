@@ -2,8 +2,8 @@
 
     ./run python -m boonta.deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
 
-Nobody supervises: this process starts the nodes, shows what they print, and says how they ended. A node that dies is
-not started again; a connection that breaks ends its node, which saves first. So does Ctrl-C here, for all of them.
+There is no supervision: this process starts the nodes, shows what they print, and reports how they ended. A node that
+dies is not started again; a connection that breaks ends its node, which saves first. Ctrl-C here ends all of them so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from boonta.programs.wiring.run import BadInput
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")
-GRACE_S = 60.0  # How long the other nodes may take to end once one has.
+GRACE_S = 60.0  # Time for the other nodes to end once one has ended.
 POLL_S = 0.5
 
 
@@ -38,10 +38,10 @@ class Machines:
     """Runs a program on machines that are already held. The program's flags follow `--`.
 
     Attributes:
-      program: its file, such as programs/impala_atari.py.
-      hosts: names separated by commas, as SSH and the machines themselves know them; nodes are dealt to them in turn.
-      learner_host: one of them that gets the learner, and nothing else if there are others; the first if empty.
-      root: where the repository is, on all of them.
+      program: the program's file, such as programs/impala_atari.py.
+      hosts: names separated by commas, valid for SSH here and among the machines; nodes are dealt over them in turn.
+      learner_host: the one that gets the learner, and nothing else if there are others; the first if empty.
+      root: the repository's path, on all of them.
       base_port: servers listen on this port and those after it.
     """
 
@@ -53,12 +53,12 @@ class Machines:
 
     @property
     def names(self) -> list[str]:
-        """Of the hosts."""
+        """The hosts' names."""
         return [host.strip() for host in self.hosts.split(",")]
 
 
 def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
-    """The command that starts each node, by its name.
+    """The command that starts each node, by the node's name.
 
     Raises:
       BadInput, ValueError: the program could not run.
@@ -73,17 +73,17 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """By its name, each node's host and the words that start it there."""
+    """The host of each node and the arguments that start it there, by the node's name."""
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
-    core.host_function(machines.hosts, tasks)  # refuses what names no host
+    core.host_function(machines.hosts, tasks)  # It refuses what names no host.
     hosts = machines.names
     learns = machines.learner_host or hosts[0]
     if learns not in hosts:
         raise BadInput(f"--learner-host {learns!r} is none of --hosts {machines.hosts}")
     others = [host for host in hosts if host != learns] or hosts
     dealt = iter(others * len(tasks))
-    where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # one for each task
+    where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # One host for each task.
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
@@ -93,9 +93,9 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
 
 
 def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
-    """The same for a program of threads: all of it on every host."""
+    """The same for a program of threads, all of which runs on every host."""
     hosts = machines.names
-    core.host_function(machines.hosts, ())  # refuses what names no host
+    core.host_function(machines.hosts, ())  # It refuses what names no host.
     require_span(built.spans_hosts, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
@@ -103,13 +103,13 @@ def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
 
 
 def run(started: dict[str, list[str]]) -> int:
-    """Runs the commands until all have ended; the first bad exit code, or 0."""
+    """Runs the commands until all have ended; returns the first bad exit code, or 0."""
     processes = {name: _start(name, command) for name, command in started.items()}
     try:
         _wait(processes)
     except KeyboardInterrupt:
         for process in processes.values():
-            process.terminate()  # the connection, and with it the node
+            process.terminate()  # This breaks the connection, which ends the node.
     codes = {name: process.wait() for name, process in processes.items()}
     for name, code in codes.items():
         if code:
@@ -132,7 +132,7 @@ def _echo(name: str, lines: IO[str]) -> None:
 
 
 def _wait(processes: dict[str, subprocess.Popen]) -> None:
-    """Waits for one to end, gives the others as long as nodes may take, and ends those that hang."""
+    """Waits for one to end, gives the others time to end, and ends those that hang."""
     while all(process.poll() is None for process in processes.values()):
         time.sleep(POLL_S)
     for process in processes.values():
@@ -143,14 +143,14 @@ def _wait(processes: dict[str, subprocess.Popen]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The command line; the exit code: that of the first node which ended badly, or 2 for what can't work."""
+    """Runs the command line; the exit code is that of the first node that ended badly, or 2 for bad input."""
     own, flags = split_flags(arguments)
     try:
         started = commands(tyro.cli(Machines, args=own), flags)
     except (BadInput, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM then acts like Ctrl-C.
     return run(started)
 
 

@@ -111,7 +111,7 @@ class _AtariBatch(base.BatchedEnv):
         self.num_envs = num_envs
         self.spec = settings.spec
         self._life_loss = settings.life_loss
-        self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # env steps, rounded up
+        self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # In env steps, rounded up.
         self._seeds: np.ndarray | None = base.slot_seeds(num_envs, seed)
         self._tracker = base.EpisodeTracker(num_envs)
         self._simulator = vector_env.AtariVectorEnv(
@@ -135,7 +135,7 @@ class _AtariBatch(base.BatchedEnv):
         self._seeds = None  # Later resets go on with the emulators' own generators.
         none = np.zeros(self.num_envs, bool)
         self._lives = info["lives"]
-        self._game_steps = np.zeros(self.num_envs, np.int64)  # env steps of the running game, [B]
+        self._game_steps = np.zeros(self.num_envs, np.int64)  # The env steps of the running game, [B].
         # Why the slot's last step was LAST, if it was; all [B].
         self._was_over, self._was_cut, self._was_life_lost = none, none, none
         zeros = np.zeros(self.num_envs, np.float32)

@@ -53,7 +53,7 @@ class Catch:
     def spec(self) -> base.EnvSpec:
         return base.EnvSpec(
             observations=specs.BoundedArray((self.rows, self.columns), np.float32, 0.0, 1.0, "board"),
-            actions=specs.DiscreteArray(3, np.int32, "action"),  # left, stay, right
+            actions=specs.DiscreteArray(3, np.int32, "action"),  # Left, stay, right.
         )
 
     def jax_twin(self) -> jax_catch.Catch:

@@ -49,7 +49,7 @@ def check(
       env: the factory to check.
       num_envs: number of slots; with a single slot the check can't compare slots for independence.
       steps: steps of each play; the environment is reset after a quarter of them. Some episodes should end within
-        them: otherwise the rules on ends can't be checked, and a warning says so.
+        them: otherwise the rules on ends can't be checked, which a warning reports.
       seed: seed of the environment and of the actions.
       lives: whether games may go on after LAST, as in `Atari(life_loss=True)`. The steps then don't determine what
         `episodes()` must return; the check only limits the number of episodes.

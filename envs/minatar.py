@@ -24,7 +24,7 @@ from boonta.envs import base, drawing
 if TYPE_CHECKING:
     from boonta.envs.jax import minatar as jax_minatar
 
-_NUM_ACTIONS = 6  # no-op, left, up, right, down, fire, in every game
+_NUM_ACTIONS = 6  # No-op, left, up, right, down and fire, in every game.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _rules(game: str) -> types.ModuleType:
     process three seconds and 100 MB.
     """
     package = importlib.util.find_spec("minatar")
-    assert package is not None and package.origin is not None  # minatar is a dependency of the core.
+    assert package is not None and package.origin is not None  # The package is a dependency of the core.
     folder = pathlib.Path(package.origin).parent / "environments"
     known = sorted(path.stem for path in folder.glob("[!_]*.py"))
     if game not in known:

@@ -143,7 +143,7 @@ class OpenSpielBatch(base.BatchedEnv):
         """Applies the action of the slot's player and the chance outcomes after it; returns that player's reward."""
         state, player = self.states[slot], self._player[slot]
         self._player[slot] = (player + 1) % self.spec.num_players
-        if action == self.game.num_distinct_actions():  # a pass
+        if action == self.game.num_distinct_actions():  # This is a pass.
             return 0.0
         before = state.player_return(player)
         state.apply_action(action)
@@ -188,7 +188,7 @@ def _load(name: str) -> pyspiel.Game:
     """Loads a game.
 
     Raises:
-      ValueError: the name is unknown, or the game is of an unsupported kind; the message says which.
+      ValueError: the name is unknown, or the game is of an unsupported kind.
     """
     known, short = pyspiel.registered_names(), name.split("(")[0]
     if short not in known:

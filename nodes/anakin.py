@@ -34,10 +34,10 @@ class Pending(NamedTuple):
     """A dispatch whose results the host has not collected yet.
 
     Attributes:
-      rounds: that were dispatched.
-      outcomes: of the rounds, to be added up.
-      evaluation: after them; None if none is due.
-      updates: made so far, including these rounds.
+      rounds: number of rounds dispatched.
+      outcomes: outcomes of the rounds, to be added up.
+      evaluation: the evaluation after them; None if none was due.
+      updates: number of updates so far, including these rounds.
     """
 
     rounds: int
@@ -50,28 +50,28 @@ class Anakin(Node):
     """Runs an agent fused with a JAX environment: rollouts, updates and evaluation are programs of the device.
 
     The environment slots and every batch are split over the mesh, params are replicated, and XLA adds the collectives.
-    While the device computes a dispatch, the host collects the one before, saves and logs.
+    While the device computes a dispatch, the host collects the previous one, saves and logs.
 
     Args:
-      name: of this node.
-      agent: with one table, which the program keeps on the device.
+      name: name of this node.
+      agent: an agent with one table, which the program keeps on the device.
       env: a `JaxEnv`.
-      monitor: handle.
-      folder: for checkpoints; the newest one found there is resumed, with fresh environments.
+      monitor: handle of the monitor.
+      folder: folder of the checkpoints; the newest one found there is resumed, with fresh environments.
       start_from: another such folder; its newest checkpoint is used if `folder` has none.
-      seed: of the params, the environments, and all randomness.
+      seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
       eval_every: updates between evaluations; 0 makes none.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
       eval_steps: env steps after which an evaluation's episode is cut.
-      stop: the program's; its updates and env steps are kept to exactly, or to the round.
+      stop: the program's stop rule; its limits of updates and env steps are kept exactly, or to the round.
       save_every_s: seconds between checkpoints.
-      fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses the one agent.
+      fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses one learner.
 
     Raises:
-      ValueError: the environment is not pure, the agent is another one's, the devices are not there, or the batch does
-        not divide over them.
+      ValueError: the environment is not pure, the agent is for another environment, there are too few devices, or the
+        batch does not divide over them.
     """
 
     role = "anakin"
@@ -141,13 +141,13 @@ class Anakin(Node):
         self._pending: Pending | None = None
         self._saved: futures.Future | None = None
         self._rounds_per_s, self._last_rounds = 0.0, 1
-        self._rows: list[Row] = []  # Of the last evaluation, one for each member of a population.
+        self._rows: list[Row] = []  # One row for each member of a population, from the last evaluation.
         self._member_log = None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS)
         self._saved_at = self._collected_at = time.monotonic()
         self._account(fused.program.first_steps, jax.device_get(episodes))
 
     def step(self) -> None:
-        """Dispatches the next rounds, then collects those before, which the device has been computing meanwhile."""
+        """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
         rounds = self._next_rounds()
         before, self._pending = self._pending, self._dispatch(rounds) if rounds else None
         if before is not None:
@@ -155,20 +155,20 @@ class Anakin(Node):
         if time.monotonic() - self._saved_at > self._save_every_s:
             self._save_beside()
         if not rounds:
-            self.sleep(0.1)  # The stop rule's work is done; the monitor will end the program.
+            self.sleep(0.1)  # The stop rule's limit is reached; the monitor will end the program.
 
     def close(self) -> None:
         if not hasattr(self, "_saved_at"):
             return
         try:
-            if not self.failed:  # What went wrong may be in the state; the checkpoints before are worth more.
+            if not self.failed:  # The failure may have damaged the state; earlier checkpoints are worth more.
                 self._finish()
         finally:
             if self._member_log is not None:
                 self._member_log.close()
 
     def _finish(self) -> None:
-        """Collects and saves what is left."""
+        """Collects the last dispatch and saves the last checkpoint."""
         if self._pending is not None:
             with self.stopwatch("waiting for the device"):
                 self._log(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
@@ -182,7 +182,7 @@ class Anakin(Node):
 
     @property
     def _state_folder(self) -> pathlib.Path:
-        """Where the learner state is saved: of a population apart from the best member's."""
+        """The folder for the learner state; a population's is apart from the best member's."""
         return self._folder if self._fused.best is None else self._folder.parent / "members"
 
     def _next_rounds(self) -> int:
@@ -248,15 +248,15 @@ class Anakin(Node):
         self.measure({"return": float(returns / number), "episode_steps": float(steps / number)})
 
     def _save_beside(self) -> None:
-        """Copies the learner's state on the device, and saves the copy while the device goes on."""
+        """Copies the learner state on the device, and saves the copy while the device goes on."""
         with self.stopwatch("saving a checkpoint"):
             if self._saved is not None:
-                self._saved.result()  # which raises what went wrong
+                self._saved.result()  # It raises the error of the last save, if there was one.
             self._saved = self._host.submit(self._checkpointer.save, *self._snapshot())
         self._saved_at = time.monotonic()
 
     def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
-        """The number, the learner's state and the program's counters of a checkpoint."""
+        """The number, the learner state and the counters of a checkpoint."""
         return self._updates, self._device.copy(self._state.learner), self._counters()
 
     def _counters(self) -> dict[str, float]:
@@ -264,15 +264,6 @@ class Anakin(Node):
         counts["frames"] = counts["env_steps"] * self._env.spec.frames_per_step
         counts.pop("eval_return", None)
         return counts
-
-
-def streams(seed: int) -> jax.Array:
-    """Keys [3] of a seed: for the learner; for environments, policy and replay; for evaluations.
-
-    No key of one stream is ever one of another's. `split(key)[i]` is `fold_in(key, i)`, so a key that is split by one
-    must not be folded into by another: each gets a child of its own, and the seed's own key goes to none.
-    """
-    return jax.random.split(jax.random.PRNGKey(seed), 3)
 
 
 def _over(number: int, size: int) -> int:

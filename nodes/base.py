@@ -20,7 +20,7 @@ from boonta.nodes.metrics import Stopwatch
 T = TypeVar("T")
 HEARTBEAT_S = 1.0
 MONITOR_DEADLINE_S = 60.0
-GOODBYE_S = 5.0
+END_REPORT_S = 5.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
 
 
@@ -40,15 +40,15 @@ class Node:
       monitor: its handle; None runs the node alone.
 
     Attributes:
-      role: what the class is in a program, such as "actor"; its groups are called so unless they have another label.
+      role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
       serves: others call this node, so it ends only after them.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       warning: the node's first warning, or empty; the launcher shows it.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
-      launcher: asked in the node's thread when it runs: the event by which whoever launched the node stops it, and
-        whether the node's process is its own, and so ends when the launcher's does.
+      launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
+        whether the node has a process of its own, which then ends when the launcher's process does.
     """
 
     role = ""
@@ -176,9 +176,9 @@ class Node:
             self._work("closing", self.close)
         finally:
             self._stop.set()
-        goodbye = threading.Thread(target=self._say_goodbye, daemon=True)
-        goodbye.start()
-        goodbye.join(timeout=GOODBYE_S)  # A monitor that is gone must not hold the node up.
+        reporter = threading.Thread(target=self._report_end, daemon=True)
+        reporter.start()
+        reporter.join(timeout=END_REPORT_S)  # A monitor that is gone must not delay the node's end.
         if self._error is not None:
             raise self._error
 
@@ -190,7 +190,7 @@ class Node:
             thread.start()
         self._step_on(first)
         for thread in workers:
-            thread.join(timeout=GOODBYE_S)
+            thread.join(timeout=END_REPORT_S)
 
     def _step_on(self, task: Callable[[], None]) -> None:
         while not self.stopping:
@@ -208,7 +208,7 @@ class Node:
             self._stop.set()
 
     def _watch(self, launcher_stop: threading.Event, owns_process: bool) -> None:
-        """Stops when the launcher says so, or when the process that launched the node's own process is gone."""
+        """Stops when the launcher's event is set, or when the process that launched the node's own process is gone."""
         while not self.stopping:
             if launcher_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
                 self.sleep(SERVE_ON_S if self.serves else 0.0)
@@ -264,7 +264,7 @@ class Node:
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }
 
-    def _say_goodbye(self) -> None:
+    def _report_end(self) -> None:
         if self.monitor is None:
             return
         failure = ""
@@ -273,9 +273,9 @@ class Node:
             failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:
             self.heartbeat()
-            self.monitor.goodbye(self.name, failure)
+            self.monitor.report_end(self.name, failure)
         except Exception as error:  # The monitor may be gone already; the exit code still shows a failure.
-            print(f"{self.name}: could not say goodbye to the monitor: {error}", file=sys.stderr)
+            print(f"{self.name}: could not report its end to the monitor: {error}", file=sys.stderr)
 
 
 class Periodic(Node):

@@ -29,7 +29,7 @@ class Evaluator(Periodic):
       every_s: seconds from the start of one evaluation to the next.
       every_updates: updates between evaluations where the program is fused (`nodes.anakin`), which counts no seconds.
       max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
-      seed: of the environments and the policy.
+      seed: seed of the environments and the policy.
     """
 
     role = "evaluator"

@@ -197,7 +197,7 @@ class Inference(Node):
         wanted = [((num_envs, *shape), dtype) for shape, dtype in wanted]
         got = [(leaf.shape, leaf.dtype) for leaf in leaves]
         if got != wanted:
-            raise ValueError(f"{self.name}: {name} sent {_words(got)}; its environment gives {_words(wanted)}")
+            raise ValueError(f"{self.name}: {name} sent {_describe(got)}; its environment gives {_describe(wanted)}")
 
     # The node's own threads call the methods below.
 
@@ -292,5 +292,5 @@ def padded(groups: int, most: int) -> int:
     return min(1 << (groups - 1).bit_length(), most)
 
 
-def _words(leaves: Sequence[tuple[tuple[int, ...], Any]]) -> str:
+def _describe(leaves: Sequence[tuple[tuple[int, ...], Any]]) -> str:
     return ", ".join(f"{dtype}{list(shape)}" for shape, dtype in leaves)

@@ -1,4 +1,4 @@
-"""The learner: takes batches, steps the update over its mesh, publishes params, saves checkpoints."""
+"""The learner: draws batches, steps the update over its mesh, publishes params, saves checkpoints."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECK_S = 5.0  # Time for the newest update to show that its loss is finite; a s
 
 
 class StepResult(NamedTuple):
-    """What the updates of one step return to the host.
+    """The results of one step's updates, for the host.
 
     Attributes:
       params: the acting params, after the last update.
@@ -58,20 +58,20 @@ class Learner(Node):
     hosts, each of which has a learner that brings its part of every batch.
 
     Args:
-      name: of this node.
-      agent: the update and its tables.
+      name: name of this node.
+      agent: its update learns from its tables.
       replay: a `nodes.tables.base.Store`, or the handle of one.
       variables: handle of the variable server, or `DeviceVariables`.
-      monitor: handle.
-      folder: for checkpoints; the newest one found there is resumed.
+      monitor: handle of the monitor.
+      folder: folder of the checkpoints; the newest one found there is resumed.
       start_from: another such folder; its newest checkpoint is used if `folder` has none.
-      seed: of the params and of the update's randomness.
+      seed: seed of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
       updates_per_step: updates that are dispatched at once, each on a batch of its own. More take fewer dispatches;
         the batches are drawn before the first of the updates changes any priority.
       publish_every: updates between publications of params. The first params and the last are always published.
-      agreement: with the learners of other hosts on when to save and to end; None where there are none.
+      agreement: decides with the learners of other hosts when to save and to end; None where there are none.
 
     Raises:
       ValueError: updates_per_step or publish_every is below 1.
@@ -168,7 +168,7 @@ class Learner(Node):
         return len(self._drawn) >= self._updates_per_step - 1 and self._dataset.ready()
 
     def settle(self) -> Any:
-        """Waits until the step before this one is computed and published; the hosts' reports that it returned."""
+        """Waits until the last dispatched step is computed and published; returns its hosts' reports."""
         deadline = time.monotonic() + FINISH_DEADLINE_S
         while not self.stopping:
             try:
@@ -224,7 +224,7 @@ class Learner(Node):
         return state, StepResult(self._agent.update.params(state), priorities, metrics, report)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:
-        """Measures what each table gave to a batch: its share, the share wanted, its targets' age in updates."""
+        """Measures each table's part of a batch: its share, the share wanted, its targets' age in updates."""
         for i, (table, count) in enumerate(zip(self._tables, self._sequences)):
             of_it = drawn.table == i
             self.sample(f"batch_share/{table.name}", float(np.mean(of_it)))
@@ -233,7 +233,7 @@ class Learner(Node):
                 self.measure({f"target_age/{table.name}": updates - float(np.mean(drawn.version[of_it]))})
 
     def _finish(self, version: int, outcome: StepResult, drawn: Sequence[Drawn] = ()) -> Any:
-        """Runs beside the next step: waits for the device, then publishes and logs; the hosts' reports."""
+        """Runs beside the next step: waits for the device, publishes and logs; returns the hosts' reports."""
         priorities, metrics, reports = jax.device_get(outcome[1:])
         before = version - len(drawn)  # Updates made before this step.
         logs = [{name: float(values[i]) for name, values in metrics.items()} for i in range(len(drawn))]
@@ -260,7 +260,7 @@ class Learner(Node):
     def _save(self) -> None:
         with self.stopwatch("saving a checkpoint"):
             if not self._is_sound():
-                return  # The checkpoints before are worth more than this state.
+                return  # The earlier checkpoints are worth more than this state.
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
             self._checkpointer.save(self._updates, self._state, counts)
@@ -271,7 +271,7 @@ def require_finite(metrics: dict[str, Any], updates: int) -> None:
     """Refuses to go on from a loss that isn't finite.
 
     Raises:
-      FloatingPointError: with the loss, and after how many updates it came.
+      FloatingPointError: the loss isn't finite; the message contains it and the number of updates.
     """
     loss = metrics.get("loss", 0.0)
     if not np.isfinite(loss):
@@ -282,7 +282,7 @@ def require_finite(metrics: dict[str, Any], updates: int) -> None:
 
 
 def make_mesh(devices: int | None, batch_size: int) -> Mesh:
-    """A one-axis mesh, "batch", over the first devices of this process, and of the others if there are any.
+    """A one-axis mesh, "batch", over the first devices of this process, and of the other processes if there are any.
 
     Raises:
       ValueError: there are fewer devices, or the batch doesn't divide over them.

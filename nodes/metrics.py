@@ -1,4 +1,4 @@
-"""Measurements: what a node's threads spend their time on, and files of metrics for programs and for people."""
+"""Measurements: the time that a node's threads spend on each activity, and files of metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MEMBERS = "members.jsonl"  # The metrics of each member of a population.
 
 
 class Stopwatch:
-    """What each thread of a node is doing, and the seconds spent on each activity so far.
+    """Measures the current activity of each thread of a node, and the seconds spent on each activity so far.
 
     Activities nest: an inner one's seconds are its own, not the outer one's as well.
     """
@@ -36,7 +36,7 @@ class Stopwatch:
         try:
             yield
         except BaseException as error:
-            vars(error).setdefault("activity", name)  # the innermost
+            vars(error).setdefault("activity", name)  # The innermost activity sets it first.
             raise
         finally:
             with self._lock:
@@ -70,7 +70,7 @@ class Stopwatch:
 
 @dataclasses.dataclass
 class _Activity:
-    """Something a thread has been doing since `start`, less what it did within."""
+    """Something a thread has been doing since `start`; `inner_s` is the time spent on activities within."""
 
     name: str
     start: float
@@ -88,10 +88,10 @@ class Rows:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lines = open(path, "a", buffering=1)  # noqa: SIM115  # closed in close()
         if self._lines.tell():
-            self._lines.write("\n")  # the run's earlier part may have been killed within a row
+            self._lines.write("\n")  # The run's earlier part may have been killed within a row.
 
     def write(self, row: Mapping[str, float]) -> dict[str, float | None]:
-        """Writes one row, and returns it as written: what isn't finite is None, null in JSON."""
+        """Writes one row, and returns it as written: values that aren't finite are None, null in JSON."""
         clean = {name: value if math.isfinite(value) else None for name, value in row.items()}
         self._lines.write(json.dumps(clean) + "\n")
         return clean
@@ -104,7 +104,7 @@ class MetricsWriter:
     """Appends rows of scalars to `metrics.jsonl` and to TensorBoard events in the run's folder.
 
     Args:
-      folder: the run's; made if missing.
+      folder: the run's folder; made if missing.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -114,7 +114,7 @@ class MetricsWriter:
         self._events = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
 
     def write(self, row: dict[str, float], env_steps: int) -> None:
-        """Writes one row; what isn't finite is left out of TensorBoard and null in JSON."""
+        """Writes one row; values that aren't finite are left out of TensorBoard and null in JSON."""
         for name, value in self._rows.write(row).items():
             if value is not None:
                 self._events.add_scalar(name, value, env_steps)

@@ -1,4 +1,4 @@
-"""The monitor: takes every heartbeat, adds up counters, writes metrics and the shares of waits, ends the program."""
+"""The monitor: receives every heartbeat, adds up counters, writes metrics and the shares of waits, ends the program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boonta.nodes.base import Periodic
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
-UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as not there.
+UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
@@ -55,7 +55,7 @@ class StopRule:
 
 @dataclasses.dataclass
 class _Peer:
-    """A node as the monitor knows it: its last report, when that came, and whether it has ended or is lost."""
+    """The monitor's view of a node: its last report, when that came, and whether it has ended or is lost."""
 
     report: dict[str, Any]
     reported_at: float
@@ -63,12 +63,12 @@ class _Peer:
 
 
 class Monitor(Periodic):
-    """The program's bookkeeper. Nodes call `beat` every second; the launcher calls `status` and `stop_program`.
+    """Keeps the program's counters and ends it. Nodes call `beat` every second; the launcher calls `status`.
 
     Args:
-      name: of this node.
-      folder: the run's, for metrics.
-      stop: when the program has done its work.
+      name: the name of this node.
+      folder: the run's folder, for metrics.
+      stop: the rule by which the program has done its work.
       log_every_s: seconds between rows of metrics.
       silent_s: seconds without a heartbeat after which a node counts as lost and the program fails.
       start_s: seconds from the launch within which an expected node sends its first.
@@ -110,12 +110,12 @@ class Monitor(Periodic):
     # Nodes and the launcher call these.
 
     def expect(self, names: Sequence[str]) -> None:
-        """Fails the program if one of these nodes sends no heartbeat soon: it hangs before its first one."""
+        """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one."""
         with self._state:
             self._expected = names
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
-        """Takes a node's report; replies with the program's counters, whether it ends, and why this node must stop."""
+        """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
             self._peers[report["name"]] = _Peer(report, time.monotonic(), self._meet(report))
             for name, values in report["samples"].items():
@@ -129,7 +129,7 @@ class Monitor(Periodic):
             }
 
     def _meet(self, report: dict[str, Any]) -> bool:
-        """Registers a node that is new or came back; whether it is gone: a goodbye may overtake a heartbeat."""
+        """Registers a node that is new or restarted; returns whether it has ended: `report_end` may overtake `beat`."""
         before = self._peers.get(report["name"])
         if before is not None and before.report["life"] == report["life"]:
             return before.gone
@@ -137,7 +137,7 @@ class Monitor(Periodic):
             for name, value in before.report["counts"].items():
                 self._base[name] = self._base.get(name, 0.0) + value
         elif report["acknowledged"]:
-            self._fail(f"the monitor came back without its counters: {report['name']} reported to another before")
+            self._fail(f"the monitor came back without its counters: {report['name']} has reported to an earlier one")
         if report["build"] != self.build:
             self._fail(f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike")
         return False
@@ -147,8 +147,8 @@ class Monitor(Periodic):
         with self._state:
             self._base = dict(counts)
 
-    def goodbye(self, name: str, failure: str) -> None:
-        """Registers that a node has ended; `failure` names what it was doing and the cause, or is empty."""
+    def report_end(self, name: str, failure: str) -> None:
+        """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
         with self._state:
             if name in self._peers:
                 self._peers[name].gone = True
@@ -171,7 +171,7 @@ class Monitor(Periodic):
                 name: {
                     "activity": peer.report["activity"],
                     "activity_s": peer.report["activity_s"] + now - peer.reported_at,
-                    "heard_s": now - peer.reported_at,
+                    "report_age_s": now - peer.reported_at,
                     "rss_mb": peer.report["rss_mb"],
                     "process": peer.report["process"],
                     "gone": peer.gone,
@@ -188,7 +188,7 @@ class Monitor(Periodic):
                 "failure": self._failure,
             }
 
-    # How it works.
+    # Internal methods, and `totals`, which subclasses extend.
 
     def totals(self) -> dict[str, float]:
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
@@ -208,13 +208,13 @@ class Monitor(Periodic):
             reached = self._rule.reached(self.totals())
             if reached:
                 self.stop_program(reached)
-            self._miss_the_silent()
+            self._fail_if_silent()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
             if self._ending_s() > END_S or (self._end_shown and self._all_gone()):
                 super().stop()
 
-    def _miss_the_silent(self) -> None:
+    def _fail_if_silent(self) -> None:
         now = time.monotonic()
         for name, peer in self._peers.items():
             silent = now - peer.reported_at
@@ -250,8 +250,8 @@ class Monitor(Periodic):
             self._writer.close()
 
     def stop(self) -> None:
-        """Asks the nodes to stop, and stays until they have said goodbye."""
-        self.stop_program("the monitor was told to stop")
+        """Asks the nodes to stop, and stays until they have reported their end."""
+        self.stop_program("the monitor was asked to stop")
 
     def _fail(self, failure: str) -> None:
         self._failure = self._failure or failure

@@ -21,24 +21,24 @@ class Population(Anakin):
     Anakin with its seed and hyper-parameters would, up to float error. Each evaluation adds a row per member to
     `members.jsonl` in the run's folder. The state of all members, hyper-parameters included, is kept in `members/`; a
     resumed run goes on with the hyper-parameters found there. At the end the best member's state goes to
-    `checkpoints/`, for `programs.tools.play` and for others to go on from.
+    `checkpoints/`, for `programs.tools.play` and for other runs to start from.
 
-    A member whose loss is no longer finite has diverged. The others go on, until none is left: metrics, but for those
-    of episodes played, are means over the others, "diverged" counts, and the best one is never one of those.
+    A member whose loss is no longer finite has diverged. The others go on, until none is left. Metrics, except those of
+    episodes played, are means over the others; "diverged" is the number of diverged members, which are never the best.
 
     Args:
-      make: makes an agent of a config.
+      make: makes an agent from a config.
       config: hyper-parameters that all members share.
-      vary: those that differ, numbers by field; members take all combinations.
-      seeds: of each combination, counted from `seed`.
-      others: see `Anakin`; `num_envs` are each member's, env steps are counted over all, updates of one.
+      vary: hyper-parameters that differ, numbers by field; members take all combinations.
+      seeds: number of seeds of each combination, counted from `seed`.
+      others: see `Anakin`; `num_envs` is each member's, env steps are counted over all members, updates of one.
 
     Attributes:
-      members: the seed and the hyper-parameters that each begins with.
+      members: the seed and the initial hyper-parameters of each member.
 
     Raises:
-      ValueError: as `Anakin`; or a field can't vary, because the program's shape depends on it or nothing does, or its
-        values are none.
+      ValueError: as in `Anakin`; or a field can't vary, because the program's shape depends on it or nothing does; or a
+        field has no values, equal ones, or some that aren't finite.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Population(Anakin):
                 )
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         for fields in combinations:
-            replaced(config, fields)  # Raises the ValueError of settings that can't be.
+            replaced(config, fields)  # It raises ValueError for values that the config doesn't allow.
         self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
 
         def fuse(setup: Setup, evaluates: bool) -> FusedLearner:

@@ -1,4 +1,4 @@
-"""The reanalyzer: an actor whose environment replays stored steps, so that new params compute their targets anew."""
+"""The reanalyzer: an actor whose environment replays stored steps, so that new params recompute their targets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reanalyzer(Playback):
     Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
 
     It writes one sequence for each one that it reads: all slots start and end theirs together, and params change only
-    between two sequences. Its arguments are those of `Playback`; `recorded_table` says which table it reads.
+    between two sequences. Its arguments are those of `Playback`; `recorded_table` returns the table that it reads.
     """
 
     @classmethod

@@ -1,6 +1,6 @@
-"""The replay server: Reverb tables as the agent's `Table`s describe them, checkpointed in the run's folder.
+"""The replay server: Reverb tables for the agent's `Table`s, checkpointed in the run's folder.
 
-Reverb, and with it TensorFlow, is imported where tables are made: a launcher only says that there shall be some.
+Reverb, and with it TensorFlow, is imported only where tables are made, since launchers import this module, too.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SAVE_EVERY_S = 600.0
 
 
 class Replay(Periodic):
-    """Serves the tables, reports their flow, and saves them now and then and when it ends.
+    """Serves the tables, reports their flow, and saves them every `SAVE_EVERY_S` seconds and at the end.
 
     Args:
-      name: of this node.
-      address: to serve on; its `resolve()` gives "host:port" once the launcher has bound it.
-      agent: whose tables these are.
-      spec: of the environment, for the tables' signature.
-      folder: for checkpoints; one found there is loaded.
-      monitor: handle.
+      name: name of this node.
+      address: address to serve on; its `resolve()` returns "host:port" once the launcher has bound it.
+      agent: the agent with the tables.
+      spec: spec of the environment, for the tables' signature.
+      folder: folder of the checkpoints; one found there is loaded.
+      monitor: handle of the monitor.
     """
 
     role = "replay"
@@ -63,7 +63,7 @@ class Replay(Periodic):
         except ValueError:
             server.stop()
             raise
-        self._server, self._client = server, client  # from here on there is something to save
+        self._server, self._client = server, client  # `close` saves only if these exist.
         self._saved_at = time.monotonic()
 
     def round(self) -> None:
@@ -79,7 +79,7 @@ class Replay(Periodic):
                 }
             )
         if self.ending and not self._saved_the_end:
-            # Beside the learner's last save, not after it: together they may take longer than there is.
+            # The tables are saved beside the learner's last checkpoint, not after it: in turn they may take too long.
             self._save()
             self._saved_the_end = True
         elif time.monotonic() - self._saved_at > SAVE_EVERY_S:

@@ -138,7 +138,7 @@ class DeviceVariables:
 
         Args:
           device: one of the acting devices.
-          updates: which version, as a number of updates after the first one; None for the newest.
+          updates: the version, as a number of updates after the first one; None for the newest.
           timeout_s: how long to wait for it.
 
         Raises:

@@ -1,1 +1,1 @@
-"""Programs: functions that wire nodes into a Launchpad program, and what launches, watches and shows them."""
+"""Programs: functions that make `Program` values, with the code that launches, supervises and shows them."""

@@ -22,17 +22,17 @@ def central_inference(
     updates_per_step: int | None = None,
     publish_every: int | None = None,
 ) -> Program:
-    """Actors hold neither params nor JAX: they send observations and get actions.
+    """Actors hold no params and don't load JAX: they send observations and receive actions.
 
     See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
 
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how much.
-      env: what actors act in.
-      actors: actor processes.
-      num_envs: environments of each actor.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1.
     """

@@ -27,10 +27,10 @@ def impala(
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how much.
-      env: what actors act in.
-      actors: actor processes.
-      num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1.
       refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.

@@ -20,10 +20,10 @@ def impala_atari(
     """Actors fill a queue, the learner empties it, and its params go back through the variable server.
 
     Args:
-      run: where, how and how long.
+      run: the run's settings.
       game: the game's name, such as Pong or MsPacman.
-      actors: actor processes.
-      num_envs: environments of each actor.
+      actors: number of actor processes.
+      num_envs: environments per actor.
       config: the agent's hyper-parameters.
     """
     env = Atari(game)

@@ -36,13 +36,14 @@ def meta_gradient(
 
     Args:
       run: the run's settings.
-      config: hyper-parameters.
-      evaluation: how often params are evaluated, and on how much.
-      env: in JAX, or with a twin in it.
-      learn: fields of the config, as FIELD=NUMBER to start from; the config's own values judge the result.
-      meta_learning_rate: with which they are learned.
-      seeds: learners.
-      num_envs: environments of each learner; default: what makes one batch.
+      config: the agent's hyper-parameters.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: an environment in JAX, or one with a twin in JAX.
+      learn: fields of the config to learn, with initial values, as FIELD=NUMBER; the config's own values judge the
+        result.
+      meta_learning_rate: the learning rate of these fields.
+      seeds: number of learners.
+      num_envs: environments per learner; default: as many as make one batch.
     """
     starts = numbers_by_field(config, learn, "learn")
     for field, values in starts.items():

@@ -32,12 +32,12 @@ def population(
 
     Args:
       run: the run's settings.
-      config: what members share.
-      evaluation: how often params are evaluated, and on how much.
-      env: in JAX, or with a twin in it.
+      config: hyper-parameters that all members share.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: an environment in JAX, or one with a twin in JAX.
       vary: fields of the config that differ, as FIELD=NUMBER,NUMBER,…; members take all combinations.
-      seeds: of each combination.
-      num_envs: environments of each member; default: what makes one batch.
+      seeds: number of seeds of each combination.
+      num_envs: environments per member; default: as many as make one batch.
     """
     members = functools.partial(make, spec=env.spec)
     settings: dict[str, Any] = {"config": config, "vary": numbers_by_field(config, vary, "vary"), "seeds": seeds}

@@ -31,15 +31,15 @@ def reanalyze(
 
     Args:
       run: the run's settings.
-      config: the agent's hyper-parameters; `ratio` takes the place of its reanalyze_ratio.
-      evaluation: how often params are evaluated, and on how much.
-      env: what actors act in.
-      actors: actor processes.
-      num_envs: environments of each actor; default: 32.
+      config: the agent's hyper-parameters; `ratio` replaces its reanalyze_ratio.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor; default: 32.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1.
       refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
-      reanalyzers: reanalyzer processes.
+      reanalyzers: number of reanalyzer processes.
       ratio: share of an update's sequences whose targets are renewed.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)

@@ -25,13 +25,13 @@ def self_play(
     """Actors play both sides, the learner samples their games, and an arena plays the newest params against others.
 
     Args:
-      run: where, how and how long.
+      run: the run's settings.
       config: the agent's hyper-parameters.
       env: a game of two, such as open_spiel/connect_four, or "open_spiel/pig(players=2,winscore=20)" with --env.passes.
-      actors: actor processes.
-      num_envs: environments of each actor; default: 32, or what makes one batch with --launch anakin.
-      rollouts: of the tree search that is one of the opponents.
-      games: against each opponent in an evaluation.
+      actors: number of actor processes.
+      num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
+      rollouts: rollouts of the tree search that is one of the opponents.
+      games: games against each opponent per evaluation.
       every_s: seconds from the start of one evaluation to the next.
     """
     agent = make(config, env.spec)

@@ -18,19 +18,19 @@ from boonta.programs.wiring.launch import Program, RunFlags, group, main
 PRESETS = {"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI}
 if TYPE_CHECKING:
     Preset = muzero.Config
-else:  # config:board, and its flags after that
+else:  # This is config:board, with its flags after that.
     Preset = tyro.extras.subcommand_type_from_defaults(PRESETS)
 
 
 def unplugged(
     run: RunFlags, data: pathlib.Path, reanalyzers: int = 1, skip_broken: bool = False, config: Preset = muzero.CATCH
 ) -> Program:
-    """Reanalyzers search recorded trajectories with the newest params, and the learner learns what they find.
+    """Reanalyzers search recorded trajectories with the newest params, and the learner learns from the results.
 
     Args:
-      run: where, how and how long.
-      data: an archive's folder, see programs.tools.export. It also says which environment it is of.
-      reanalyzers: reanalyzer processes.
+      run: the run's settings.
+      data: an archive's folder, see programs.tools.export. The archive determines the environment.
+      reanalyzers: number of reanalyzer processes.
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,
         --config.eval-simulations 1, and 0 for --config.value-cost, --config.reward-cost, --config.consistency-cost.

@@ -1,4 +1,4 @@
-"""What all tests share: what JAX has compiled, and that the cluster's packages exist only on CPython 3.10."""
+"""Shared by all tests: JAX's compilation cache, and the rule that cluster tests run only on CPython 3.10."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # pytest's workers and the programs that tests start find it there
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # Pytest's workers and tests' programs share it.
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="boonta-compiled-")
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

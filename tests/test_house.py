@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, and how long files get."""
+"""The rules of the house: which modules may import which, and how long files get."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def test_files_fit_in_one_sitting_and_programs_on_one_page():
 
 
 def test_launchpad_is_touched_where_a_program_becomes_one_of_its_own():
-    """And in what the processes of that program begin with."""
+    """The first code in that program's processes may import it, too."""
     # The client of a replay server loads courier for the library of TensorFlow's that both need.
     known = {f"programs/wiring/{name}.py" for name in ("launchpad", "worker")} | {"nodes/tables/reverb/client.py"}
     assert {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"launchpad", "courier"})} == known
 
 
 def test_on_top_of_nodes_are_only_nodes():
-    """And base, checkpoint and metrics; the rest has rooms."""
+    """The exceptions are base, checkpoint and metrics; the rest has rooms."""
     for path in (ROOT / "nodes").glob("*.py"):
         if path.stem in ("__init__", "base", "checkpoint", "metrics"):
             continue

@@ -1,4 +1,4 @@
-"""MuZero as four values."""
+"""MuZero as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from boonta.envs.base import EnvSpec
 
 
 def make(config: Config, spec: EnvSpec) -> Agent:
-    """Makes a MuZero agent: it plans with a model of what matters, learned from replayed sequences.
+    """Makes a MuZero agent, which plans with a model that it learns from replayed sequences.
 
     See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
-    Computes nothing and touches no device: programs call it in the launcher.
+    It computes nothing and touches no device, since programs call it in the launcher.
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
+      spec: spec of the environment.
 
     Returns:
       `Agent` with the tables of `make_tables`.
 
     Raises:
-      ValueError: the environment's actions or observations are none that the model takes, or the config doesn't fit.
+      ValueError: the model can't take the environment's actions or observations, or the config doesn't fit them.
     """
     check(config, spec)
     num_actions = spec.actions.num_values
@@ -52,34 +52,34 @@ def make(config: Config, spec: EnvSpec) -> Agent:
 
 
 def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
-    """The agent that learns from what others recorded: reanalyzers fill its only table, "reanalyzed".
+    """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
 
     See "Online and Offline Reinforcement Learning by Planning with a Learned Model" (MuZero Unplugged,
     https://arxiv.org/abs/2104.06294).
 
     Args:
       config: hyper-parameters.
-      spec: of the environment that was recorded.
+      spec: spec of the recorded environment.
 
     Raises:
-      ValueError: as `make`, and where `reanalyze_ratio` isn't 0: there are no fresh sequences to have a ratio to.
+      ValueError: as in `make`; or `reanalyze_ratio` isn't 0, although there are no fresh sequences.
     """
     if config.reanalyze_ratio:
         raise ValueError(
             f"muzero.Config: reanalyze_ratio is {config.reanalyze_ratio}; unplugged, all sequences are reanalyzed: "
             "leave it 0"
         )
-    # Reanalyzers play whole episodes back, which are cut as an actor's are.
+    # Reanalyzers replay whole episodes, which are cut in the same way as an actor's.
     return make(config, spec)._replace(tables=(make_reanalyzed_table(config, period=config.roots, share=1.0),))
 
 
 def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
-    """What reanalyzers write; it keeps only the newest targets, those of four batches. See `make_tables`.
+    """The table that reanalyzers write to; it keeps only the newest targets, those of four batches. See `make_tables`.
 
     Args:
       config: hyper-parameters.
       period: raw steps between the starts of two sequences.
-      share: of an update's sequences.
+      share: the table's share of an update's sequences.
     """
     return Table(
         name="reanalyzed",
@@ -97,11 +97,12 @@ def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
 
 
 def make_tables(config: Config) -> tuple[Table, ...]:
-    """One table, "trajectories"; three where reanalyzers are to do their share.
+    """One table, "trajectories"; three if reanalyzers take part.
 
-    They read "past", which holds what "trajectories" holds, the same chunks under other items, so that nothing is
-    stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was large are drawn
-    more often from "trajectories" anyway. What they write goes to "reanalyzed", a sequence for each that they read.
+    Reanalyzers read "past", which holds the same sequences as "trajectories", in the same chunks under other items, so
+    that nothing is stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was
+    large are drawn more often from "trajectories" anyway. They write a sequence to "reanalyzed" for each that they
+    read.
 
     "reanalyzed" draws uniformly, too, whatever `config.replay.sampler` is. A priority is the error of a target that is
     kept; these are kept for a few updates only, so that by the time an error is known its sequence is nearly gone, and
@@ -129,10 +130,10 @@ def make_tables(config: Config) -> tuple[Table, ...]:
 
 
 def check(config: Config, spec: EnvSpec) -> None:
-    """Refuses what can't work, before anything runs.
+    """Refuses a config that can't work in the environment, before anything runs.
 
     Raises:
-      ValueError: says which field, what it is and what it must be.
+      ValueError: the message names the field, its value and the allowed values.
     """
     make_action_head(spec.actions, "MuZero")
     view = view_of(spec.observations)

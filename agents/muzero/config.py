@@ -17,7 +17,7 @@ class Config:
     Sources: [M] "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (MuZero,
     https://arxiv.org/abs/1911.08265), [G] "Policy improvement by planning with Gumbel" (Gumbel MuZero,
     https://openreview.net/forum?id=bERaNdoegnO), [E] "Mastering Atari Games with Limited Data" (EfficientZero,
-    https://arxiv.org/abs/2111.00210), [Z] MooZi, whose shapes the tower has, but for what the README says.
+    https://arxiv.org/abs/2111.00210), [Z] MooZi, whose shapes the tower has, with the exceptions in the README.
     """
 
     # Model.
@@ -29,8 +29,8 @@ class Config:
     )
     action_planes: Literal["each", "place"] = field(
         "each",
-        'How a tower sees an action beside a hidden state. "each" action has a plane, all ones; or one plane shows its '
-        '"place" on the board, a column or a cell, which a convolution need not learn.',
+        'How an action is shown to a tower beside a hidden state. "each" action has a plane, all ones; or one plane '
+        'shows its "place" on the board, a column or a cell, which a convolution then need not learn.',
         source="[M], each for Atari, place for Go",
     )
     head_width: int = field(128, "Width of the layer below each output.", unit="units", source="[Z]", at_least=1)
@@ -43,7 +43,7 @@ class Config:
     )
     frame_stack: int = field(
         1,
-        "L, what the network sees at once; 1 for environments whose observation tells all.",
+        "L, frames that the network sees at once; 1 for environments whose observation is the whole state.",
         unit="frames",
         at_least=1,
     )
@@ -70,8 +70,8 @@ class Config:
     )
     min_value_range: float = field(
         0.01,
-        "\"gumbel\": values of a state's actions that differ by less than this aren't spread over the whole of [0, 1] "
-        "before they improve the policy: early on they would be noise, and exploration would end.",
+        "\"gumbel\": values of a state's actions that differ by less than this aren't scaled to the whole of [0, 1] "
+        "before they improve the policy: early in training such differences are noise, which would end exploration.",
         source="[E]",
         above=0,
     )
@@ -83,7 +83,7 @@ class Config:
         at_most=1,
     )
     dirichlet_alpha: float = field(
-        0.3, '"puct": of the root\'s noise.', source="[M], 0.3 for chess, 0.25 for Atari", above=0
+        0.3, '"puct": parameter of the root\'s noise.', source="[M], 0.3 for chess, 0.25 for Atari", above=0
     )
     dirichlet_fraction: float = field(
         0.25, "\"puct\": the noise's share of the root's prior.", source="[M]", at_least=0, at_most=1
@@ -97,14 +97,14 @@ class Config:
     )
     pb_c_init: float = field(1.25, '"puct": constant c1 of the exploration term.', source="[M]", above=0)
     pb_c_base: float = field(19652.0, '"puct": constant c2 of the exploration term.', source="[M]", above=0)
-    chance_codes: int = field(32, '"stochastic": what a chance node tells apart.', unit="outcomes", at_least=1)
+    chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="outcomes", at_least=1)
 
     # Targets.
     discount: float = field(
         0.997,
         "The agent's discount; below 0 where two players take turns, since what is good for one is bad for the other. "
-        "In targets it multiplies the environment's; the search plans with this one alone, since the model foresees no "
-        "discount. So the environment's should be 1 until the end.",
+        "In targets it multiplies the environment's; the search plans with this one alone, since the model predicts "
+        "no discount. So the environment's should be 1 until the end.",
         source="[M]",
         at_least=-1,
         at_most=1,
@@ -126,7 +126,7 @@ class Config:
     )
     value_target: Literal["target", "search"] = field(
         "target",
-        'Where values bootstrap from: the "target" network\'s value, or what the "search" found when acting.',
+        'What values bootstrap from: the "target" network\'s value, or the value of the "search" when acting.',
         source="[M], search",
     )
     target_period: int = field(
@@ -134,8 +134,8 @@ class Config:
     )
     policy_target: Literal["search", "action"] = field(
         "search",
-        'What the policy learns: what the "search" found, or the recorded "action". With that, and the other costs 0, '
-        "the agent is cloned; without them it has no values to search by, so play it with eval_simulations 1.",
+        'What the policy learns: the policy of the "search", or the recorded "action". With "action", and 0 for the '
+        "other costs, this is behaviour cloning; it learns no values to search by, so play it with eval_simulations 1.",
     )
 
     # Loss.
@@ -156,7 +156,7 @@ class Config:
     )
     replay: Replay = field(
         Replay(),
-        "Sequences to learn from. Their error is |value - its target| over support_limit, beside which a new "
+        "Sequences to learn from. Their error is |value - its target| / support_limit, compared with which a new "
         "sequence's 1 is large.",
         source="[M], Appendix G",
     )
@@ -177,8 +177,8 @@ class Config:
     )
     reanalyzed_samples: float = field(
         4.0,
-        '"nodes": how often a reanalyzed sequence is learned from, on average. More of them is less searching and '
-        "older targets.",
+        '"nodes": how often a reanalyzed sequence is learned from, on average. More samples need less searching, but '
+        "targets are older.",
         unit="samples",
         above=0,
     )
@@ -191,7 +191,7 @@ class Config:
 
     @property
     def rows(self) -> int:
-        """Raw steps of a sequence after its context: roots, what the last unrolls into, what that bootstraps from."""
+        """Raw steps of a sequence after its context: roots, steps to unroll into, and steps to bootstrap from."""
         return self.roots + self.unroll_length + self.bootstrap_length
 
     @property
@@ -219,7 +219,7 @@ class Config:
             require(self, "search", self.search != "stochastic", choice)
 
 
-# Measured where agents/muzero/README.md shows the curves.
+# These are measured; agents/muzero/README.md shows the curves.
 _MLP = Config().torso
 CATCH = Config(
     torso=dataclasses.replace(_MLP, widths=(64,)),
@@ -244,7 +244,7 @@ BOARD = Config(
     support_bins=21,
     optimiser=dataclasses.replace(Config().optimiser, learning_rate=2e-3),
 )
-# Needs to see lines, which convolutions find sooner; games are short enough to wait for their outcome.
+# Convolutions find lines sooner. Games are short enough to bootstrap only after their outcome.
 CONNECT_FOUR = dataclasses.replace(
     BOARD,
     torso=Torso("tower", channels=(16,), blocks=1, normalise=True),

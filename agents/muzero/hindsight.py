@@ -1,4 +1,4 @@
-"""What the model says along recorded steps, beside what came of them. For people to look at; nothing learns from it."""
+"""The model's predictions along recorded steps, beside the actual outcomes; for pictures, not for learning."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from boonta.agents.returns import value_targets
 
 
 class Hindsight(NamedTuple):
-    """Of M rows; entry [t, k] is about row t+k, foreseen from row t: from its observation, then by k model steps.
+    """Predictions for M rows; entry [t, k] is about row t+k, predicted from row t by k model steps.
 
     Where row t+k belongs to another episode than row t, or to none, the entry means nothing.
 
     Attributes:
       hidden: float32 [M, K+1, D], hidden states, flat.
-      value: float32 [M, K+1], the network's.
-      reward: float32 [M, K]; entry [t, k] for coming into row t+k+1.
-      returns: float32 [M], what the value should have been: all rewards that came until the episode's end, discounted
-        by the agent. Where the rows stop before the end the network's value stands for what would have followed.
+      value: float32 [M, K+1], the network's values.
+      reward: float32 [M, K]; entry [t, k] is the reward of the step into row t+k+1.
+      returns: float32 [M], the actual values: the rewards until the episode's end, discounted by the agent. Where the
+        rows stop before the end, the network's value replaces the rest.
     """
 
     hidden: jax.Array
@@ -38,19 +38,19 @@ class Hindsight(NamedTuple):
 
 
 def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hindsight:
-    """Lets the model follow the recorded actions from every row, as far as it does in learning.
+    """Unrolls the model along the recorded actions from every row, as far as in learning.
 
     Args:
-      params: of `model`.
-      steps: of one slot, leaves [M, 1, ...], starting with FIRST; extras have a `policy` [M, 1, A].
-      model: as in `make_model`.
+      params: params of `model`.
+      steps: steps of one slot, leaves [M, 1, ...], starting with FIRST; extras have a `policy` [M, 1, A].
+      model: the model, from `make_model`.
       config: hyper-parameters; `unroll_length` is K.
     """
     chex.assert_rank(steps.reward, 2)
     num_rows, context, num_ahead = steps.reward.shape[0], config.frame_stack - 1, config.unroll_length
 
     def extend(x: jax.Array) -> jax.Array:
-        """[M, 1, ...] -> [L-1+M+K, 1, ...]; no stack reaches into the context, for an episode starts after it."""
+        """[M, 1, ...] -> [L-1+M+K, 1, ...]; no stack uses the context, because an episode starts after it."""
         return jnp.pad(x, ((context, num_ahead), *((0, 0),) * (x.ndim - 1)), mode="edge")
 
     stack = sequences.stack(extend(view_of(steps.observation)), extend(steps.step_type), config.frame_stack)

@@ -30,16 +30,18 @@ from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
 from boonta.envs.base import LAST
 
-FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05  # times the support's limit, and share of the targets; less is search's own error
+# The support counts as too small above these: the largest target, in units of the support's limit, and the share of
+# targets beyond that limit. Smaller figures may be errors of the search.
+FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05
 
 
 class Chance(NamedTuple):
-    """What a model with chance says of K steps.
+    """The predictions of a model with chance for K steps.
 
     Attributes:
-      code: float32 [N, K, C], logits, before chance has its say.
-      value: float32 [N, K, Z], logits, of the afterstates.
-      encoding: float32 [N, K, C], probabilities of the codes in hindsight, once the next observation is known.
+      code: float32 [N, K, C], logits of the chance codes, predicted from the afterstates.
+      value: float32 [N, K, Z], logits of the afterstates' values.
+      encoding: float32 [N, K, C], probabilities of the codes, encoded from the next observation.
     """
 
     code: jax.Array
@@ -48,13 +50,13 @@ class Chance(NamedTuple):
 
 
 class Unroll(NamedTuple):
-    """What the model says of N roots and the K states after each.
+    """The model's predictions for N roots and the K states after each.
 
     Attributes:
       policy: float32 [N, K+1, A], logits.
       value: float32 [N, K+1, Z], logits.
-      reward: float32 [N, K, Z], logits, of the steps between.
-      hidden: [N, K+1, ...], the states themselves.
+      reward: float32 [N, K, Z], logits of the rewards of the steps between.
+      hidden: [N, K+1, ...], the hidden states.
       chance: `Chance`, or None.
     """
 
@@ -71,32 +73,32 @@ def muzero_loss(
     """The loss of Eq. 1 over K model steps from each root.
 
     Args:
-      params: of `model`.
-      context: target network and updates.
+      params: params of `model`.
+      context: target params and number of updates.
       batch: steps with leaves [L-1+R+K+N', B, ...], N' the bootstrap length.
-      model: as in `make_model`.
+      model: the model, from `make_model`.
       config: hyper-parameters.
-      search: the actors', to renew targets by, see `agents.muzero.reanalyze`; None leaves them as they are.
+      search: the actors' search, which renews targets, see `agents.muzero.reanalyze`; None keeps them.
 
     Returns:
-      The loss [], and as auxiliary the priorities [B] and the metrics. A priority is a sequence's mean
+      The loss [], and as auxiliary output the priorities [B] and the metrics. A priority is a sequence's mean
       |value - target| (Appendix G) in units of the support's limit, so that 1 is large.
     """
     support = make_support(config.support_limit, config.support_bins)
-    # 1. Frames are stacked as they were when acting; the context goes.
+    # 1. Frames are stacked as in acting; the context is dropped.
     view = view_of(batch.steps.observation)
     stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
     steps = sequences.drop_context(batch.steps, config.frame_stack)  # [M, B, ...]
     if search is not None:
         steps = reanalyze(context.target_params, context.key, stack, steps, search=search, config=config)
-    # 2. Targets of rows, then of windows.
+    # 2. Targets are made for rows, then for windows.
     bootstrap = _bootstrap_values(context.target_params, stack, steps, model, config)  # [M, B]
     returns = value_targets(steps, bootstrap, config.discount, config.bootstrap_length, config.trace_lambda)
     targets = make_targets(steps, returns, policy_targets(steps, config), config.roots, config.unroll_length)
     targets = jax.tree.map(_fold, targets)  # [N, K+1, ...]
     # 3. The model follows the recorded actions.
     unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1])
-    # 4. The losses of each state; of those of steps the root has none.
+    # 4. Each state has its losses; the root has none of those that belong to steps.
     losses = {
         "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),  # [N, K+1]
         "value_loss": optax.softmax_cross_entropy(unroll.value, support.apply(targets.value)),
@@ -104,7 +106,7 @@ def muzero_loss(
     }
     costs = {"policy_loss": config.policy_cost, "value_loss": config.value_cost, "reward_loss": config.reward_cost}
     if config.consistency_cost:
-        # 5. What the model foresaw must resemble what it makes of the observation when that comes.
+        # 5. A predicted hidden state must resemble the representation of the observation that followed.
         compared = consistency_loss(params, unroll.hidden, stack, model, config.roots)
         losses["consistency_loss"] = _after_root(compared * targets.real[:, 1:])
         costs["consistency_loss"] = config.consistency_cost
@@ -114,13 +116,13 @@ def muzero_loss(
             optax.softmax_cross_entropy(unroll.chance.value, support.apply(targets.value[:, :-1]))
         )
         costs |= {"chance_loss": config.chance_cost, "afterstate_loss": config.value_cost}
-    # 6. The root counts fully, the K states after it together as much; beyond a truncation nothing does.
+    # 6. The root counts as much as the K states after it together; states beyond a truncation don't count.
     share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
     of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
-    # 7. What was drawn more often than uniformly counts less.
+    # 7. Sequences drawn with a higher probability count less.
     importance, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
     means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
-    # 8. How wrong the roots' values were decides how soon their sequence is drawn again.
+    # 8. The errors of the roots' values are the sequence's priority.
     value = expectation(support, unroll.value[:, 0])  # [N]
     error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
     largest = jnp.maximum(jnp.abs(targets.value), _after_root(jnp.abs(targets.reward))) * targets.mask  # [N, K+1]
@@ -138,9 +140,10 @@ def muzero_loss(
 
 
 def policy_targets(steps: Steps, config: Config) -> jax.Array:
-    """What the policy is to learn of each row: float32 [M, B, A].
+    """The target of the policy for each row: float32 [M, B, A].
 
-    The search's policy, or the recorded action; on LAST, where the environment ignores the action, nothing: zeros.
+    It is the search's policy, or the recorded action; then it is zeros on LAST, where the environment ignores the
+    action.
     """
     if config.policy_target == "search":
         return steps.extras.policy
@@ -152,10 +155,10 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
     """Represents the roots and follows their actions.
 
     Args:
-      params: of the model.
-      stack: [M, B, ..., L]; the roots are the first R rows, and the rows after them what followed.
+      params: params of the model.
+      stack: [M, B, ..., L]; the first R rows are the roots, and the other rows follow them.
       action: int32 [B * R, K].
-      model: as in `make_model`.
+      model: the model, from `make_model`.
       num_actions: A, the dummy action included.
     """
     roots = action.shape[0] // stack.shape[1]
@@ -168,13 +171,13 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
         choice = jax.nn.one_hot(action[:, k], num_actions)
         if model.chance:
             hidden = model.chance.afterstate(params, hidden, choice)
-            # The dummy action leads nowhere: what follows in the stack is the next episode's.
+            # After the dummy action the stack has frames of the next episode, so the last ones of this one are kept.
             ended = (action[:, k] == num_actions - 1).reshape(-1, *(1,) * (seen.ndim - 1))
             seen = jnp.where(ended, seen, _fold_rows(stack[k + 1 : k + 1 + roots]))
             encoding = model.chance.encode(params, seen)  # [N, C]
             code_logits, value = model.chance.predict(params, hidden)
             chances.append(Chance(code_logits, value, encoding))
-            # The code is a choice, one-hot; its gradient goes to the encoding as if it were that.
+            # The code is one-hot; its gradient goes straight through to the encoding.
             choice = _code(encoding) + encoding - jax.lax.stop_gradient(encoding)
         hidden, reward = model.dynamics(params, hidden, choice)
         hiddens.append(hidden)
@@ -186,16 +189,16 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
 
 
 def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: Model, roots: int) -> jax.Array:
-    """Cosine distance between the states foreseen and those observed, which get no gradient.
+    """Cosine distance between predicted hidden states and those of the observations, which get no gradient.
 
     See EfficientZero's Eq. 3, after "Exploring Simple Siamese Representation Learning"
     (https://arxiv.org/abs/2011.10566).
 
     Args:
-      params: of the model.
-      hidden: [N, K+1, ...], as unrolled.
+      params: params of the model.
+      hidden: [N, K+1, ...], the unrolled hidden states.
       stack: [M, B, ..., L].
-      model: as in `make_model`.
+      model: the model, from `make_model`.
       roots: R.
 
     Returns:
@@ -210,7 +213,7 @@ def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: M
 
 
 def chance_loss(chance: Chance) -> jax.Array:
-    """Codes are to be foreseen, and their encoding to be decided: float32 [N, K].
+    """Loss of the predicted codes and of their encoding: float32 [N, K].
 
     Stochastic MuZero, section 4.3: the cross-entropy of the code, and the encoder's distance from its own choice.
     """
@@ -224,7 +227,7 @@ def _code(encoding: jax.Array) -> jax.Array:
 
 
 def _bootstrap_values(target_params: Nest, stack: jax.Array, steps: Steps, model: Model, config: Config) -> jax.Array:
-    """The values [M, B] that targets bootstrap from."""
+    """The values [M, B] from which targets bootstrap."""
     if config.value_target == "search":
         return steps.extras.value
     rows = jnp.swapaxes(stack, 0, 1)  # [B, M, ..., L]
@@ -250,20 +253,20 @@ def _fold_rows(x: jax.Array) -> jax.Array:
 
 
 def _after_root(loss: jax.Array) -> jax.Array:
-    """Losses of K steps [N, K] as those of the states they lead to, [N, K+1]; to the root none led."""
+    """Assigns the losses of K steps [N, K] to the states they lead to, [N, K+1]; the root's is 0."""
     return jnp.pad(loss, ((0, 0), (1, 0)))
 
 
 def support_warning(metrics: dict[str, float], limit: float) -> str:
-    """What `muzero_loss`'s metrics say of the support: that it is too small, with the figures, or "".
+    """A warning with figures if `muzero_loss`'s metrics show that the support is too small; otherwise "".
 
-    Values bootstrap from values, which the categories cut: where returns are too large for them, targets don't grow far
-    beyond the end, but gather there.
+    Values bootstrap from values, which the categories limit: if returns are too large for them, targets accumulate near
+    the end of the support rather than far beyond it.
     """
     largest, share = metrics["largest_target"], metrics["outside_support"]
     if largest <= FAR_OUTSIDE * limit and share <= MANY_OUTSIDE:
         return ""
     return (
         f"{share:.0%} of an update's values and rewards are beyond {limit:g}, the largest is {largest:.4g}, and the "
-        "network's categories can't tell them apart: raise support_limit"
+        "network's categories can't distinguish them: raise support_limit"
     )

@@ -5,9 +5,9 @@ tower's shapes after MooZi's, the projection after "Mastering Atari Games with L
 (https://arxiv.org/abs/2111.00210), section 4.1, afterstates and chance after "Planning in Stochastic Environments with
 a Learned Model" (https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.
 
-Every layer is normalised over its own example (a LayerNorm), not over the batch: what the model says of a state then
+Every layer is normalised over its own example (a LayerNorm), not over the batch. The model's output for a state then
 depends neither on the other states of the batch, nor on how many devices hold it, nor on whether it acts (B = 1 in an
-evaluator) or learns; and there are no running averages to ship with the params.
+evaluator) or learns; and there are no running averages to publish with the params.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from boonta.agents.muzero.config import Config
 
 
 class Prediction(NamedTuple):
-    """What f says of B hidden states.
+    """The outputs of f for B hidden states.
 
     Attributes:
-      logits: float32 [B, A], of the policy.
+      logits: float32 [B, A], logits of the policy.
       value: float32 [B, Z], logits over the support.
     """
 
@@ -41,12 +41,12 @@ class Prediction(NamedTuple):
 
 
 class ChanceModel(NamedTuple):
-    """What a model of a game with chance has besides: pure functions.
+    """The additional functions of a model with chance; all are pure.
 
     Attributes:
-      afterstate: `(params, X, action [B, A] one-hot) -> X`, before chance has its say.
+      afterstate: `(params, X, action [B, A] one-hot) -> X`, the state after the action and before the chance outcome.
       predict: `(params, afterstate) -> Prediction`, whose logits [B, C] are the chance codes'.
-      encode: `(params, stack [B, ..., L]) -> probabilities [B, C]` of the codes in hindsight.
+      encode: `(params, stack [B, ..., L]) -> probabilities [B, C]` of the codes that led to this observation.
     """
 
     afterstate: Callable[[Nest, jax.Array, jax.Array], jax.Array]
@@ -55,7 +55,7 @@ class ChanceModel(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Pure functions. X [B, ...] are hidden states, scaled to [0, 1]; A counts the dummy action, the last one.
+    """The model's pure functions. X [B, ...] are hidden states in [0, 1]; A includes the dummy action, the last one.
 
     Attributes:
       init: `(key) -> params`.
@@ -78,10 +78,10 @@ class Model(NamedTuple):
 
 
 class Trunk(Protocol):
-    """What the two families do differently."""
+    """The part of the model in which the two families of networks differ."""
 
     def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        """[B, ..., L] -> features, of a hidden state's shape."""
+        """Frames [B, ..., L] -> features, of a hidden state's shape."""
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
         """A hidden state and an action or chance code [B, X] -> features, of a hidden state's shape."""
@@ -98,7 +98,7 @@ def scale_hidden(x: jax.Array) -> jax.Array:
 
 
 def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
-    """Makes the model for one frame of `view` and `num_actions` real actions; computes nothing yet."""
+    """Makes the model for frames of the spec `view` and `num_actions` real actions; it computes nothing."""
     with_chance = config.search == "stochastic"
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
@@ -170,13 +170,13 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
 
 
 def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
-    """Where on a board each action is: two planes, its place and whether it has none; float32 [A + 1, H, W, 2].
+    """The place of each action on a board: two planes, its place and whether it has none; float32 [A + 1, H, W, 2].
 
-    Actions are columns if there are as many, else cells, row by row; one more, the last, is a pass, which has no place
-    any more than the dummy action has. See the paper's Appendix E, "Go".
+    Actions are columns if their number fits, else cells, row by row. One more action, the last, is a pass; like the
+    dummy action it has no place. See the paper's Appendix E, "Go".
 
     Raises:
-      ValueError: the actions are neither; says how many there are and could be.
+      ValueError: the actions are neither; the message has their number and the numbers allowed.
     """
     height, width = view.shape[:2]
     sizes = {width: (1, width), height * width: (height, width)}

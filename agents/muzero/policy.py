@@ -1,4 +1,4 @@
-"""How MuZero acts: stacks frames, searches, and remembers what the search found."""
+"""MuZero's policy: it stacks frames, searches, and stores the search's policy and value with the step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from boonta.envs.base import BoardView, EnvSpec, TimeStep
 
 
 class Extras(NamedTuple):
-    """What the learner needs to know of a step.
+    """The part of a step that the learner needs from the policy.
 
     Attributes:
       policy: float32 [B, A], the search's improved policy.
@@ -32,28 +32,28 @@ def view_of(observation: Nest) -> Nest:
 
 
 def legal_of(observation: Nest, shape: tuple[int, ...]) -> jax.Array:
-    """The actions allowed, bool [..., A], where an observation says so; else all, in this shape."""
+    """The legal actions, bool [..., A]: the observation's, if it has them, otherwise all, in this shape."""
     return observation.legal if isinstance(observation, BoardView) else jnp.ones(shape, bool)
 
 
 def extras_of(planned: Planned) -> Extras:
-    """What the learner needs of a search."""
+    """The part of a search's results that the learner needs."""
     return Extras(planned.policy, planned.value)
 
 
 def make_policy(
     search: Search, spec: EnvSpec, frame_stack: int, remember: Callable[[Planned], Nest] = extras_of
 ) -> Policy:
-    """Acts by a search; the whole step, from frames to action, is one jitted program.
+    """Makes a policy that acts by a search; the whole step, from frames to action, is one jitted program.
 
     Args:
-      search: as in `make_search`.
-      spec: of the environment.
+      search: the search, from `make_search`.
+      spec: spec of the environment.
       frame_stack: L, frames the network sees at once.
-      remember: makes the extras of what a search found; whoever looks inside keeps more than the learner needs.
+      remember: makes the extras from a search's results; tools keep more of them than the learner needs.
 
     Returns:
-      `Policy`; actions are int32 [B], extras as remembered; the state is the frames [B, ..., L-1], oldest first.
+      `Policy`; actions are int32 [B], extras come from `remember`, the state is the frames [B, ..., L-1], oldest first.
     """
     view = view_of(spec.observations)
 

@@ -1,4 +1,4 @@
-"""Reanalyze within the update: targets of old steps by a search with the target network, without nodes for it.
+"""Reanalyze within the update: a search with the target network renews old steps' targets, without nodes for it.
 
 See MuZero Reanalyze, Appendix H of "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model"
 (https://arxiv.org/abs/1911.08265), and "Mastering Atari Games with Limited Data" (EfficientZero,
@@ -19,19 +19,19 @@ from boonta.agents.muzero.search import Search
 
 
 def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, search: Search, config: Config) -> Steps:
-    """Replaces what the search found in a share of the sequences by what it finds now.
+    """Replaces the policies and values of a share of the sequences by those of a new search.
 
-    Only rows whose result is learned from are searched: those that windows reach, and all where values bootstrap from
-    the search's own. Which sequences they are doesn't matter, as they come in no order; they are spread over the batch,
-    and so over the devices that share it.
+    Only rows whose result is learned from are searched: those that windows reach, or all if values bootstrap from the
+    search's values. Which sequences are searched doesn't matter, since their order is random; they are spread over the
+    batch, and so over the devices that share it.
 
     Args:
-      params: of the target network.
+      params: params of the target network.
       key: PRNG key, consumed.
       stack: [M, B, ..., L], frames of each row.
       steps: leaves [M, B, ...], context dropped.
-      search: the one that actors act by.
-      config: the ratio, and which values are learned from.
+      search: the actors' search.
+      config: hyper-parameters; they have the ratio, and which values are learned from.
 
     Returns:
       Steps with other extras.
@@ -42,7 +42,7 @@ def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, s
     groups = math.gcd(count, batch_size)
 
     def grouped(x: jax.Array) -> jax.Array:
-        """[M, B, ...] -> [G, M, B / G, ...], of which [:, :rows, :count / G] are searched."""
+        """[M, B, ...] -> [G, M, B / G, ...]; the part [:, :rows, :count / G] is searched."""
         return jnp.swapaxes(x.reshape(num_rows, groups, -1, *x.shape[2:]), 0, 1)
 
     def fold(x: jax.Array) -> jax.Array:
@@ -50,7 +50,7 @@ def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, s
         return grouped(x)[:, :rows, : count // groups].reshape(-1, *x.shape[2:])
 
     def renew(old: jax.Array, new: jax.Array) -> jax.Array:
-        """Puts [rows * count, ...] back to where `fold` takes it from."""
+        """Puts [rows * count, ...] back where `fold` took it from."""
         new = new.reshape(groups, rows, -1, *old.shape[2:])
         renewed = grouped(old).at[:, :rows, : count // groups].set(new)
         return jnp.swapaxes(renewed, 0, 1).reshape(old.shape)

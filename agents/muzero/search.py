@@ -2,10 +2,10 @@
 
 See https://github.com/google-deepmind/mctx.
 
-The dummy action. The model cannot know where an episode ends, and a search would go on past the end through states
-that nothing was ever learned about. So the model learns an action of its own for what comes after the end: it leads
-from absorbing state to absorbing state, worth nothing (MooZi, section 5.3.3). The search takes it for a switch: a state
-whose policy is more likely than not to choose it has ended, and has no other action; any other state does not have it.
+The dummy action. The model does not know where an episode ends, so a search would go on past the end, through states
+that the model never learned. Therefore the model learns a dummy action for the time after the end: it leads from one
+absorbing state to the next, with value 0 (MooZi, section 5.3.3). The search uses it as a switch: a state whose policy
+gives it more than half of the probability has ended, and has no other action; any other state does not have it.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from boonta.agents.muzero.networks import Model
 
 
 class Planned(NamedTuple):
-    """What a search found for B states.
+    """The results of a search for B states.
 
     Attributes:
-      action: int32 [B], to take.
-      policy: float32 [B, A], over the real actions: the improved policy, which the network learns.
-      value: float32 [B], of the state, under that policy.
-      tree: mctx's, for whoever wants to look inside.
+      action: int32 [B], the action to take.
+      policy: float32 [B, A], the improved policy over the real actions, which the network learns.
+      value: float32 [B], the value of the state under that policy.
+      tree: mctx's search tree, for inspection.
     """
 
     action: jax.Array
@@ -51,10 +51,10 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
     """Makes a search.
 
     Args:
-      config: which search, how many simulations, how much noise.
-      model: as in `make_model`.
-      num_actions: A, real ones; the dummy action is one more.
-      explore: as actors do; otherwise no noise anywhere, and the likeliest action.
+      config: hyper-parameters; they choose the search, the number of simulations and the noise.
+      model: the model, from `make_model`.
+      num_actions: A, the number of real actions; the dummy action is one more.
+      explore: whether to explore, as actors do; otherwise there is no noise, and the likeliest action is taken.
     """
     support = make_support(config.support_limit, config.support_bins)
     num_simulations = config.num_simulations if explore else config.eval_simulations or config.num_simulations
@@ -142,9 +142,9 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
 
 
 def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:
-    """What a state is worth under the improved policy [B, A], by the actions that the search tried: float32 [B].
+    """The value of a state under the improved policy [B, A], from the actions that the search tried: float32 [B].
 
-    Not the mean over simulations: Gumbel's try bad actions as often as good ones, to compare them.
+    It is not the mean over simulations: Gumbel's search tries bad actions as often as good ones, to compare them.
     """
     visits, qvalues = summary.visit_counts[:, :num_actions], summary.qvalues[:, :num_actions]
     weights = jnp.where(visits > 0, policy + 1e-8, 0.0)
@@ -152,7 +152,7 @@ def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array
 
 
 def switch_dummy(logits: jax.Array) -> jax.Array:
-    """Leaves the dummy action as the only one where it is the likelier choice, and takes it away elsewhere.
+    """Keeps only the dummy action where its probability is above a half, and removes it elsewhere.
 
     Args:
       logits: float32 [B, A + 1], the dummy action last.
@@ -164,7 +164,7 @@ def switch_dummy(logits: jax.Array) -> jax.Array:
 
 @contextlib.contextmanager
 def _tree_map() -> Iterator[None]:
-    """Lends jax the old name of `jax.tree.map` while a search is traced: mctx's stochastic one still calls it so."""
+    """Defines `jax.tree_map`, the old name of `jax.tree.map`, while mctx's stochastic search is traced; it uses it."""
     if hasattr(jax, "tree_map"):
         yield
         return

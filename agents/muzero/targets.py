@@ -1,13 +1,13 @@
-"""What MuZero learns from: raw steps to windows of K+1 states with their targets.
+"""MuZero's targets: raw steps to windows of K+1 states.
 
-A sequence's rows after the context are used so:
+The rows of a sequence after its context are used as follows:
 
     row     0 … R-1  |  R … R+K-1        |  R+K … R+K+N-1
             roots    |  unrolled into    |  only bootstrapped from
 
-Window k of root r is row r+k. A window that crosses the end of an episode goes on in absorbing states: dummy actions
-lead there, rewards and values are 0, the policy is the dummy action. Where the episode was only truncated nobody knows
-what would have followed, so nothing is learned there.
+State k of root r's window is row r+k. A window that crosses the end of an episode goes on in absorbing states: the
+actions are dummy actions, rewards and values are 0, the policy is the dummy action. If the episode was only truncated,
+it is unknown what would have followed, so nothing is learned there.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from boonta.envs.base import LAST
 
 
 class Targets(NamedTuple):
-    """Targets of R roots of B slots; entry k belongs to the state k model steps after the root. A excludes the dummy.
+    """Targets of R roots of B slots; entry k is for the state k model steps after the root. A excludes the dummy.
 
     Attributes:
       action: int32 [K, R, B], leads from state k to k+1; A is the dummy action.
       reward: float32 [K, R, B], of that step.
       value: float32 [K+1, R, B].
       policy: float32 [K+1, R, B, A+1].
-      mask: float32 [K+1, R, B], 0 where there is nothing to learn from.
+      mask: float32 [K+1, R, B], 0 where nothing is learned.
       real: float32 [K+1, R, B], 1 where the state was observed, rather than absorbing or masked.
     """
 
@@ -43,7 +43,7 @@ class Targets(NamedTuple):
 
 
 def make_targets(steps: Steps, returns: jax.Array, policy: jax.Array, roots: int, unroll_length: int) -> Targets:
-    """Cuts every root's window out.
+    """Makes the targets of every root's window.
 
     Args:
       steps: leaves [M, B, ...], M at least R + K.
@@ -58,10 +58,10 @@ def make_targets(steps: Steps, returns: jax.Array, policy: jax.Array, roots: int
     def windows(x: jax.Array) -> jax.Array:
         return jnp.stack([x[k : k + roots] for k in range(unroll_length + 1)])  # [K+1, R, B, ...]
 
-    # 1. Where windows have crossed an end: `over` excludes LAST itself, which was observed.
+    # 1. `over` marks states past an end; it excludes LAST itself, which was observed.
     last = windows(steps.step_type == LAST)
     over = jnp.cumsum(last, axis=0) - last > 0
-    # 2. Which kind of end the first one was; after a truncation nothing is known.
+    # 2. The kind of the first end; states after a truncation are masked.
     first_end = last & ~over
     truncated = first_end & (windows(steps.discount) > 0)
     mask = jnp.cumsum(truncated, axis=0) - truncated == 0

@@ -2,7 +2,7 @@
 
     BOONTA_PYTHON=3.13 ./run python benchmarks/peers/fused.py --purejaxrl FOLDER --stoix FOLDER
 
-`purejaxrl.py` and `stoix.sh`, beside this file, say how to make the folders. All three use the same networks: two
+`purejaxrl.py` and `stoix.sh`, beside this file, describe how to make the folders. All three use the same networks: two
 layers of 64 for the policy and two for the value. The peers of a row run directly after each other, because the speed
 of a shared machine changes from minute to minute.
 """
@@ -26,7 +26,7 @@ ROW = re.compile(r"^\w+\s+[\d,]+(?:\s+1)?\s+([\d,]{4,})", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to compare.
+    """Options of the benchmark.
 
     Attributes:
       purejaxrl, stoix: the peers' folders; a peer without one is left out.

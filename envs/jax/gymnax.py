@@ -134,7 +134,7 @@ def _make(name: str) -> tuple[Any, Any]:
       ValueError: the name is unknown, or belongs to `envs.jax.minatar`.
     """
     if name.endswith("-MinAtar"):
-        raise ValueError(f"env is {name!r}; allowed: envs.jax.minatar, which tells truncation from termination")
+        raise ValueError(f"env is {name!r}; allowed: envs.jax.minatar, which separates truncation from termination")
     with jax.ensure_compile_time_eval():
         import gymnax
 

@@ -38,7 +38,7 @@ class MinAtar(Game):
     game in `envs.minatar`.
 
     Attributes:
-      game, sticky_actions, minimal_actions, max_episode_steps: as in `envs.minatar.MinAtar`.
+      game, sticky_actions, minimal_actions, max_episode_steps: see `envs.minatar.MinAtar`.
     """
 
     game: str

@@ -38,7 +38,7 @@ def check_pure(env: JaxEnv) -> None:
 
     Raises:
       ValueError: it is not a JAX environment, not a pure JAX program, or doesn't match its spec; the message names the
-        leaf and says what it is and what it must be.
+        leaf, what it is and what it must be.
     """
     from boonta.envs.jax.base import JaxEnv  # That module imports this one.
 

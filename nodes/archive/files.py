@@ -145,7 +145,7 @@ def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: 
 
     Raises:
       ValueError: the folder is not an archive, has a newer version, is of another environment, lacks a needed leaf, has
-        a broken chunk, or has no complete episode; the message says which.
+        a broken chunk, or has no complete episode.
     """
     index = read_index(folder)
     require_environment(folder, index.environment, env)

@@ -1,4 +1,4 @@
-"""A fused learner compiled over its mesh, ahead of its use: what would need another compile later is an error."""
+"""A fused learner, compiled over its mesh ahead of its use; arguments that need another compilation are errors."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Compiled:
     """The programs of a fused learner.
 
     Args:
-      fused: what to compile.
-      learner: its state, placed; the values are not used.
-      evaluates: False leaves evaluation out.
+      fused: the fused learner.
+      learner: its state, placed on the devices; the values are not used.
+      evaluates: whether evaluation is compiled, too.
 
     Attributes:
-      seconds: that compiling took, by program.
+      seconds: compile time by program.
     """
 
     def __init__(self, fused: FusedLearner, learner: Nest, evaluates: bool = True):
@@ -71,7 +71,7 @@ class Compiled:
         return self._evaluate(learner, self._put(key))
 
     def copy(self, learner: Nest) -> Nest:
-        """Enqueues a copy, which stays when the state is donated."""
+        """Enqueues a copy, which stays valid when the state is donated."""
         return self._copy(learner)
 
     def _put(self, x: jax.Array) -> jax.Array:

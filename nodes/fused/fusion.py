@@ -1,8 +1,8 @@
-"""Environment, policy and update as one program: rounds of acting and learning that never leave the device.
+"""Environment, policy and update as one program: rounds of acting and learning that stay on the device.
 
 See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Online Learning
-with Anakin". Pure functions over one state; `nodes.anakin` compiles them over a mesh, `nodes.population` for many
-learners at once.
+with Anakin". These are pure functions over one state; `nodes.anakin` compiles them over a mesh, `nodes.population` for
+many learners at once.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ MOST_ROLLOUTS = 64  # Rollouts in a round; a ratio of samples to inserts that ne
 
 
 class State(NamedTuple):
-    """All that a fused program remembers.
+    """The whole state of a fused program.
 
     Attributes:
-      learner: the update's, as a cluster's learner has it and checkpoints hold it.
-      stage: environments and policy.
+      learner: the learner state, the same as a cluster's learner and checkpoints have.
+      stage: the state of environments and policy.
       kept: raw steps [rows, B, ...] that the next sequences begin with; a queue's sequences overlap.
-      replay: of a replay table, () of a queue.
-      key: for what is drawn from the replay.
-      updates: int32 [], made so far; the version of the params.
+      replay: the state of a replay table; () for a queue.
+      key: PRNG key for draws from the replay table.
+      updates: int32 [], the number of updates so far, which is the version of the params.
     """
 
     learner: Nest
@@ -46,11 +46,11 @@ class State(NamedTuple):
 
 
 class RoundResult(NamedTuple):
-    """What some rounds return to the host.
+    """The results of some rounds, for the host.
 
     Attributes:
       metrics: scalars of the last update, by name.
-      episodes: those that ended.
+      episodes: sums over the episodes that ended.
     """
 
     metrics: dict[str, jax.Array]
@@ -61,12 +61,12 @@ class Fusion(NamedTuple):
     """A fused program, not yet compiled.
 
     Attributes:
-      init: `(learner state, updates made before, key) -> (state, episodes)`: starts the environments, and fills a
+      init: `(learner state, number of updates before, key) -> (state, episodes)`: starts the environments, and fills a
         replay table up to its minimum.
       round: `(state) -> (state, outcome)`: rollouts of one period, then updates.
-      rounds: `(state, number) -> (state, outcome)`: many of them; without a compile for each number.
-      updates: in a round.
-      env_steps: in a round, over all slots.
+      rounds: `(state, number) -> (state, outcome)`: many rounds; their number may change without a compilation.
+      updates: updates per round.
+      env_steps: env steps per round, over all slots.
       first_steps: env steps that `init` takes.
     """
 
@@ -88,18 +88,18 @@ def fuse(
 ) -> Fusion:
     """Fuses an agent with a JAX environment.
 
-    A round keeps the table's contract. A queue's: each slot acts for a period, which completes a sequence that begins
-    with the rows kept from before, and each sequence is learned from once, slots `i, i + m, i + 2m, …` of the
-    `m * batch_size` in the round's update i. A replay table's: each slot inserts a sequence per rollout, and so many
-    updates follow so many rollouts that sequences are drawn `samples_per_insert` times.
+    A round keeps the table's contract. With a queue, each slot acts for a period, which completes a sequence that
+    begins with the rows kept from before, and each sequence is learned from once: update i of the round takes slots
+    `i, i + m, i + 2m, …` of the `m * batch_size`. With a replay table, each slot inserts a sequence per rollout, and
+    the numbers of rollouts and updates are such that each sequence is drawn `samples_per_insert` times on average.
 
     Args:
-      agent: with one table.
+      agent: an agent with one table.
       env: a `JaxEnv`.
-      num_envs: B, slots.
+      num_envs: B, the number of slots.
       constrain: may lay a batch over devices.
-      unrolled: a round makes its updates without a loop, for XLA on CPU computes the gradient of convolutions inside of
-        one 10 to 30 times slower; no more than `MOST_UNROLLED`, for each of them is compiled.
+      unrolled: whether a round makes its updates without a loop: inside of one, XLA on CPU computes the gradient of
+        convolutions 10 to 30 times slower. They are at most `MOST_UNROLLED`, because each one is compiled.
 
     Raises:
       ValueError: the device can't keep this table; the message names the field, its value and what it must be.
@@ -135,10 +135,10 @@ def fuse(
 
 
 def one_table(agent: Agent) -> tuple[Table]:
-    """The agent's tables, which are one.
+    """The agent's tables, of which there must be one.
 
     Raises:
-      ValueError: they are more, filled by nodes that a fused program has not.
+      ValueError: there are more; a fused program doesn't have the nodes that fill the others.
     """
     if len(agent.tables) != 1:
         names = [table.name for table in agent.tables]
@@ -147,7 +147,7 @@ def one_table(agent: Agent) -> tuple[Table]:
 
 
 def ratio(table: Table, num_envs: int) -> tuple[int, int]:
-    """Rollouts of one period in a round, and updates after them.
+    """The number of rollouts of one period in a round, and of updates after them.
 
     A program that acts and learns in turn needs a definite number even of a table whose `samples_per_insert` is None;
     see `nodes.tables.contract.definite_samples_per_insert`.
@@ -161,7 +161,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
             raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
         return 1, num_envs // size
     per_insert = contract.definite_samples_per_insert(table)
-    wanted = per_insert * num_envs / size  # updates a rollout
+    wanted = per_insert * num_envs / size  # Updates per rollout.
     exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
     if not math.isclose(exact, wanted, rel_tol=1e-3):
         raise ValueError(
@@ -188,7 +188,7 @@ def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
 
 
 def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_turn: InTurn) -> tuple[int, Any, Any]:
-    """The rows that fill the table first, that fill, and the round of a program whose rollouts are its batches."""
+    """The number of rows that fill the queue first, and the functions `fill` and `round` of a program with a queue."""
     overlap = contract.overlap(table)
 
     def fill(state: State) -> tuple[State, stage.Episodes]:
@@ -216,10 +216,10 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
 def _replay(
     agent: Agent, env: Any, table: Table, num_envs: int, rollouts: int, updates: int, learn: Learn, in_turn: InTurn
 ) -> tuple[int, Any, Any]:
-    """The same of a program with a replay table."""
+    """The same for a program with a replay table."""
     replay = make_device_table(table, num_envs)
     rows = contract.rows_of(table, -(-table.min_size // num_envs))
-    first = -(-rows // table.period)  # Rollouts until the table serves any.
+    first = -(-rows // table.period)  # Rollouts until the table may be sampled.
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
         def one(state: State, _: None) -> tuple[State, stage.Episodes]:
@@ -253,7 +253,7 @@ def _replay(
 
 
 def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.Episodes]:
-    """Plays `rows` steps with the newest params; they are kept after those that were."""
+    """Plays `rows` steps with the newest params, and appends them to those kept."""
     params = agent.update.params(state.learner)
     begun, steps, episodes = stage.act(env, agent.policy, params, state.updates, state.stage, rows)
     if state.kept != ():
@@ -262,19 +262,19 @@ def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.
 
 
 def _split(x: jax.Array, parts: int) -> jax.Array:
-    """Deals slots out to updates, so that each has its share of every device: [T, N*m, ...] -> [m, T, N, ...]."""
+    """Deals the slots to updates, so that each gets its share of every device: [T, N*m, ...] -> [m, T, N, ...]."""
     return jnp.moveaxis(x.reshape(x.shape[0], x.shape[1] // parts, parts, *x.shape[2:]), 2, 0)
 
 
 def _last(metrics: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """The metrics of the last update, of those of all: [updates] -> []."""
+    """The metrics of the last update: [updates] -> []."""
     return jax.tree.map(lambda x: x[-1], metrics)
 
 
 def _repeat(
     round: Callable[[State], tuple[State, RoundResult]],
 ) -> Callable[[State, jax.Array], tuple[State, RoundResult]]:
-    """Many rounds; their number is traced, so that it may change without a compile."""
+    """A function that makes many rounds; their number is traced, so that it may change without a compilation."""
 
     def rounds(state: State, number: jax.Array) -> tuple[State, RoundResult]:
         def one(_: jax.Array, carry: tuple[State, RoundResult]) -> tuple[State, RoundResult]:

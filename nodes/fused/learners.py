@@ -1,6 +1,6 @@
-"""What the Anakin node drives: pure functions of one learner and its environments, and where their state lives.
+"""The fused learner that the Anakin node runs: pure functions of a learner and its environments, and their placement.
 
-`nodes.fused.population` makes the same of many learners.
+`nodes.fused.population` makes the same for many learners.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from boonta.nodes.fused.updates import convolves_on_cpu
 from boonta.nodes.learner import make_mesh, require_finite
 
 Row = dict[str, float]
-Metrics = dict[str, Any]  # Arrays of scalars by name, [] of one learner, [members] of a population.
+Metrics = dict[str, Any]  # Arrays of scalars by name: [] for one learner, [members] for a population.
 
 
 class Setup(NamedTuple):
-    """What is fused, and with which settings.
+    """The parts to fuse, and their settings.
 
     Attributes:
-      name: of the node, for messages.
-      agent: with one table.
+      name: the node's name, for messages.
+      agent: an agent with one table.
       env: a `JaxEnv`.
       num_envs: B, environment slots of each learner.
       devices: how many of this process's devices to use; None takes all.
-      seed: of the params, the environments, and all randomness.
+      seed: seed of the params, the environments, and all randomness.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
       eval_steps: env steps after which an evaluation's episode is cut.
     """
@@ -50,7 +50,7 @@ class Evaluation(NamedTuple):
     """The result of an evaluation.
 
     Attributes:
-      metrics: of the episodes.
+      metrics: metrics of the episodes.
       values: the hyper-parameters that are part of the learner state, by field.
     """
 
@@ -62,20 +62,20 @@ class FusedLearner(NamedTuple):
     """One learner, or a population of them, fused with its environments and not yet compiled.
 
     Attributes:
-      mesh: of devices.
-      in_loop: whether many rounds are one program; otherwise the host dispatches one after the other, because the
-        update computes gradients of convolutions on CPU.
+      mesh: the mesh of devices.
+      in_loop: whether many rounds are one program; otherwise the host dispatches them one by one, because the update
+        computes gradients of convolutions on CPU.
       program: its `init` gets `run_key`.
       begin: `() -> learner state`, before the first update.
-      run_key: of environments, policy and replay; one for each learner.
-      eval_key: of evaluations.
+      run_key: PRNG key of environments, policy and replay; one for each learner.
+      eval_key: PRNG key of evaluations.
       evaluate: `(learner state, key) -> evaluation`.
       place: `(shapes of the state) -> shardings`.
-      place_learner: sharding of the learner state.
+      place_learner: the sharding of the learner state.
       summarise: `(metrics, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the loss of no
         learner is finite.
       member_rows: `(evaluation, metrics, episodes, updates) -> rows`, one for each member of a population.
-      best: `(learner state, metrics, rows) -> learner state` that other programs start from; None: the state itself.
+      best: `(learner state, metrics, rows) -> learner state` that other programs start from; None for the state itself.
     """
 
     mesh: Mesh
@@ -96,7 +96,7 @@ def one_learner(setup: Setup) -> FusedLearner:
     """Fuses one agent: environment slots and batches are split over the devices, the learner is replicated.
 
     Raises:
-      ValueError: the devices are not there, or slots and batches don't divide over them.
+      ValueError: there are too few devices, or slots and batches don't divide over them.
     """
     agent, num_envs = setup.agent, setup.num_envs
     mesh = make_mesh(setup.devices, agent.tables[0].batch_size)
@@ -138,14 +138,14 @@ def play(setup: Setup, agent: Agent, learner: Nest, key: jax.Array) -> dict[str,
 def streams(seed: int) -> jax.Array:
     """Keys [3] of a seed: for the learner; for environments, policy and replay; for evaluations.
 
-    No key of one stream is ever one of another's. `split(key)[i]` is `fold_in(key, i)`, so a key that is split by one
-    must not be folded into by another: each gets a child of its own, and the seed's own key goes to none.
+    No two streams have a key in common. `split(key)[i]` is `fold_in(key, i)`, so if one stream splits a key, another
+    must not fold into it: each stream gets a child of the seed's key, which itself is used by none.
     """
     return jax.random.split(jax.random.PRNGKey(seed), 3)
 
 
 def may_loop(setup: Setup, mesh: Mesh) -> bool:
-    """Whether rounds may run in a loop of the program on these devices."""
+    """Whether rounds may run in a loop inside of the program on these devices."""
     agent = setup.agent
     (table,) = agent.tables
     rows = (table.sequence_length, table.batch_size)
@@ -157,7 +157,7 @@ def may_loop(setup: Setup, mesh: Mesh) -> bool:
 
 
 def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
-    """Where each leaf of a fused program's state lives: what has a slot axis is split along it, the rest replicated."""
+    """The shardings of a fused program's state: leaves with a slot axis are split along it, the rest are replicated."""
     everywhere, slots, columns = (
         NamedSharding(mesh, PartitionSpec(*axes))
         for axes in ((), ("batch",), (None, "batch"))  # [], [B, …], [T, B, …]
@@ -186,10 +186,10 @@ def batch_by_slot(mesh: Mesh) -> Callable[[Batch], Batch]:
 
 
 def check_fits(agent: Agent, env: Any) -> None:
-    """Traces the agent's policy on what the environment shows.
+    """Traces the agent's policy on the environment's observations.
 
     Args:
-      agent: made for some spec, which it does not remember.
+      agent: an agent, which doesn't keep the spec that it was made for.
       env: a `JaxEnv`.
 
     Raises:

@@ -24,7 +24,7 @@ Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float3
 
 
 class Member(NamedTuple):
-    """A member's learner state; a population's has a leading axis [members].
+    """A member's learner state; a population's state has a leading axis [members].
 
     Attributes:
       values: its hyper-parameters.
@@ -41,14 +41,14 @@ def population(
     """Fuses a population: members are split over the devices, each whole on one.
 
     Args:
-      setup: of each member; its seed and its agent's tables are those of all.
-      make: makes an agent of a config.
+      setup: each member's setup; all share its seed and its agent's tables.
+      make: makes an agent from a config.
       config: hyper-parameters that all members share.
       members: a row for each: its "seed", and its values of the fields that differ.
       evaluates: whether evaluations are made.
 
     Raises:
-      ValueError: the devices are not there, or members don't divide over them; or a field can't differ between members,
+      ValueError: there are too few devices, or members don't divide over them; or a field can't differ between members,
         because the program's shape depends on it or nothing does.
     """
     size, present = len(members), len(jax.devices())
@@ -107,7 +107,7 @@ class _Member:
         return Evaluation(play(self._setup, self._agent(member.values), member.learner, key), member.values)
 
     def program(self, size: int) -> fusion.Fusion:
-        """The program of so many members; updates are those of each, env steps those of all."""
+        """The program of `size` members; updates are counted for each member, env steps over all."""
         fused = self._fuse({})
         return fused._replace(
             init=jax.vmap(self.init, in_axes=(0, None, 0)),
@@ -131,7 +131,7 @@ class _Member:
 
 
 def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
-    """Means over the members that have not diverged, and how many have."""
+    """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, size))
     _require_any(sound, updates)
     means = {name: float(np.mean(values[sound])) for name, values in metrics.items()}
@@ -145,7 +145,7 @@ def _rows(
     episodes: stage.Episodes,
     updates: int,
 ) -> list[Row]:
-    """What is known of each member; its loss is not finite if it has diverged."""
+    """The metrics of each member; the loss of a diverged one is not finite."""
     rows, loss = [], _loss(metrics, len(members))
     for i, member in enumerate(members):
         # In the order in which the fields were given; the state's own order is alphabetical.
@@ -158,7 +158,7 @@ def _rows(
 
 
 def _best(agent: Agent, population: Member, metrics: Metrics, rows: Sequence[Row]) -> Nest:
-    """The state of the learner with the best last evaluation, of those that have not diverged, then or since."""
+    """The learner state with the best last evaluation, among the members that have not diverged then or since."""
     sound = np.isfinite(_loss(metrics, len(rows)))
     for leaf in jax.tree.leaves(agent.update.params(population.learner)):  # [members, ...]
         sound &= np.asarray(jnp.isfinite(leaf).reshape(len(rows), -1).all(axis=1))
@@ -185,7 +185,7 @@ def _decimal(value: np.ndarray) -> float:
 
 
 def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> None:
-    """Refuses a field that the program's shape depends on, or nothing at all; traced, and nothing is compiled."""
+    """Refuses a field if the program's shape depends on it, or nothing does. The program is only traced for this."""
 
     def trace(value: jax.Array) -> Any:
         key = jax.random.PRNGKey(0)
@@ -196,7 +196,7 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
 
     try:
         traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))
-    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # A tracer stands where a number is needed.
+    except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # The program needs a number, not a tracer.
         raise ValueError(
             f"{name}: {field} can't vary within a population: the program needs its value before it is compiled (a "
             "shape, a number of steps or a choice); run a program for each value"
@@ -206,7 +206,7 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
 
 
 def _reaches(jaxpr: Any) -> bool:
-    """Whether the first argument of a traced program has a part in what it returns."""
+    """Whether the outputs of a traced program depend on its first argument."""
     needed = {id(variable) for variable in jaxpr.outvars}
     for equation in reversed(jaxpr.eqns):
         if any(id(variable) in needed for variable in equation.outvars):

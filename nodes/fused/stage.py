@@ -21,12 +21,12 @@ class Stage(NamedTuple):
     """B environment slots and the policy that plays in them, between two steps.
 
     Attributes:
-      env: states [B, ...].
-      timestep: the one to act on next, leaves [B, ...].
-      policy: its state [B, ...].
-      key: of the policy's randomness; the environments keep their own.
-      episode_return: float32 [B], raw, of the running episodes.
-      episode_steps: int32 [B], of the running episodes.
+      env: the environments' states [B, ...].
+      timestep: the time step to act on next, leaves [B, ...].
+      policy: the policy's state [B, ...].
+      key: PRNG key of the policy; the environments keep their own.
+      episode_return: float32 [B], the raw returns of the running episodes so far.
+      episode_steps: int32 [B], the env steps of the running episodes so far.
     """
 
     env: Nest
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """Of the episodes that ended, over slots and steps: how many, and the sums of their raw returns and env steps."""
+    """The number of episodes that ended, over slots and steps, and the sums of their raw returns and env steps."""
 
     number: jax.Array  # float32 []
     returns: jax.Array  # float32 []
@@ -58,16 +58,16 @@ def act(
 ) -> tuple[Stage, Steps, Episodes]:
     """Plays `rows` steps in every slot.
 
-    The steps are scanned, also those of a convolutional policy on CPU: it is only the gradient of convolutions that XLA
-    is slow at inside of loops there. Forward, a MinAtar network, 64 slots, 20 steps, took 21 ms in a scan and
-    65 ms without; five of its gradients took 1,430 ms in a loop and 153 ms without (jax 0.6.2, two busy cores).
+    The steps are scanned, also those of a convolutional policy on CPU: in loops there, XLA is slow only at the gradient
+    of convolutions. The forward pass of a MinAtar network, 64 slots, 20 steps, took 21 ms in a scan and 65 ms without;
+    five of its gradients took 1,430 ms in a loop and 153 ms without (jax 0.6.2, two busy cores).
 
     Args:
       env: a `JaxEnv`.
       policy: acts with `params`.
-      params: of the policy.
-      version: int32 [], of the params.
-      stage: where to go on.
+      params: the policy's params.
+      version: int32 [], the version of the params.
+      stage: the stage before the first step.
       rows: T.
 
     Returns:
@@ -94,13 +94,13 @@ def play(
     Args:
       env: a `JaxEnv`, for one player.
       policy: plays with `params`.
-      params: of the policy.
-      episodes: slots; each plays its first episode, so that long ones count as much as short ones.
-      most_steps: env steps after which an episode that is not over counts with what it has earned so far.
-      key: of environments and policy.
+      params: the policy's params.
+      episodes: number of slots; each plays its first episode, so that long ones count as much as short ones.
+      most_steps: env steps after which an episode that is not over counts with its return so far.
+      key: PRNG key of environments and policy.
 
     Returns:
-      Metrics: the mean of the returns, the least of them, and how many episodes were cut.
+      Metrics: the mean of the returns, the least of them, and the number of episodes that were cut.
     """
 
     class Playing(NamedTuple):
@@ -118,8 +118,8 @@ def play(
         returns = jnp.where(playing.over, playing.returns, playing.returns + timestep.reward)
         return Playing(stage, playing.over | (timestep.step_type == LAST), returns, playing.steps + 1)
 
-    nobody = jnp.zeros(episodes, bool)
-    start = Playing(begin(env, policy, episodes, key), nobody, jnp.zeros(episodes), jnp.int32(0))
+    none_over = jnp.zeros(episodes, bool)
+    start = Playing(begin(env, policy, episodes, key), none_over, jnp.zeros(episodes), jnp.int32(0))
     end = jax.lax.while_loop(unfinished, one, start)
     return {
         "eval_return": jnp.mean(end.returns),
@@ -129,7 +129,7 @@ def play(
 
 
 def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
-    """One step in every slot, the actions [B] that were played, and the policy's extras."""
+    """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras."""
     key, act_key = jax.random.split(stage.key)
     action, extras, memory = policy.step(params, act_key, stage.timestep, stage.policy)
     state, timestep = jax.vmap(env.step)(stage.env, action)
@@ -137,10 +137,10 @@ def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, 
 
 
 def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episodes]:
-    """Adds a step to its slots' episodes; those that it ended, leaves [B]."""
+    """Adds a step to its slots' episodes; returns the stage and the episodes that ended, leaves [B]."""
     first, last = stage.timestep.step_type == FIRST, stage.timestep.step_type == LAST
     reward = stage.timestep.reward
-    if spec.num_players == 2:  # Returns are player 0's, who loses what the other earns.
+    if spec.num_players == 2:  # Returns are those of player 0, who loses what the other player earns.
         reward = jnp.where(shown.observation.player == 0, reward, -reward)
     returns = jnp.where(first, 0.0, stage.episode_return + reward)
     steps = jnp.where(first, 0, stage.episode_steps + 1)

@@ -21,9 +21,9 @@ def looped(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, Nest
 
     Args:
       one: makes one update.
-      carry: what an update takes over from the one before.
-      inputs: of each update, leaves [number, ...].
-      number: of updates.
+      carry: the state that an update takes over from the one before.
+      inputs: the inputs of all updates, leaves [number, ...].
+      number: number of updates.
 
     Returns:
       The carry after the last update, and the outputs of all, leaves [number, ...].
@@ -48,10 +48,10 @@ def convolves_on_cpu(platform: str, update: Update, state: Nest, batch: Batch) -
     It must stay out of loops, inside of which XLA takes 9 to 30 times as long, and needs `compiler_options`.
 
     Args:
-      platform: of the devices, such as "cpu".
-      update: the agent's.
+      platform: the devices' platform, such as "cpu".
+      update: the agent's update.
       state: arrays or shapes of the learner's state.
-      batch: arrays or shapes.
+      batch: arrays or shapes of a batch.
     """
     if platform != "cpu":
         return False
@@ -77,6 +77,6 @@ def compiler_options(convolves_on_cpu: bool) -> dict[str, str]:
 
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
-    """Metrics of a batch: updates between the params that acted, `version` [T, B], and those that learn."""
+    """Metrics of a batch: the updates between the params that acted, `version` [T, B], and those that learn."""
     lag = updates - version.astype(jnp.float32)
     return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}

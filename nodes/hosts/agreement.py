@@ -1,4 +1,4 @@
-"""What the learners of several hosts agree on: their counters, when all save and when all end.
+"""The agreement between learners of several hosts: on their counters, when all save and when all end.
 
 An update is one computation of all hosts: a host that made one update less would leave the others waiting in it. So
 each host's report travels with the update, and every host derives the same decision from the same reports.
@@ -21,12 +21,12 @@ COUNTERS = ("env_steps", "frames", "episodes", "sequences")
 
 
 class HostReport(NamedTuple):
-    """What a host reports to the others with an update.
+    """One host's report to the others, sent with an update.
 
     Attributes:
-      env_steps, frames, episodes, sequences: its own counters.
-      seconds: the run's age there.
-      eval_return: of its last evaluation; nan without one.
+      env_steps, frames, episodes, sequences: the host's own counters.
+      seconds: the run's age on this host.
+      eval_return: the mean return of its last evaluation; NaN without one.
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
     """
@@ -42,7 +42,7 @@ class HostReport(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """What all hosts know after an update.
+    """The merged reports of all hosts after an update.
 
     Attributes:
       totals: counters of all hosts together, the longest age and the first host's evaluation.
@@ -70,22 +70,22 @@ def merge(reports: Sequence[HostReport], updates: int) -> Merged:
 
     Args:
       reports: one for each host, made with the same update.
-      updates: made so far, including that one.
+      updates: number of updates so far, including that one.
     """
     totals = {name: sum(getattr(report, name) for report in reports) for name in COUNTERS}
     totals |= {"updates": updates, "seconds": max(report.seconds for report in reports)}
-    if not np.isnan(reports[0].eval_return):  # only the first host evaluates
+    if not np.isnan(reports[0].eval_return):  # Only the first host evaluates.
         totals["eval_return"] = reports[0].eval_return
     ending = tuple(i for i, report in enumerate(reports) if report.ending)
     return Merged(totals, ending, bool(reports[0].saving))
 
 
 class Decision(NamedTuple):
-    """What the learner does after an update.
+    """The learner's next actions after an update.
 
     Attributes:
-      save: it saves a checkpoint.
-      end: it makes no further update.
+      save: whether it saves a checkpoint.
+      end: whether it ends, and makes no further update.
     """
 
     save: bool = False
@@ -93,7 +93,7 @@ class Decision(NamedTuple):
 
 
 class Agreement(Protocol):
-    """How a learner agrees with those of the other hosts.
+    """A learner's agreement with those of the other hosts.
 
     Attributes:
       first: whether this host keeps the program's counters.
@@ -102,10 +102,10 @@ class Agreement(Protocol):
     first: bool
 
     def report(self, saving: bool, sharding: NamedSharding) -> Any:
-        """This host's report for the next update, on its devices; `saving`: a checkpoint is due."""
+        """This host's report for the next update, on its devices; `saving` is whether a checkpoint is due."""
 
     def merge(self, reports: Any, updates: int) -> Decision:
-        """The decision after an update; `reports` as the update returned them, `updates` made so far."""
+        """The decision after an update, from the reports that it returned and the number of updates so far."""
 
     def saves_at_end(self) -> bool:
         """Whether a learner that ends now may save: all hosts must be at the same update."""
@@ -133,10 +133,10 @@ class SingleHost:
 
 
 class SeveralHosts:
-    """The agreement of several hosts: their reports travel as int32 [devices, 2 x fields], alike on a host's devices.
+    """The agreement of several hosts. Reports travel as int32 [devices, 2 x fields], equal on all devices of a host.
 
     Args:
-      monitor: this host's, which knows its counters and ends its nodes.
+      monitor: this host's monitor, which has its counters and ends its nodes.
     """
 
     def __init__(self, monitor: HostMonitor):

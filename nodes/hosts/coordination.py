@@ -1,10 +1,10 @@
-"""Several hosts, one program: each runs it whole, as one process, and their learners are one computation.
+"""Connects several hosts of one program: each runs all of it as one process, and their learners are one computation.
 
-See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), Figure 3: the whole
-is replicated, a replica learns from what its own host has seen, gradients are averaged over all learning devices.
+See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), Figure 3: each host
+has a replica, which learns from its own host's data; gradients are averaged over all learning devices.
 
-The processes meet at a coordinator, which the first one runs. It distributes the addresses of their devices, and ends
-those that are left once one has died.
+The processes connect to a coordinator in the first one. It distributes the addresses of their devices, and ends the
+others once one has died.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from jax.sharding import Sharding
 
 Nest = Any
 
-SILENT_S = 10  # A process without a heartbeat for so long counts as dead, and the others end.
+SILENT_S = 10  # Time without a heartbeat after which a process counts as dead, and the others end.
 BEAT_S = 2
 JAX_LATER_S = 60  # JAX kills the process silently at its own deadline, so ours must come first.
 ALIKE_S = 60.0  # Deadline for the others to publish what they were built from.
 LEAVE_S = 60  # Deadline for the others to finish their work, too.
-LAST_WORDS_S = 2.0  # Time for the others to print why they end.
+PRINT_S = 2.0  # Time for the others to print why they end.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Hosts:
     Attributes:
       coordinator: HOST:PORT of the first host, by which the others reach it.
       number: how many hosts there are.
-      index: which of them this is, from 0.
-      reach_s: seconds to wait for the others; meanwhile images are pulled and machines started.
+      index: this host's number, from 0.
+      reach_s: seconds to wait for the others, which may still be starting or pulling images.
     """
 
     coordinator: str = ""
@@ -63,11 +63,11 @@ class Hosts:
 
     @property
     def first(self) -> bool:
-        """Whether this host does what only one may do: evaluate, and keep the run's folder."""
+        """Whether this is the host that evaluates and keeps the run's folder."""
         return self.index == 0
 
     def share(self, name: str, whole: int) -> int:
-        """This host's part of what all hosts divide.
+        """This host's part of a number that all hosts divide.
 
         Raises:
           ValueError: it doesn't divide.
@@ -77,11 +77,11 @@ class Hosts:
         return whole // self.number
 
     def join(self, built_from: str, folder: str) -> None:
-        """Meets the others; does nothing where there are none. To be called before JAX looks for devices.
+        """Connects to the other hosts, if there are any. It must be called before JAX looks for devices.
 
         Args:
-          built_from: a description of what this host's program was made of.
-          folder: all hosts must share it.
+          built_from: a description of what this host's program was built from.
+          folder: the run's folder, which all hosts must share.
 
         Raises:
           OSError: the coordinator can't be reached, not all hosts come, or the folder isn't shared.
@@ -103,7 +103,7 @@ class Hosts:
         if code == 0:
             jax.distributed.shutdown()  # It waits for all hosts.
         elif self.first:
-            time.sleep(LAST_WORDS_S)  # JAX kills the others silently once the coordinator is gone.
+            time.sleep(PRINT_S)  # JAX kills the others silently once the coordinator is gone.
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
@@ -172,7 +172,7 @@ def place(nest: Nest, sharding: Any) -> Nest:
 
     Args:
       nest: leaves of numbers, on this host.
-      sharding: of the whole arrays, for all leaves or a nest above them.
+      sharding: the sharding of the whole arrays, one for all leaves or a prefix nest.
     """
     if jax.process_count() == 1:
         return jax.device_put(nest, sharding)

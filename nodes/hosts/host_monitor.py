@@ -14,15 +14,15 @@ class HostMonitor(Monitor):
     """Ends its host's nodes when all hosts have agreed to end, or when one of its own nodes has failed.
 
     Args:
-      name: of this node.
-      folder: this host's, for metrics.
-      stop: when the program has done its work, by the counters of all hosts.
+      name: name of this node.
+      folder: this host's folder, for metrics.
+      stop: the stop rule, applied to the counters of all hosts.
       hosts: all hosts of the program, and which of them this is.
       settings: passed on to `Monitor`.
 
     Attributes:
-      hosts: as given.
-      agreed: all hosts end after the newest update.
+      hosts: all hosts of the program, and which of them this is.
+      agreed: whether all hosts end after the newest update.
     """
 
     def __init__(self, name: str, folder: str, stop: StopRule, hosts: Hosts, **settings: Any):
@@ -49,7 +49,7 @@ class HostMonitor(Monitor):
                 self._asked = self._asked or reason
 
     def host_report(self, saving: bool) -> HostReport:
-        """What this host reports to the others; `saving`: a checkpoint is due here."""
+        """This host's report to the others; `saving` is whether a checkpoint is due here."""
         with self._state:
             own = super().totals()
             return HostReport(
@@ -61,11 +61,11 @@ class HostMonitor(Monitor):
             )
 
     def follow(self, reports: Sequence[HostReport], updates: int) -> Merged:
-        """Takes the other hosts' counters over, and ends this host's nodes if all hosts end now.
+        """Stores the other hosts' counters, and ends this host's nodes if all hosts end now.
 
         Args:
           reports: one for each host, made with the same update.
-          updates: made so far, including that one.
+          updates: number of updates so far, including that one.
         """
         merged = merge(reports, updates)
         with self._state:
@@ -76,5 +76,5 @@ class HostMonitor(Monitor):
             if reached or (merged.ending and self._asked):
                 self.stop_program(reached or self._asked)
             elif merged.ending:  # The work isn't done, and this host's exit code must show that.
-                self._fail(f"host {merged.ending[0]} was told to end; a checkpoint is saved")
+                self._fail(f"host {merged.ending[0]} was asked to end; a checkpoint is saved")
         return merged

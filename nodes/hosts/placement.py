@@ -1,8 +1,8 @@
 """Sebulba: actors and learner as threads of one process, its devices split between acting and learning.
 
 See "Podracer architectures for scalable Reinforcement Learning" (https://arxiv.org/abs/2104.06272), "Decomposed Actors
-and Learners with Sebulba" and Figure 3. Sebulba is placement: the nodes are those of a cluster. Only the placement of
-devices is its own, and time steps go to the acting device at once, where trajectories gather.
+and Learners with Sebulba" and Figure 3. Sebulba is placement: the nodes are those of a cluster. Only the division of
+devices differs, and that time steps go to the acting device at once, where trajectories accumulate.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Placement:
         do both; this is their number, and None takes all.
       threads: threads per acting device; they alternate, so that the device is busy while environments step. An actor's
         environments are divided among them.
-      lag: lock-step: data comes from exactly the params of this many updates before the one that learns from it, and
-        the same seed gives the same run. None acts with the newest params, which is faster.
+      lag: number of updates between the params that act and the update that learns from their data, kept exactly
+        (lock-step), so that the same seed gives the same run. None acts with the newest params, which is faster.
     """
 
     acting: int = 1
@@ -73,11 +73,11 @@ def split(placement: Placement, present: Sequence[jax.Device]) -> tuple[Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """An environment whose time steps are sent to a device once; they are acted on and kept there.
+    """An environment that sends each time step to a device once; the policy acts on it and the queue keeps it there.
 
     Attributes:
       env: makes the environments, which step on the host.
-      device: that acts.
+      device: the acting device.
     """
 
     env: Env

@@ -59,7 +59,8 @@ def ratings(
     """Fits ratings to results by maximum likelihood.
 
     Args:
-      results: by pair of players, from the first one's view; a chain of pairs must link every player to the anchor.
+      results: results by pair of players, from the first one's view; a chain of pairs must link every player to the
+        anchor.
       anchor: the player whose rating is 0.
       prior_draws: draws added to the games of every pair; without them the rating of a player that always wins would
         be infinite.

@@ -24,9 +24,9 @@ from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, command
 
-STEPS_PER_S = {1: 15, 2: 1}  # by number of players: a move on a board wants looking at
+STEPS_PER_S = {1: 15, 2: 1}  # By number of players; a move on a board takes time to look at.
 ENDINGS = (".gif", ".mp4")
-SMALLEST_SIDE = 168  # pixels; smaller pictures are enlarged to it by whole factors
+SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by whole factors.
 
 
 def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int = 5_000, seed: int = 0) -> None:
@@ -36,7 +36,7 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
       workdir: the run's folder.
       out: picture file, .gif or .mp4 by its ending; default: play.gif in the run's folder.
       max_steps: env steps after which the picture ends even if the episode does not.
-      seed: of the environment and the policy.
+      seed: seed of the environment and the policy.
     """
     target = out or workdir / "play.gif"
     if target.suffix not in ENDINGS:
@@ -55,7 +55,7 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
 
     Args:
       workdir: the run's folder.
-      simulations: of each of the evaluation policy's searches; None is as many as the run's own evaluations have.
+      simulations: simulations per search of the evaluation policy; None takes as many as in the run's own evaluations.
     """
     function, run, settings = program_of(workdir)
     if simulations is not None:
@@ -82,11 +82,11 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
 
 
 def as_recorded(settings: Any, recorded: Any) -> Any:
-    """Settings as a run had them: what its config.json says, whatever the program's defaults have become since."""
+    """The settings of a run, from its config.json; the program's defaults may have changed since."""
     if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
         fields = {name: as_recorded(getattr(settings, name, None), value) for name, value in recorded.items()}
         return dataclasses.replace(settings, **fields)
-    if callable(settings):  # An environment of the user's own, which its name alone makes again.
+    if callable(settings):  # A user's own environment, which is made again from its name alone.
         return settings
     if isinstance(settings, dict):
         return settings | {name: as_recorded(settings[name], value) for name, value in recorded.items()}
@@ -96,7 +96,7 @@ def as_recorded(settings: Any, recorded: Any) -> Any:
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
     """The acting params of the run's newest checkpoint."""
     folder = workdir / "checkpoints"
-    checkpointer = Checkpointer(folder) if folder.exists() else None  # which would make it
+    checkpointer = Checkpointer(folder) if folder.exists() else None  # A `Checkpointer` would make the folder.
     if checkpointer is None or checkpointer.latest() is None:
         raise BadInput(f"--workdir {workdir} has no checkpoint yet")
     restored, _ = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
@@ -104,7 +104,7 @@ def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
 
 
 def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
-    """Plays one episode; a picture of every time step, and the raw return (player 0's), None if it isn't over."""
+    """Plays one episode; returns a picture of every time step, and player 0's raw return, or None if it isn't over."""
     with contextlib.closing(env(1, seed)) as batch:
         play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
         frames = [frame_of(play)]
@@ -117,13 +117,13 @@ def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> t
 
 
 def frame_of(play: Play) -> np.ndarray:
-    """The environment's own picture of this time step, or else the observation, the first leaf of a nest."""
+    """The environment's own picture of this time step, or else the first leaf of the observation."""
     drawn = play.env.render()
     return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
 
 
 def picture(frame: np.ndarray) -> np.ndarray:
-    """A frame as uint8 RGB [H, W, 3] large enough to see; a flat one becomes a row of pixels, planes one picture."""
+    """Converts a frame to uint8 RGB [H, W, 3], large enough to see; a flat one becomes a row of pixels."""
     frame = np.atleast_2d(frame)
     if frame.ndim == 3 and frame.shape[2] != 3:
         frame = frame.max(axis=2)

@@ -38,7 +38,7 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps
             raise BadInput(f"--workdir {folder} has no metrics: {error.strerror}") from error
         rows = [row for row in rows if row.get(x) is not None]
         training = [(row[x], row["return"]) for row in rows if row.get("return") is not None]
-        evaluation = {  # Each evaluation once, where it was first reported.
+        evaluation = {  # Each evaluation has one point, at the steps at which it was first reported.
             row["eval_version"]: (row[x], row["eval_return"])
             for row in reversed(rows)
             if row.get("eval_return") is not None

@@ -1,1 +1,1 @@
-"""What turns a program into a run: the command line, the ways to launch, and supervision."""
+"""The command line, the ways to launch a program, and supervision."""

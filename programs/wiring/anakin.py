@@ -14,7 +14,7 @@ from boonta.programs.wiring import supervise
 from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
-FUSED = ("learner", "actor", "evaluator")  # Roles that the one node has.
+FUSED = ("learner", "actor", "evaluator")  # The roles of the one node.
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -24,10 +24,10 @@ def prepare(program: Program) -> Callable[[], int]:
 
 
 def build(program: Program) -> tuple[Monitor, list[Node]]:
-    """The monitor, and the node that does it all.
+    """The monitor, and the node that acts, learns and evaluates.
 
     Raises:
-      ValueError: a group has no part in a fused program, the environment is none in JAX, or a setting can't work.
+      ValueError: a group has no place in a fused program, the environment isn't in JAX, or a setting can't work.
     """
     run = program.run
     one = program.of_role("anakin") or fused(program)
@@ -40,7 +40,7 @@ def fused(program: Program) -> Group:
     """The node that takes the place of a program's actors, learner and evaluator, with their settings.
 
     Raises:
-      ValueError: a group has no part in it, or there are no actors.
+      ValueError: a group has no place in it, or there are no actors.
     """
     require_roles(program, "anakin", FUSED, needed=("actor",))
     for part in (program.of_role("learner"), program.of_role("actor")):
@@ -62,10 +62,10 @@ def fused(program: Program) -> Group:
 
 
 def jax_env_of(env: Env) -> JaxEnv:
-    """An environment as a JAX program: what it adapts, or its twin.
+    """The JAX environment that `env` adapts, or its JAX twin.
 
     Raises:
-      ValueError: there is none.
+      ValueError: it has neither.
     """
     if isinstance(env, Batched):
         return env.env

@@ -20,7 +20,7 @@ from boonta.programs.wiring import environments
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
 
-RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # --workdir rather than --run.workdir
+RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 
 
 def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> tuple[Run, dict[str, Any]]:
@@ -32,10 +32,10 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
 
     Args:
       function: `(run, **settings) -> program`.
-      arguments: of the command line; None is the process's.
+      arguments: the command line's arguments; None takes the process's own.
 
     Raises:
-      BadInput: there is no such environment.
+      BadInput: the environment doesn't exist.
       ValueError: the environment refuses its settings.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -65,7 +65,7 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
 
 
 def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> inspect.Parameter | None:
-    """What tyro sees of a function's parameter; None of an environment without settings."""
+    """A function's parameter as tyro gets it; None for an environment without settings."""
     default = parameter.default
     if hint is Env:
         default = None if env is None else environments.settings_class(env)
@@ -87,7 +87,7 @@ def _description(function: ProgramFunction, env: Env | None) -> str:
 
 
 def _absolute(run: Run, settings: dict[str, Any], function: ProgramFunction) -> Run:
-    """The run with absolute folders: one must be the same wherever the run is resumed or looked at from."""
+    """The run with absolute folders, which stay valid wherever the run is resumed or inspected."""
     for name, value in settings.items():
         if isinstance(value, pathlib.Path):
             settings[name] = str(value.expanduser().absolute())
@@ -98,7 +98,7 @@ def _absolute(run: Run, settings: dict[str, Any], function: ProgramFunction) -> 
 
 
 def _named(settings: dict[str, Any]) -> list[str]:
-    """What a run's default folder is called after, besides the program: the environment, a game, a path's last part."""
+    """The parts of a run's default folder name after the program's: the environment, a game, a path's last part."""
     words = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
     if hasattr(settings.get("env"), "spec"):
         words.insert(0, environments.name_of(settings["env"]))
@@ -106,7 +106,7 @@ def _named(settings: dict[str, Any]) -> list[str]:
 
 
 def presets_of(settings: dict[str, Any]) -> str:
-    """The environment, and what its presets set otherwise than their classes do; for people, in lines."""
+    """Lines for the user: the environment, and the values that its presets change."""
     env: Any = settings.get("env")
     if not hasattr(env, "spec"):
         return ""
@@ -120,7 +120,7 @@ def presets_of(settings: dict[str, Any]) -> str:
 
 
 def name_of(function: ProgramFunction) -> str:
-    """The function's name, after its file's where that holds several programs."""
+    """The function's name, preceded by its file's name if the file holds several programs."""
     file, name = pathlib.Path(inspect.getfile(function)).stem, function.__name__
     return name if name.startswith(file) else f"{file}_{name}"
 
@@ -135,10 +135,10 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None) -> dic
 
 
 def load(file: pathlib.Path) -> ModuleType:
-    """Imports a program's file, whose folder's modules it may import, as if it had been started.
+    """Imports a program's file; like a script, it may import the modules beside it.
 
     Raises:
-      BadInput: it doesn't exist, or is no Python file.
+      BadInput: the file doesn't exist, or is no Python file.
     """
     file = file.absolute()
     spec = importlib.util.spec_from_file_location(f"program_{file.stem}", file)

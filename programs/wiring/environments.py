@@ -23,9 +23,9 @@ class Family(NamedTuple):
     """Environments of one class.
 
     Attributes:
-      module: of the class.
-      name: of the class.
-      example: how one of them is named.
+      module: the class's module.
+      name: the class's name.
+      example: the name of one of them on the command line.
       jax: whether it is a `JaxEnv`.
     """
 
@@ -55,14 +55,15 @@ EXAMPLES = tuple(family.example for family in FAMILIES.values())
 
 
 def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
-    """The environment of a name.
+    """Makes the environment with this name.
 
     Args:
-      name: FAMILY/GAME, FAMILY alone where it has no games, or MODULE:NAME of an environment, or of what makes one.
-      arguments: of a command line, among which may be settings of one of our families, as `--env.SETTING VALUE`.
+      name: FAMILY/GAME; FAMILY alone where it has no games; or MODULE:NAME of an environment, its class, or a function
+        that makes one.
+      arguments: the command line's arguments; they may contain settings of our families, as `--env.SETTING VALUE`.
 
     Raises:
-      BadInput: there is none of this name; says which are near.
+      BadInput: there is none with this name; the message lists near matches.
     """
     if ":" in name:
         return _own(name)
@@ -108,7 +109,7 @@ def _as_env(env: Any) -> Env:
 
 
 def kind_of(env: Env) -> str:
-    """What sort of environment it is, by which agents choose their presets; an environment may say so by `kind`."""
+    """The kind of an environment, by which agents choose their presets; its attribute `kind`, if it has one."""
     inner = _inner(env)
     if hasattr(inner, "kind"):
         return inner.kind
@@ -124,7 +125,7 @@ def kind_of(env: Env) -> str:
 def settings_class(env: Env) -> Any:
     """A dataclass of an environment's settings, for the command line, and an instance with the environment's values.
 
-    Left out are the name of the game, which the command line gives first, and what no flag can say.
+    It leaves out the name of the game, which the command line gives first, and values that no flag can express.
 
     Returns:
       The instance; None where nothing can be set.
@@ -134,7 +135,7 @@ def settings_class(env: Env) -> Any:
 
 
 def _settings_of(kind: Any, values: Mapping[str, Any]) -> Any:
-    """See `settings_class`; what `values` lacks has the class's default."""
+    """See `settings_class`; settings that `values` lacks keep the class's default."""
     hints = typing.get_type_hints(kind)
     named = dataclasses.fields(kind)[:1] if _has_games(kind) else ()
     fields = [f for f in dataclasses.fields(kind) if f not in named and _is_plain(hints[f.name])]
@@ -147,7 +148,7 @@ def _settings_of(kind: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
-    """The settings that a command line gives an environment; all else in it is left for later."""
+    """The environment's settings in a command line, whose other arguments are ignored."""
     if settings is None or not any(argument.startswith("--env.") for argument in arguments):
         return {}
 
@@ -163,7 +164,7 @@ def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def with_settings(env: Env, settings: Any) -> Env:
-    """The environment with settings that `settings_class` gave, changed.
+    """The environment with changed settings, an instance of its `settings_class`.
 
     Raises:
       ValueError: the environment refuses them.
@@ -172,7 +173,7 @@ def with_settings(env: Env, settings: Any) -> Env:
 
 
 def _inner(env: Env) -> Any:
-    """The environment that has the settings: of a JAX environment's adapter the JAX environment."""
+    """The environment that has the settings: the JAX environment inside an adapter, otherwise `env` itself."""
     return env.env if isinstance(env, Batched) else env
 
 
@@ -182,7 +183,7 @@ def _has_games(kind: type) -> bool:
 
 
 def _is_plain(hint: Any) -> bool:
-    """Whether a flag can say a value of this type."""
+    """Whether a flag can express a value of this type."""
     parts = typing.get_args(hint) or (hint,)
     if typing.get_origin(hint) is typing.Literal:
         return True
@@ -190,11 +191,11 @@ def _is_plain(hint: Any) -> bool:
 
 
 def env_of_archive(folder: pathlib.Path) -> Env:
-    """The environment that an archive's trajectories are of, with the settings that it had.
+    """The environment in which an archive was recorded, with its settings of then.
 
     Raises:
       BadInput: it is none of ours, or no longer takes those settings.
-      ValueError: the folder is no archive, or the environment has since become another.
+      ValueError: the folder is no archive, or the environment has changed since.
     """
     from boonta.nodes.archive.index import read_index, require_environment
 
@@ -212,7 +213,7 @@ def env_of_archive(folder: pathlib.Path) -> Env:
 
 
 def name_of(env: Env) -> str:
-    """What a run's default folder calls an environment: its family and game, with dashes, or its class."""
+    """The environment's name in a run's default folder: its family and game, with dashes, or its class."""
     inner = _inner(env)
     for name, family in FAMILIES.items():
         if family.name == type(inner).__name__ and family.jax == isinstance(inner, JaxEnv):

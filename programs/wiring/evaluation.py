@@ -1,4 +1,4 @@
-"""How programs evaluate, by the kind of their environment."""
+"""The evaluation of programs, by the kind of their environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from boonta.programs.wiring.program import Group, group
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How often the newest params are evaluated, and on how much.
+    """How often the newest params are evaluated, and on how many episodes.
 
     Attributes:
-      episodes: in an evaluation; of a game of two it is the games against each opponent.
+      episodes: episodes per evaluation; in a game of two, games against each opponent.
       every_s: seconds from the start of one evaluation to the next.
-      every_updates: updates between evaluations in a fused program, which counts no seconds; 0 makes none there.
+      every_updates: updates between evaluations in a fused program, which doesn't use `every_s`; 0 makes none there.
     """
 
     episodes: int = 20
@@ -27,7 +27,7 @@ class Evaluation:
 
     @classmethod
     def preset(cls, kind: str) -> Evaluation:
-        """What suits a kind of environment: short episodes are cheap, Atari's take a minute."""
+        """The values for a kind of environment: short episodes are cheap, Atari's take a minute."""
         return PRESETS.get(kind, cls())
 
 

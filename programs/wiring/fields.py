@@ -10,15 +10,15 @@ from boonta.programs.wiring.run import BadInput
 
 
 def numbers_by_field(config: Any, given: Sequence[str], flag: str) -> dict[str, list[float]]:
-    """The numbers that a flag gives for fields of a config, which are numbers there, too, or None.
+    """The numbers that a flag gives for fields of a config; the fields hold numbers or None.
 
     Args:
       config: a dataclass; fields of its groups have dotted names.
-      given: texts of the form FIELD=NUMBER,NUMBER,…, a field each.
-      flag: by which they are given.
+      given: texts of the form FIELD=NUMBER,NUMBER,…, one for each field.
+      flag: the flag's name.
 
     Raises:
-      BadInput: the config has no such field, it isn't a number's, or what is given are no numbers.
+      BadInput: the config has no such field, the field holds no number, or a text doesn't contain numbers.
     """
     fields, numbers = leaves(config), number_fields(config)
     values: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Launches a program: `main` parses the command line, has the interpreter that `--launch` names run it, and exits."""
+"""Launches a program: `main` parses the command line, runs the interpreter that `--launch` names, and exits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from boonta.programs.wiring.run import BadInput, Run, claim_workdir
 
 __all__ = ["Group", "Program", "Run", "RunFlags", "group", "main", "prepare"]
 
-# Each has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
+# Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
 # ValueError if the program can't run this way.
 INTERPRETERS = {
     "local_mp": "boonta.programs.wiring.local",
@@ -30,7 +30,7 @@ def prepare(program: Program) -> Callable[[], int]:
     The exit code is 0 where a stop rule was reached, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM.
 
     Raises:
-      ValueError: the program can't run this way; says which node or setting stands in the way.
+      ValueError: the program can't run this way; the message names the node or setting at fault.
     """
     return importlib.import_module(INTERPRETERS[program.run.launch]).prepare(program)
 
@@ -40,7 +40,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
 
     Args:
       function: `(run, **settings) -> program`.
-      arguments: of the command line; None is the process's.
+      arguments: the command line's arguments; None takes the process's own.
     """
     run = Run()
     try:

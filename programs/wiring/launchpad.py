@@ -1,7 +1,7 @@
-"""The one module in which a program becomes a Launchpad program: launched here, or a node at a time on many hosts.
+"""The one module that turns a program into a Launchpad program, to launch it here or a node at a time on many hosts.
 
-All that touches Launchpad's private parts is here. They are dm-launchpad 0.5.0's; a version that lets a program choose
-its log folder, and tells which process is whose, would make these uses needless.
+Every use of Launchpad's private parts is here. They are those of dm-launchpad 0.5.0; a version that lets a program
+choose its log folder, and maps each process to its node, would make these uses needless.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ except ImportError as error:
     ) from error
 
 CALL_DEADLINE_S = 30.0  # Without a deadline a courier call blocks for ever once its server is gone.
-# An inference node answers, or says that it has no answer yet, within half a second, and an actor that is told to end
-# may not wait longer than this.
+# An inference node replies within half a second, if only that it has no answer yet. An actor that is asked to stop must
+# not wait longer than this.
 ASK_DEADLINE_S = 5.0
 
 
 class Worker(NamedTuple):
-    """What Launchpad has launched for a node.
+    """The process or thread that Launchpad has launched for a node.
 
     Attributes:
-      name: of the node.
+      name: the node's name.
       handle: a `subprocess.Popen`, or a `futures.Future` of a thread.
     """
 
@@ -58,8 +58,8 @@ class Launchable(NamedTuple):
     """A program for Launchpad.
 
     Attributes:
-      program: Launchpad's.
-      nodes: Launchpad's, by the names of ours, in program order.
+      program: Launchpad's program.
+      nodes: Launchpad's nodes, by the names of ours, in program order.
     """
 
     program: lp.Program
@@ -115,7 +115,7 @@ class _ReplayNode(lp.PyClassNode):
     def bind_addresses(self, **options: Any) -> None:
         super().bind_addresses(**options)
         if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
-            import reverb  # noqa: F401  # One thread imports it, before others could find it half imported.
+            import reverb  # noqa: F401  # Here one thread imports it; two at once could find it half imported.
 
     def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
         return self._track_handle(worker.ReplayHandle(self._address, signature))
@@ -127,9 +127,9 @@ def launch(
     """Launches a program as processes or threads of this machine.
 
     Args:
-      program: whose run says which of the two.
-      environment: variables of each group's processes.
-      logs: folder for what the processes print.
+      program: the program; `program.run.launch` chooses processes or threads.
+      environment: environment variables of each group's processes.
+      logs: the folder for the processes' output.
 
     Returns:
       The workers, in program order, and a client of the monitor.
@@ -145,18 +145,18 @@ def launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
-    # The manager has no public way to its workers; they are in program order, as the nodes are.
+    # The manager has no public access to its workers; they are in program order, as the nodes are.
     handles = [handle for group in manager._active_workers.values() for handle in group]
     workers = [Worker(name, handle) for name, handle in zip(launchable.nodes, handles)]
     address = launchable.nodes["monitor"].courier_address.resolve()
     return workers, courier.Client(address, call_timeout=2.0)
 
 
-# What `boonta.deploy` does for many hosts: it binds addresses to hosts and ports that all know, and runs one node.
+# `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.
 
 
 class _Fixed(lp_address.AbstractAddressBuilder):
-    """An address that is known beforehand."""
+    """An address that is known in advance."""
 
     def __init__(self, address: str):
         self._address = address
@@ -168,13 +168,13 @@ class _Fixed(lp_address.AbstractAddressBuilder):
 def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str]) -> None:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
-    Contexts come first, then handles learn whom they connect, then addresses are bound: a handle may look at the one,
-    and change the other.
+    Contexts are set first, then handles are connected to their nodes, then addresses are bound: a handle may read the
+    context, and change the addresses.
 
     Args:
       launchable: the program.
       addresses: "host:port" by the name of the node that listens there; one of them is the monitor's.
-      labels: of the nodes' groups, by the nodes' names.
+      labels: the labels of the nodes' groups, by the nodes' names.
     """
     # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
     stopper = functools.partial(_stop_program, addresses["monitor"])
@@ -195,12 +195,12 @@ def _stop_program(monitor: str, mark_as_completed: bool = False) -> None:
 
 
 class Lone(NamedTuple):
-    """One node of a bound program, constructed, for this process to run.
+    """One node of a bound program, constructed in this process.
 
     Attributes:
-      node: ours.
-      run: serves it, if others call it, and runs it to its end.
-      stop: makes it stop when it is set.
+      node: our node.
+      run: serves the node, if others call it, and runs it to its end.
+      stop: the event that stops the node.
     """
 
     node: Node
@@ -210,14 +210,14 @@ class Lone(NamedTuple):
 
 def servers_of(launchable: Launchable, name: str) -> list[str]:
     """The addresses, "host:port", that a node of a bound program calls."""
-    # A handle keeps its address to itself.
+    # A handle has no public access to its address.
     return sorted({handle._address.resolve() for handle in launchable.nodes[name].input_handles})
 
 
 def lone(launchable: Launchable, name: str) -> Lone:
     """Constructs one node of a bound program in this process and thread."""
     node = launchable.nodes[name]
-    flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nobody has parsed.
-    # The manager belongs to this thread, the node's, which looks there for whether to stop.
+    flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nothing has parsed yet.
+    # The manager is registered in this thread, where the node's code looks for its stop event.
     manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
-    return Lone(node._construct_instance(), node.function, manager.stop_event())  # Launchpad keeps the instance.
+    return Lone(node._construct_instance(), node.function, manager.stop_event())  # Launchpad caches the instance.

@@ -1,4 +1,4 @@
-"""Processes, or threads, of this machine: prepares a program for Launchpad, and supervises what that launches."""
+"""Runs a program with Launchpad, as processes or threads of this machine, and supervises them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from boonta.programs.wiring.run import BadInput
 
 # An actor overlaps stepping and acting with threads of its own.
 ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
-# Nodes that act on the CPU must not grab an accelerator.
+# Nodes that act on the CPU must not take an accelerator.
 ON_CPU = {"JAX_PLATFORMS": "cpu", **ONE_THREAD}
-# Variables of processes by role; all others are on the CPU. An inference node shares the learner's accelerator, whose
-# memory the learner would otherwise find taken, or take whole.
+# Environment variables by role; nodes of other roles run on the CPU. An inference node shares the learner's
+# accelerator; with JAX's default, the first of the two to start would take all its memory.
 ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "learner": {},
     "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
@@ -28,14 +28,14 @@ ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
 
 def prepare(program: Program) -> Callable[[], int]:
     """See `launch.prepare`."""
-    from boonta.programs.wiring import launchpad  # noqa: F401  # Says what is missing, and what to do.
+    from boonta.programs.wiring import launchpad  # noqa: F401  # Its ImportError names what is missing.
 
     check_nodes(program)
     return functools.partial(_run, program, group_environment(program))
 
 
 def group_environment(program: Program) -> dict[str, dict[str, str]]:
-    """Environment variables by group: the defaults, and the run's over them.
+    """Environment variables by group: the defaults, overridden by the run's.
 
     Raises:
       BadInput: the run sets one for a group that the program doesn't have.
@@ -52,13 +52,13 @@ def group_environment(program: Program) -> dict[str, dict[str, str]]:
 
 
 def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
-    """Launches a program and stays until it has ended; the exit code."""
+    """Launches a program and waits until it has ended; returns the exit code."""
     from boonta.programs.wiring import launchpad
 
     logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
-    for variables in environment.values():  # Modules beside the program's file, or here, can be imported by all.
+    for variables in environment.values():  # All processes can import the modules beside the program's file, or here.
         paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     launched, monitor = launchpad.launch(program, environment, logs)

@@ -1,6 +1,6 @@
 """A program as a value: an agent, an environment, and the groups of nodes that work on them.
 
-A program function makes the value; `boonta.programs.wiring.launch` has it run by the interpreter that `--launch` names.
+A program function makes the value; `boonta.programs.wiring.launch` passes it to the interpreter that `--launch` names.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.run import Run
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
-# The folder that a node keeps things in, within the run's.
-FOLDERS = {"monitor": "", "replay": "replay"}
+FOLDERS = {"monitor": "", "replay": "replay"}  # A node's folder within the run's; that of the others is `CHECKPOINTS`.
 CHECKPOINTS = "checkpoints"
 
 
@@ -39,7 +38,7 @@ class Group:
       label: the group's name, also for its processes, logs and metrics.
       node: the class of its nodes.
       number: how many nodes it has.
-      settings: what the class's constructor takes besides what the program gives every node, see `node_arguments`.
+      settings: arguments of the class's constructor besides those that every node gets, see `node_arguments`.
     """
 
     label: str
@@ -79,15 +78,15 @@ def group(node: type[Node], number: int = 1, /, *, label: str = "", **settings: 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What runs. Nothing of it runs yet.
+    """A description of what is to run, as plain data.
 
     Attributes:
       name: the program's name.
       run: the run's settings: where, how and how long.
-      agent: what acts and learns; its tables are served.
-      env: what actors act in.
-      groups: the groups of nodes. The services that they call, the monitor, the variable server and the replay server,
-        need not be among them.
+      agent: the agent that acts and learns; the replay server has its tables.
+      env: the environment that actors act in.
+      groups: the groups of nodes. They may leave out the services that they call: the monitor, the variable server and
+        the replay server.
     """
 
     name: str
@@ -105,7 +104,7 @@ class Program:
             self._require_writers()
 
     def _require_writers(self) -> None:
-        """Raises ValueError if nobody fills a table that the learner reads: it would wait for it."""
+        """Raises ValueError if no node fills a table that the learner reads: the learner would wait for ever."""
         roles = {group.node.role for group in self.groups}
         for table in learned_from(self.agent.tables):
             if table.writer not in roles:
@@ -117,7 +116,7 @@ class Program:
     def all_groups(self) -> tuple[Group, ...]:
         """The groups in the order in which they can be wired: services before those that call them.
 
-        A service that no node asks for is left out; one that the program names itself takes the usual one's place.
+        A service that no node asks for is left out; one that the program names itself replaces the default.
         """
         asked = {name for group in self.groups for name in parameters(group.node)}
         usual = {"monitor": Monitor, "variables": VariableServer, "replay": Replay}
@@ -133,7 +132,7 @@ class Program:
 
 
 def parameters(node: type[Node]) -> set[str]:
-    """The names that a node's constructor takes, those that it passes on to its base class included."""
+    """The names of a node's constructor parameters, including those that it passes on to its base class."""
     names: set[str] = set()
     for kind in node.__mro__:
         if "__init__" not in vars(kind):
@@ -146,15 +145,15 @@ def parameters(node: type[Node]) -> set[str]:
 
 
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
-    """What the constructor of a node is called with: what it names among what the program has, and its settings.
+    """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`, and the
     handles `monitor`, `variables`, `replay` and `inference`.
 
     Args:
-      program: has the node.
-      group: of the node.
-      i: its number in the group.
+      program: the node's program.
+      group: the node's group.
+      i: the node's number in the group.
       served: handles by the role of their servers.
     """
     run, role = program.run, group.node.role
@@ -177,10 +176,10 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
 
 
 def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:
-    """Makes a node, which stores and checks what it is given; `start` builds, in the node's own process.
+    """Constructs a node. It only stores and checks its arguments; `start` does the rest in the node's own process.
 
     Raises:
-      ValueError: the node refuses a setting, or knows none of that name.
+      ValueError: the node refuses a setting, or has none with that name.
     """
     arguments = node_arguments(program, group, i, served)
     accepted = parameters(group.node)
@@ -193,7 +192,7 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
 
 
 def signature_of(program: Program) -> Callable[[], Steps]:
-    """What makes one raw step in the agent's own classes, for nodes that read the tables of a replay server."""
+    """A function that makes one raw step in the agent's own classes, for nodes that read a replay server's tables."""
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
@@ -215,7 +214,7 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
 
 
 def check_nodes(program: Program) -> None:
-    """Makes every node once with no handles, so that what can't work is refused before anything is launched."""
+    """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
     nothing = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
     for group in program.all_groups:
         for i in range(group.number):

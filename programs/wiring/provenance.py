@@ -1,4 +1,4 @@
-"""What a program was built from, for hosts that each build it anew: they must have built the same."""
+"""A description of what a program was built from; hosts that build it separately compare theirs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) -> str:
-    """Words that are equal on two hosts if and only if what counts is.
+    """A description that is equal on two hosts if and only if their program, settings, source and versions are.
 
     Args:
       function: the program function.
-      run: of which the seed and the stop rule count: folders may be called differently on different hosts.
+      run: the run; only its seed and stop rule count, since folders may have other names on other hosts.
       settings: the function's other arguments.
     """
     given = json.dumps([run.seed, run.stop, settings], default=dataclasses.asdict)

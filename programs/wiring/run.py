@@ -22,7 +22,7 @@ from boonta.nodes.monitor import StopRule
 
 
 class BadInput(Exception):
-    """The user asked for something that can't work; the message says what, and what would."""
+    """The user asked for something that can't work; the message names it, and what would work."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,15 +34,15 @@ class Run:
         debugger; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for environments
         in JAX.
       workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
-      seed: of params, environments and exploration; a resumed run makes another of it for the latter two.
-      stop: when the program has done its work; without a limit it runs until Ctrl-C.
+      seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
+      stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between checkpoints; there is always one at the end.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
       process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
-      placement: how the devices of a process are shared out; for "sebulba" and "anakin".
-      hosts: that run the program together; for "sebulba".
+      placement: the division of a process's devices; for "sebulba" and "anakin".
+      hosts: the hosts that run the program together; for "sebulba".
     """
 
     launch: Literal["local_mp", "local_mt", "serial", "sebulba", "anakin"] = "local_mp"
@@ -80,13 +80,13 @@ class Run:
 
     @property
     def acting_seed(self) -> int:
-        """The seed of acting nodes: another with each checkpoint, or a resumed run would see its first steps again."""
+        """The seed of acting nodes; it changes with each checkpoint, so that a resumed run doesn't repeat steps."""
         updates = newest_checkpoint(self.path("checkpoints"))
         return int(np.random.SeedSequence([self.seed, updates]).generate_state(1)[0] >> 1) if updates else self.seed
 
     @property
     def own(self) -> Run:
-        """The run with this host's own folder: the first host's is that of all, with the checkpoints."""
+        """The run with this host's own folder; the first host's is the common one, with the checkpoints."""
         return self if self.hosts.first else dataclasses.replace(self, workdir=self.path(f"hosts/{self.hosts.index}"))
 
     def leave(self, code: int) -> NoReturn:
@@ -108,14 +108,14 @@ def newest_checkpoint(folder: str) -> int:
 
 
 def end_now(code: int) -> NoReturn:
-    """Ends the process without waiting for its threads, which may never end, nor for what libraries do at the end."""
+    """Ends the process without waiting for its threads, which may never end, or for libraries' exit handlers."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
 
 
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
-    """Runs a tool's function from the command line; bad input, and `errors` besides, end it with words and code 2."""
+    """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
     expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
         tyro.cli(function)
@@ -125,12 +125,12 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
 
 
 def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
-    """Makes the run's folder ours, and checks that a run found there is this one.
+    """Claims the run's folder for this process, and checks that a run found there is this one.
 
     Args:
-      name: of the program.
-      run, settings: as parsed.
-      origin: see `origin_of`.
+      name: the program's name.
+      run, settings: the parsed arguments.
+      origin: the program's file and arguments, see `origin_of`.
 
     Returns:
       The open lock file; closing it gives the folder up.
@@ -151,19 +151,19 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / "config.json.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
-    fresh.replace(config)  # whole or not at all, whenever we are killed
+    fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
     return held
 
 
 def lock(folder: pathlib.Path) -> IO[str]:
-    """Makes sure that nobody else works in a run's folder, as long as the file it returns is open.
+    """Locks a run's folder against other processes while the returned file is open.
 
     Raises:
       BadInput: the folder can't be written, or another process uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        held = open(folder / ".lock", "w")  # noqa: SIM115  # held until the caller closes it
+        held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
     except OSError as error:
         raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
     try:
@@ -204,7 +204,7 @@ def _plain(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """What JSON keeps of a dataclass: its fields; of anything else, its words."""
+    """A value for JSON: a dataclass's fields, or the `repr` of anything else."""
     is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return dataclasses.asdict(value) if is_value else repr(value)
 

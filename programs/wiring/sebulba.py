@@ -28,7 +28,7 @@ ROLES = ("learner", "actor", "evaluator")
 
 
 class Shared(NamedTuple):
-    """What the nodes of a process have in common.
+    """Objects that the nodes of a process share.
 
     Attributes:
       monitor: the node that others report to.
@@ -36,7 +36,7 @@ class Shared(NamedTuple):
       num_learning: the number of devices that learn.
       replay: the store of sequences.
       variables: the newest params, on the acting devices.
-      lock_step: which params act when; None where actors run freely.
+      lock_step: decides which params act when; None where actors run freely.
     """
 
     monitor: Monitor
@@ -56,10 +56,10 @@ def prepare(program: Program) -> Callable[[], int]:
 def build(program: Program) -> tuple[Monitor, list[Node]]:
     """The monitor, and the other nodes of this host.
 
-    Only the first of several hosts has the evaluator; each has all other nodes. Together they fill an update's batch.
+    Only the first of several hosts has the evaluator; each has all other nodes. Together the hosts fill a batch.
 
     Raises:
-      ValueError: says which node or setting can't work here, what it is and what it must be.
+      ValueError: a node or setting can't work here; the message names it, its value and the values allowed.
     """
     require_threads(program)
     actors = program.of_role("actor")
@@ -92,12 +92,12 @@ def require_threads(program: Program) -> None:
         if group.number > 1:
             raise ValueError(
                 f"{program.name}: the number of {group.label} nodes is {group.number}; with --launch sebulba it is 1 "
-                "here, and --placement.acting says how many devices act, each with a node"
+                "here, and --placement.acting is the number of devices that act, each with a node"
             )
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:
-    """The actor of one acting device. `first_group` counts the groups of all actors, over all hosts."""
+    """The actor of one acting device. `first_group` counts over the groups of all actors on all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
     env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
@@ -127,7 +127,7 @@ def _share(program: Program, actors: Group) -> Shared:
 
 
 def _require_single_updates(program: Program) -> None:
-    """Raises ValueError where the learner's cadence is not an update at a time, which lock-step counts on."""
+    """Raises ValueError unless the learner makes and publishes one update at a time, as lock-step requires."""
     learner = program.of_role("learner")
     assert learner is not None
     cadence = {name: learner.settings.get(name, 1) for name in ("updates_per_step", "publish_every")}
@@ -136,11 +136,11 @@ def _require_single_updates(program: Program) -> None:
 
 
 def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> QueueTable | HostTable:
-    """The table in this process; `num_envs` environments act together in each thread."""
+    """The store of the table in this process; each thread acts in `num_envs` environments together."""
     placement, run = program.run.placement, program.run
     if table.kind == "queue":
         pipe = QueueTable(table, learning, None if placement.lag is None else placement.groups)
-        pipe.width(num_envs)  # It refuses groups that batches can't be made of.
+        pipe.width(num_envs)  # It refuses groups that don't fill whole batches.
         return pipe
     if placement.lag is not None:
         raise ValueError(f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay")

@@ -1,4 +1,4 @@
-"""The serial schedule: the nodes of a program stepped in turn by one thread, for a debugger and for repeatable runs."""
+"""The serial schedule: one thread steps the nodes of a program in turn, for a debugger and for repeatable runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from boonta.programs.wiring.view import View
 
 
 def prepare(program: Program) -> Callable[[], int]:
-    """Returns a function that runs the program serially; refuses what can't work.
+    """Returns a function that runs the program serially.
 
     Raises:
-      ValueError: says which node or setting, what it is and what it must be.
-      ImportError: the tables need Reverb, which is not there.
+      ValueError: a node or setting can't work; the message names it, its value and the values allowed.
+      ImportError: the tables need Reverb, which is missing.
     """
     check_nodes(program)
     if any(group.node.role == "replay" for group in program.all_groups):
-        from boonta.programs.wiring import launchpad  # noqa: F401  # Says what is missing, and what to do.
+        from boonta.programs.wiring import launchpad  # noqa: F401  # Its ImportError names what is missing.
     return functools.partial(run, program)
 
 
 def run(program: Program) -> int:
-    """Steps every node in program order until the monitor ends the program; the exit code, as `launch.prepare` says.
+    """Steps every node in program order until the monitor ends the program; returns the exit code of `launch.prepare`.
 
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
-    What a node raises is raised, once all nodes have been closed.
+    An exception of a node is raised once all nodes have been closed.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -56,7 +56,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 class _Address:
-    """A port of this machine that was free."""
+    """The address of a free port of this machine."""
 
     def __init__(self) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
@@ -87,7 +87,7 @@ def build(program: Program) -> list[Node]:
 
 
 def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Node]:
-    """Starts the nodes; at the end each reports and is closed, the last first, whatever happens to the others."""
+    """Starts the nodes; when `endings` closes, each reports and is closed, in reverse order, even if others fail."""
     for node in nodes:
         endings.callback(node.close)
         endings.callback(node.heartbeat)
@@ -96,7 +96,7 @@ def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Nod
 
 
 def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
-    """Steps until the monitor says why to end; its last status."""
+    """Steps until the monitor has a reason to end; returns its last status."""
     (monitor,) = (node for node in nodes if isinstance(node, Monitor))
     learners = [node for node in nodes if node.role == "learner"]
     others = [node for node in nodes if node is not monitor and node not in learners]
@@ -104,14 +104,14 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     stepping: list[Node] = []  # Nodes that wait inside a step while others step.
 
     def learn() -> None:
-        """Steps learners while a batch is ready: otherwise actors could fill the queue and wait for ever."""
+        """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever."""
         for learner in learners:
             while learner.ready():
                 learner.step()
                 learner.settle()
 
     def work(nodes: Sequence[Node]) -> None:
-        """Gives everybody a turn."""
+        """Steps each node that is ready, and learners in between."""
         learn()
         for node in nodes:
             if node not in stepping and node.ready():

@@ -28,11 +28,11 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     """Runs the nodes of a program in one process, each in a thread; returns when they have ended.
 
     Returns:
-      The exit code: 0 it reached a stop rule, 1 a node failed, 130 Ctrl-C, 143 SIGTERM.
+      The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    everybody = [monitor, *nodes]
-    threads = futures.ThreadPoolExecutor(len(everybody))
-    return stay([_Thread(node.name, threads.submit(node.run)) for node in everybody], monitor)
+    all_nodes = [monitor, *nodes]
+    threads = futures.ThreadPoolExecutor(len(all_nodes))
+    return stay([_Thread(node.name, threads.submit(node.run)) for node in all_nodes], monitor)
 
 
 def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
@@ -40,7 +40,7 @@ def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
     with View() as view:
         supervisor = _Supervisor(workers, monitor, view)
         supervisor.watch()
-    code = supervisor.tell()
+    code = supervisor.report()
     if any(worker.alive() for worker in workers):  # Threads can't be killed.
         end_now(code)
     return code
@@ -78,7 +78,7 @@ class _Process:
 
 
 class _Thread:
-    """A node that is a thread, which only itself can end."""
+    """A node that is a thread, which nothing else can end."""
 
     def __init__(self, name: str, future: futures.Future):
         self.name = name
@@ -101,7 +101,7 @@ class _Thread:
 
 
 def worker(name: str, handle: Any) -> _Process | _Thread:
-    """What Launchpad has launched for the node `name`."""
+    """The worker that Launchpad has launched for the node `name`."""
     return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle.future)
 
 
@@ -117,7 +117,7 @@ class _Supervisor:
         self._signal = 0
         self._failure = ""
         self._asked: float | None = None
-        self._told_directly = False
+        self._terminated = False
         self._grace_s = THREADS_GRACE_S if any(isinstance(worker, _Thread) for worker in workers) else GRACE_S
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
@@ -131,12 +131,12 @@ class _Supervisor:
                 self._look_for_an_end()
             elif time.monotonic() - self._asked > self._grace_s:
                 return self._kill_the_late()
-            elif not self._monitor_worker.alive() and not self._told_directly:
-                self._tell_directly()  # Nodes that are still starting don't know the monitor's request.
+            elif not self._monitor_worker.alive() and not self._terminated:
+                self._terminate_all()  # Nodes that are still starting haven't received the monitor's request.
             time.sleep(POLL_S)
 
-    def tell(self) -> int:
-        """Prints how the program ended; returns the exit code."""
+    def report(self) -> int:
+        """Prints how the program ended, and returns the exit code."""
         failure = self._status.get("failure") or self._failure or self._death()[1]
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)
@@ -177,10 +177,10 @@ class _Supervisor:
             self._asked = time.monotonic()
 
     def _death(self) -> tuple[str, str]:
-        """Returns the first worker that died without a goodbye, and how it died; empty if there is none."""
+        """Returns the first worker that died without reporting its end, and how it died; empty if there is none."""
         for worker in self._workers:
             how, doing = worker.death(), self._doing(worker)
-            # A goodbye already contains how the node ended; a later abort by Reverb's threads is harmless.
+            # A node that has reported its end is done; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
             if how and doing != "ended" and not (self._signal and doing == "starting"):
                 return worker.name, f"{worker.name} {how} while {doing}"
@@ -197,13 +197,13 @@ class _Supervisor:
         self._asked = time.monotonic()
         try:
             if dead:
-                self._monitor.goodbye(dead, reason)
+                self._monitor.report_end(dead, reason)
             self._monitor.stop_program(reason)
         except Exception:  # The monitor isn't up or has died.
-            self._tell_directly()
+            self._terminate_all()
 
-    def _tell_directly(self) -> None:
-        self._told_directly = True
+    def _terminate_all(self) -> None:
+        self._terminated = True
         for worker in self._workers:
             worker.terminate()
 

@@ -1,4 +1,4 @@
-"""What a person sees of a running program: a live table on a terminal, plain lines elsewhere."""
+"""The display of a running program: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LINE_EVERY_S = 10.0
 
 
 class View:
-    """Shows the monitor's `status`, within a `with` that leaves the terminal as it was."""
+    """Shows the monitor's `status`; a context manager, which restores the terminal."""
 
     def __init__(self) -> None:
         self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
         self._next_line = 0.0
         self._last: dict[str, Any] | None = None
-        self._warned: set[str] = set()  # of these nodes
+        self._warned: set[str] = set()  # Nodes whose warning has been printed.
 
     def __enter__(self) -> View:
         if self._live:
@@ -32,7 +32,7 @@ class View:
             print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
-        """Refreshes the table, or prints a line if one is due; and nodes' warnings, once, to stay."""
+        """Refreshes the table, or prints a line if one is due; prints each node's warning once."""
         self._last = status
         for name, node in status["nodes"].items():
             if node["warning"] and name not in self._warned:
@@ -56,7 +56,8 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
     def number(name: str, form: str = ",.0f", source: dict[str, float] = row) -> str:
         return format(source[name], form) if name in source else "-"
 
-    memory = sum({node["process"]: node["rss_mb"] for node in status["nodes"].values()}.values()) / 1000  # by process
+    by_process = {node["process"]: node["rss_mb"] for node in status["nodes"].values()}
+    memory = sum(by_process.values()) / 1000
     return [
         ("return", number("return", ".2f")),
         ("eval", number("eval_return", ".2f")),
@@ -71,14 +72,14 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def short(row: dict[str, float]) -> list[tuple[str, str]]:
-    """The tables that give less of a batch than they should, and how much: of the last hundred updates."""
+    """The tables that gave less of a batch than they should, and how much, over the last hundred updates."""
     wanted = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("batch_share_wanted/")}
     given = {name: row.get(f"batch_share/{name}", 0.0) for name in wanted}
     return [(name, f"{given[name]:.0%} of {wanted[name]:.0%}") for name in wanted if given[name] < wanted[name] - 0.005]
 
 
 def waits(row: dict[str, float]) -> str:
-    """Who waits for whom: shares of a thread's time, the larger first."""
+    """Which nodes wait for which: shares of a thread's time, the largest first."""
     shares = {
         name.removeprefix("share/").replace("/waiting_for_", " for ").replace("_", " "): value
         for name, value in row.items()
@@ -88,14 +89,14 @@ def waits(row: dict[str, float]) -> str:
 
 
 def table_of(status: dict[str, Any]) -> table.Table:
-    """The program's state as a table: totals, then a row a node."""
+    """The program's state as a table: totals, then a row for each node."""
     grid = table.Table.grid(padding=(0, 2))
     for name, value in _summary(status):
         grid.add_row(f"[bold]{name}", value)
     nodes = table.Table("node", "doing", "for", "memory", box=None, padding=(0, 2))
     for name, node in status["nodes"].items():
         doing = "ended" if node["gone"] else node["activity"]
-        silent = "  [red]silent" if node["heard_s"] > 5 and not node["gone"] else ""
+        silent = "  [red]silent" if node["report_age_s"] > 5 and not node["gone"] else ""
         nodes.add_row(name, markup.escape(doing) + silent, f"{node['activity_s']:.0f} s", f"{node['rss_mb']:.0f} MB")
     whole = table.Table.grid()
     whole.add_row(grid)

@@ -1,4 +1,4 @@
-"""What a node's own process under Launchpad begins with. It imports little: some do without JAX and TensorFlow."""
+"""The first code in a node's own process under Launchpad. It imports little: some nodes need no JAX or TensorFlow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from boonta.nodes.tables.reverb.client import connect
 
 
 def construct(node: type[Node], **arguments: Any) -> Node:
-    """Makes a node in the process or thread that Launchpad has given it."""
+    """Constructs a node in the process or thread that Launchpad has made for it."""
     made = node(**arguments)
     made.launcher = _launcher
     return made
@@ -25,13 +25,13 @@ def construct(node: type[Node], **arguments: Any) -> Node:
 def _launcher() -> tuple[threading.Event, bool]:
     """See `Node.launcher`."""
     owns_process = threading.current_thread() is threading.main_thread()
-    if owns_process:  # Ctrl-C reaches all processes; the launcher alone answers it, and asks everybody to end.
+    if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return lp.stop_event(), owns_process
 
 
 class ReplayHandle(base.Handle):
-    """Handle of a replay server; the processes of nodes that only write, with no signature, load no TensorFlow."""
+    """Handle of a replay server; nodes that only write have no signature, so their processes load no TensorFlow."""
 
     def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
         self._address = address

@@ -21,7 +21,7 @@ def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"kind": "stack"}, "kind is 'stack'; allowed"),
         ({"batch_size": 0}, "batch_size is 0; it must be at least 1"),
@@ -38,6 +38,6 @@ def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
         ({"kind": "queue", "sampler": "fifo", "samples_per_insert": 2.0}, "a queue is drawn in order"),
     ],
 )
-def test_tables_that_cannot_work_are_refused(fields, said):
-    with pytest.raises(ValueError, match=f"table 't': .*{said}"):
+def test_tables_that_cannot_work_are_refused(fields, message):
+    with pytest.raises(ValueError, match=f"table 't': .*{message}"):
         replay(**{"sampler": "uniform", **fields})

@@ -138,8 +138,8 @@ def test_every_field_of_an_agent_has_help_on_the_command_line(config, some, caps
         tyro.cli(config, args=["--help"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for name in leaves(config()):
-        said = declared_of(config(), name)
-        assert said is not None and " ".join(said.help.split())[:30] in shown, name
+        declared = declared_of(config(), name)
+        assert declared is not None and " ".join(declared.help.split())[:30] in shown, name
     assert some in shown and "unit: updates; allowed: at least 1" in shown
 
 

@@ -42,4 +42,4 @@ def test_learns_catch(lstm_size):
         returns += [episode.episode_return for episode in env.episodes()]
         assert len(returns) < 12_000, f"mean return {np.mean(returns[-300:])} after {learner.updates} updates"
     assert all(np.isfinite(x) and x.shape == () for x in metrics.values())
-    assert act._cache_size() == 1 and update._cache_size() == 1  # nothing was compiled twice
+    assert act._cache_size() == 1 and update._cache_size() == 1  # Nothing was compiled twice.

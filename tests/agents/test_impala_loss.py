@@ -190,7 +190,7 @@ def test_entropy_bonus_evens_the_policy_out():
     with_bonus, (_, metrics, _) = gradients(params, batch, entropy_cost=0.1, reduction="mean")
     without, _ = gradients(params, batch, reduction="mean")
 
-    def entropy(logits):  # of the unmasked transitions
+    def entropy(logits):  # The mean over the unmasked transitions.
         p = jax.nn.softmax(logits[np.array([0, 1, 2, 4, 6])])
         return jnp.mean(jnp.sum(p * -jnp.log(p), axis=-1))
 

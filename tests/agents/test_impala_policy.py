@@ -77,7 +77,7 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
         sequence = sequence._replace(core=jax.tree.map(lambda x, row=row: x[row : row + 1], sequence.core))
         outputs, steps_seen = evaluate(params, sequence, network, config.frame_stack)
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
-    if lstm_size:  # the core matters, so that the agreement above means something
+    if lstm_size:  # The core changes the output; otherwise the agreement above would prove nothing.
         assert np.abs(steps.core.lstm.hidden).max() > 1e-3
 
 

@@ -34,7 +34,7 @@ def make(config: Config) -> Agent:
     descent = Optimiser("sgd", RATE, max_grad_norm=1e9)
     update = optimisation.make_update(lambda key: jnp.float32(2.0), loss, descent)
     table = Table("t", "queue", sequence_length=1, period=1, batch_size=config.batch_size, size=8)
-    return Agent(None, None, update, (table,))  # nobody acts
+    return Agent(None, None, update, (table,))  # The test doesn't act.
 
 
 def batch(rewards) -> Batch:
@@ -48,15 +48,15 @@ def test_the_gradient_goes_through_the_update():
     state, priorities, metrics = agent.update.step(
         agent.update.init(jax.random.PRNGKey(0)), batch([1.0, 6.0, 1.0, 8.0])
     )
-    first, second = 1.0, 7.0  # mean rewards of the halves
+    first, second = 1.0, 7.0  # The mean rewards of the halves.
     after_first = 2.0 - RATE * 2 * start * (2.0 - first)
-    gradient = judged_by * 2 * (after_first - second) * -RATE * 2 * (2.0 - first)  # by the weight
-    by_eta = gradient * start  # through the exponential
+    gradient = judged_by * 2 * (after_first - second) * -RATE * 2 * (2.0 - first)  # The gradient by the weight.
+    by_eta = gradient * start  # The gradient through the exponential.
     np.testing.assert_allclose(state.opt_state[0].mu["weight"], 0.1 * by_eta, rtol=1e-5)
     np.testing.assert_allclose(metrics["meta/loss"], judged_by * (after_first - second) ** 2, rtol=1e-5)
     weight = float(metrics["meta/weight"])
     np.testing.assert_allclose(weight, bounded(start, -0.01 * np.sign(by_eta), share=False), rtol=1e-4)
-    # The second half is learned from with what has just been learned.
+    # The update on the second half uses the new hyper-parameters.
     expected = after_first - RATE * 2 * weight * (after_first - second)
     np.testing.assert_allclose(agent.update.params(state), expected, rtol=1e-5)
     assert priorities is None
@@ -71,7 +71,7 @@ def test_hyper_parameters_stay_within_their_bounds():
 
 
 def test_impala_learns_to_look_further_ahead():
-    """Judged by a discount of 0.99, one of 0.5 is too short-sighted: Catch pays after nine steps."""
+    """The learned discount rises from 0.5, because 0.99 judges it and Catch's reward comes after nine steps."""
     env = Catch()
     config = dataclasses.replace(impala.CATCH, batch_size=32, unroll_length=16, discount=0.99)
     agent = meta_gradient(lambda config: impala.make(config, env.spec), config, {"discount": 0.5}, 0.05)

@@ -178,10 +178,10 @@ for devices in (1, 8):
     # Devices add up their gradients; were they to exchange anything else, each would do the work of all.
     assert ("all-reduce" in compiled) == (devices > 1)
     assert not any(word in compiled for word in ("all-gather", "all-to-all", "collective-permute"))
-    assert not any(word in compiled for word in ("callback", "infeed", "outfeed"))  # nothing goes through the host
+    assert not any(word in compiled for word in ("callback", "infeed", "outfeed"))  # Nothing goes through the host.
     for _ in range(3):
         state, priorities, metrics = step(state, data)
-    assert step._cache_size() == 1  # nothing is compiled twice
+    assert step._cache_size() == 1  # Nothing is compiled twice.
     results.append(jax.device_get((state.params, priorities, metrics)))
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), *results)
 """

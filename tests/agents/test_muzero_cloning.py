@@ -33,13 +33,13 @@ CLONE = dataclasses.replace(
 
 
 def awkward(observation: np.ndarray) -> np.ndarray:
-    """Away from the ball, and to the left where that is below or beside nothing: what no search would find."""
+    """A move away from the ball, or to the left if there is no such direction; no search would choose it."""
     ball = observation[:, :-1].max(axis=1).argmax(axis=1)
     return np.where(ball < observation[:, -1].argmax(axis=1), 2, 0).astype(np.int32)
 
 
 def record(rows: int, slots: int) -> Steps:
-    """Steps of that player, leaves [rows, slots, ...], with search statistics that say nothing."""
+    """Steps of that player, leaves [rows, slots, ...], with search statistics that carry no information."""
     rng = np.random.default_rng(0)
     env, recorded = Catch()(slots, 0), []
     timestep = env.reset()

@@ -1,4 +1,4 @@
-"""Looking back over recorded steps, with a model whose every word is known."""
+"""Hindsight over recorded steps, with a model whose every prediction is known."""
 
 import jax
 import jax.numpy as jnp

@@ -44,7 +44,7 @@ def learn(env, config, updates, seed=0):
             steps = jax.tree.map(lambda *x: np.stack(x, axis=1), *sequences)
             learner, _, _ = update(learner, Batch(steps, np.ones(table.batch_size, np.float32)))
             done += 1
-    assert act._cache_size() == 1 and update._cache_size() == 1  # nothing was compiled twice
+    assert act._cache_size() == 1 and update._cache_size() == 1  # Nothing was compiled twice.
     return agent, agent.update.params(learner)
 
 
@@ -55,4 +55,4 @@ def test_learns_to_beat_a_random_player():
     me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
     outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False)
-    assert np.mean(outcome) >= 0.5  # two random players: 0
+    assert np.mean(outcome) >= 0.5  # Two random players would have 0.

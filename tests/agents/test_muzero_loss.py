@@ -113,7 +113,7 @@ def plain_loss(params, target_params, batch, config):
             hidden = represent(params, root, b)
             z = value_of(root, b, config.bootstrap_length)
             priorities[b] += abs(scalar(hidden @ params["v"]) - z) / config.roots / config.support_limit
-            ended = ""  # how the window's episode has, before row t
+            ended = ""  # The end of the window's episode before row t: "", "terminated" or "truncated".
             loss = 0.0
             for k in range(config.unroll_length + 1):
                 t, share = root + k, 1.0 if k == 0 else 1 / config.unroll_length
@@ -129,8 +129,8 @@ def plain_loss(params, target_params, batch, config):
                     reward = 0.0 if ended else s.reward[t, b]
                     loss += share * config.reward_cost * cross_entropy(x @ params["r"], two_hot(reward))
                     if not ended:
-                        seen, said = represent(params, t, b), hidden @ params["q"]
-                        distance = 1 - seen @ said / np.linalg.norm(seen) / np.linalg.norm(said)
+                        seen, prediction = represent(params, t, b), hidden @ params["q"]
+                        distance = 1 - seen @ prediction / np.linalg.norm(seen) / np.linalg.norm(prediction)
                         loss += share * config.consistency_cost * distance
                 here = s.step_type[t, b] == LAST and s.discount[t, b] == 0
                 z = 0.0 if ended else value_of(t, b, config.bootstrap_length)
@@ -198,7 +198,7 @@ def test_consistency_teaches_only_the_side_that_foresees():
 
 def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
     def warning(reward, value):
-        """Of the update's metrics, where each step earns `reward`, and searches when acting found `value`."""
+        """The warning about the update's metrics if each step earns `reward`, and acting's searches found `value`."""
         config = dataclasses.replace(CONFIG, value_target="search", discount=0.99)
         batch = make_batch()
         extras = batch.steps.extras._replace(value=np.full_like(batch.steps.extras.value, value))
@@ -215,7 +215,7 @@ def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
         return support_warning({name: float(x) for name, x in metrics.items()}, config.support_limit)
 
     assert warning(0.1, 2.0) == ""
-    # Bootstrapped values are cut at the end themselves, so targets gather a reward or two beyond it.
+    # Bootstrapped values are limited to the support, so targets accumulate a reward or two beyond its end.
     assert "100% of an update's values and rewards are beyond 3, the largest is 3.139" in warning(0.1, 3.0)
     assert "the largest is 597" in warning(300.0, 0.0) and "raise support_limit" in warning(300.0, 0.0)
 
@@ -249,7 +249,7 @@ def test_models_learn_as_one(config, view):
     observation = rng.integers(0, 5, (config.sequence_length, B, *view.shape)).astype(view.dtype)
     batch = batch._replace(steps=batch.steps._replace(observation=observation))
     params = jax.jit(model.init)(jax.random.PRNGKey(0))
-    # The heads begin at 0 and hold back what is below them; move off that point.
+    # The heads start at 0, where no gradient passes through them; these params are elsewhere.
     params = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(jax.random.PRNGKey(1), x.shape), params)
     context = Context(params, jax.random.PRNGKey(0), jnp.int32(0))
     loss = functools.partial(muzero_loss, model=model, config=config)
@@ -262,7 +262,7 @@ def test_models_learn_as_one(config, view):
 
 @pytest.mark.parametrize(("num_actions", "passes"), [(3, 0), (4, 1), (6, 0), (7, 1)])
 def test_places_of_actions(num_actions, passes):
-    """Columns or cells of a board of 2 x 3; a pass and the dummy action are nowhere, which a plane of its own says."""
+    """Columns or cells of a board of 2 x 3; another plane marks a pass and the dummy action, which have no place."""
     places = action_places(specs.Array((2, 3, 5), np.float32), num_actions)
     assert places.shape == (num_actions + 1, 2, 3, 2) and places.dtype == np.float32
     for action, (place, nowhere) in enumerate(np.moveaxis(places, -1, 1)):

@@ -1,4 +1,4 @@
-"""Targets renewed: within the update, and by playing the past back to the policy. Both ways find the same."""
+"""Renewed targets, within the update and by replaying recorded steps to the policy; both ways give the same."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ CONFIG = muzero.Config(
     bootstrap_length=2,
     replay=Replay(batch_size=4),
     search="puct",
-    dirichlet_fraction=0.0,  # nothing is random then but the action, which isn't learned from
+    dirichlet_fraction=0.0,  # Only the action is random then, and nothing learns from it.
     frame_stack=2,
     reanalyze_ratio=0.5,
 )
@@ -52,11 +52,11 @@ def record(env, agent, config, batch=BATCH) -> Steps:
         shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
         rows.append(Steps(*shown, action, extras, np.zeros(batch, np.int32)))
         timestep = stepped.step(action)
-    return jax.tree.map(lambda *x: np.stack(x), *rows[6:])  # starts in the middle of episodes
+    return jax.tree.map(lambda *x: np.stack(x), *rows[6:])  # The sequences start in the middle of episodes.
 
 
 def play_back(env, agent, params, steps: Steps) -> Steps:
-    """What the policy makes of sequences that are played back to it, leaves [T, B, ...]."""
+    """The policy's outputs for sequences that are replayed to it, leaves [T, B, ...]."""
     batch = steps.reward.shape[1]
     columns = iter([jax.tree.map(lambda x, i=i: x[:, i], steps) for i in [*range(batch)] * 2])
     stepped, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
@@ -98,7 +98,7 @@ def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
     played = sequences.drop_context(play_back(env, agent, params, steps), config.frame_stack)
     renewed = within_update(env, params, steps, config)
     rows = config.rows if config.value_target == "search" else config.roots + config.unroll_length
-    searched, kept = slice(None, None, 2), slice(1, None, 2)  # half of the sequences
+    searched, kept = slice(None, None, 2), slice(1, None, 2)  # Each is half of the sequences.
     for name in ("policy", "value"):
         new, back = getattr(renewed.extras, name), getattr(played.extras, name)
         old = getattr(sequences.drop_context(steps, config.frame_stack).extras, name)
@@ -113,7 +113,7 @@ def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
 
 
 def test_the_update_learns_from_what_the_target_network_finds_now(monkeypatch):
-    """Here it finds a policy that only depends on its params."""
+    """A search whose policy depends only on its params."""
 
     def found(params, key, stack, steps, *, search, config):
         del key, stack, search, config

@@ -19,7 +19,7 @@ SEARCHES = ["gumbel", "puct"]
 
 
 def logits_of(value):
-    """Logits over the support that say `value` [B]."""
+    """Logits over the support whose expectation is `value` [B]."""
     return jnp.log(make_support(CONFIG.support_limit, CONFIG.support_bins).apply(value) + 1e-8)
 
 
@@ -28,7 +28,7 @@ def make_game(rewards, values):
 
     Args:
       rewards: dict of positions, the reward for coming there; 0 elsewhere.
-      values: dict of positions, what the network says of them; 0 elsewhere.
+      values: dict of positions, the network's values of them; 0 elsewhere.
     """
 
     def table(entries):
@@ -76,12 +76,12 @@ def test_finds_the_reward_and_respects_the_mask(name):
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_two_players_want_opposite_things(name):
-    """After action 0 the other player wins, whatever he does."""
+    """After action 0 the other player wins with every move."""
     model = make_game(rewards={4: 1.0, 5: 1.0, 6: 1.0}, values={})
     config = dataclasses.replace(CONFIG, search=name, discount=-1.0)
     planned = plan(config, model)
     assert 0 not in planned.action and planned.policy[0, 0] < 1 / A
-    # One player alone would go for it.
+    # A single player would choose it.
     alone = plan(dataclasses.replace(config, discount=1.0), model)
     np.testing.assert_array_equal(alone.action, [0, 0])
 
@@ -125,7 +125,7 @@ def test_the_dummy_action_is_a_switch():
 
 
 def test_nothing_is_found_beyond_an_end():
-    """Position 1 has ended: what the network would say of the positions after it must not count."""
+    """Position 1 has ended: the network's values of the positions after it must not count."""
     beyond = {position: 1.0 for position in (*range(4, 7), *range(13, 22), *range(40, 67), *range(121, 199))}
     model = make_game(rewards={2: 0.5, 4: 1.0, 5: 1.0, 6: 1.0}, values=beyond)
     plain = model.predict

@@ -9,7 +9,7 @@ from boonta.agents.muzero.targets import make_targets
 from boonta.agents.returns import value_targets
 from boonta.envs.base import FIRST, LAST, MID
 
-A = 2  # real actions; the dummy action is number 2
+A = 2  # Real actions; the dummy action is number 2.
 POLICY = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5], [0.4, 0.6]], np.float32)
 VALUE = np.array([10, 20, 30, 40, 50, 60], np.float32)
 
@@ -43,7 +43,7 @@ TRUNCATED = make_steps([MID, MID, LAST, FIRST, MID, MID], [0, 1, 2, 0, 4, 5], [1
 
 
 def test_returns_of_an_episode_that_goes_on():
-    # r1 + r2 / 2 + v2 / 4; the last rows bootstrap from what there is.
+    # The targets are r1 + r2 / 2 + v2 / 4; the last rows bootstrap from the last value.
     np.testing.assert_allclose(returns_of(ON)[:4], [1 + 1 + 7.5, 2 + 1.5 + 10, 3 + 2 + 12.5, 4 + 2.5 + 15])
 
 
@@ -56,7 +56,7 @@ def test_lambda_returns():
 def test_returns_stop_at_a_termination():
     returns = returns_of(ENDED)
     np.testing.assert_allclose(returns[:3], [1 + 2 / 2, 2, 0])
-    assert returns[3] == 4 + 5 / 2 + 60 / 4  # the next episode begins afresh
+    assert returns[3] == 4 + 5 / 2 + 60 / 4  # The next episode doesn't depend on this one.
 
 
 def test_returns_bootstrap_at_a_truncation_from_where_it_was_cut():
@@ -111,7 +111,7 @@ def test_windows_learn_nothing_beyond_a_truncation():
     np.testing.assert_array_equal(mask[:, 2], [1, 0, 0, 0])
     np.testing.assert_array_equal(real, mask)
     np.testing.assert_array_equal(value[:3, 0], [9.5, 17, 30])
-    np.testing.assert_allclose(policy[2, 0], [0.7, 0.3, 0])  # the search saw nothing special in the cut
+    np.testing.assert_allclose(policy[2, 0], [0.7, 0.3, 0])  # A truncation doesn't change the search's policy.
     np.testing.assert_array_equal(reward[:2, 0], [1, 2])
 
 

@@ -44,7 +44,7 @@ def test_rmsprop_by_hand():
 def test_adam_by_hand():
     update = make_update("adam", eps=1e-8)
     state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.array([3.0, -4.0]))
-    np.testing.assert_allclose(update.params(state), [0.5, 2.5], rtol=1e-5)  # the first step has the rate's length
+    np.testing.assert_allclose(update.params(state), [0.5, 2.5], rtol=1e-5)  # The length of the first step is the rate.
 
 
 def test_gradients_are_clipped_by_their_global_norm():
@@ -77,7 +77,7 @@ def test_weights_decay_apart_from_the_gradient_and_biases_do_not():
     update = make_update("adam", eps=1e-8, weight_decay=0.1, init=lambda key: start)
     state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.array([[3.0, -4.0]]))
     np.testing.assert_allclose(update.params(state), [[0.5 - 0.5 * 0.1 * 1.0, 2.5 - 0.5 * 0.1 * 2.0]], rtol=1e-5)
-    update = make_update("adam", eps=1e-8, weight_decay=0.1)  # rank 1: a bias
+    update = make_update("adam", eps=1e-8, weight_decay=0.1)  # Arrays of rank 1 are biases.
     state, _, _ = update.step(update.init(jax.random.PRNGKey(0)), jnp.array([3.0, -4.0]))
     np.testing.assert_allclose(update.params(state), [0.5, 2.5], rtol=1e-5)
 
@@ -203,7 +203,7 @@ def test_each_epoch_sees_each_sequence_once():
 
 
 def test_minibatches_are_dealt_anew_in_each_epoch_and_update():
-    """Rewards are powers of two, so that the sum of the first ones of two minibatches says which they were."""
+    """Rewards are powers of two, so that the sum of the first ones of two minibatches identifies them."""
     rewards = [1.0, 2.0, 4.0, 8.0]
     for epochs in (1, 2):
         state, _, metrics, update = learn_sum(epochs, 2, rewards)

@@ -56,7 +56,7 @@ def test_transitions_shift_and_mask():
         observation=(),
         step_type=np.array([FIRST, MID, LAST, FIRST, LAST], np.int32)[:, None],
         reward=column(0, 1, 2, 0, 4),
-        discount=column(1, 1, 0, 1, 1),  # the first episode terminates, the second is truncated
+        discount=column(1, 1, 0, 1, 1),  # The first episode terminates, the second is truncated.
         action=np.array([10, 11, 12, 13, 14], np.int32)[:, None],
         extras=(),
         version=(),

@@ -1,4 +1,4 @@
-"""Which nodes there are, where they listen, and what is refused before one runs."""
+"""The plan of nodes, their addresses, and refusals before a node runs."""
 
 from __future__ import annotations
 
@@ -91,18 +91,19 @@ def test_hosts_are_dealt_in_turn_or_named_by_a_pattern():
 
 
 @pytest.mark.parametrize(
-    ("hosts", "said"), [("a,,b", "separated by commas"), ("x-{labl}", "only {label} and {index}"), ("", "must be host")]
+    ("hosts", "message"),
+    [("a,,b", "separated by commas"), ("x-{labl}", "only {label} and {index}"), ("", "must be host")],
 )
-def test_hosts_that_name_none_are_refused(hosts, said):
-    with pytest.raises(BadInput, match=said):
+def test_hosts_that_name_none_are_refused(hosts, message):
+    with pytest.raises(BadInput, match=message):
         core.host_function(hosts, core.plan(light().program))
 
 
 @pytest.mark.parametrize(
-    ("label", "index", "said"), [("actr", 0, "is no group of this program"), ("actor", 3, "'actor' has 3 nodes")]
+    ("label", "index", "message"), [("actr", 0, "is no group of this program"), ("actor", 3, "'actor' has 3 nodes")]
 )
-def test_nodes_that_there_are_not_are_refused(label, index, said):
-    with pytest.raises(BadInput, match=said):
+def test_nodes_that_there_are_not_are_refused(label, index, message):
+    with pytest.raises(BadInput, match=message):
         core.find(core.plan(light().program), label, index)
 
 

@@ -1,4 +1,4 @@
-"""The image can't be built everywhere; what its steps say is tested as far as that goes without building it."""
+"""The image can't be built everywhere, so its steps are tested as far as possible without building it."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def test_the_accelerators_jax_is_the_locked_one():
     assert re.search(rf"^jax=={re.escape(version)}\b", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
     for variant, asked in (("tpu", f"jax[tpu]=={version}"), ("cuda12", f"jax[cuda12]=={version}"), ("", "")):
         script = f'pip() {{ echo "$2"; }}; python() {{ {sys.executable} "$@"; }}; JAX={variant}; {install}'
-        said = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
-        assert said == asked
+        output = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.strip()
+        assert output == asked

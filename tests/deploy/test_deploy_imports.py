@@ -1,4 +1,4 @@
-"""Who renders a program needs none of what it runs on: Launchpad, courier, Reverb and TensorFlow."""
+"""Rendering a program imports none of the packages that it runs on: Launchpad, courier, Reverb and TensorFlow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from boonta.deploy.program import ROOT
 
-# Renders for every platform, with the nodes on hosts of their own and in units, and tells what came to be imported.
+# Renders for every platform, with the nodes on hosts of their own and in units, and prints the modules imported.
 RENDER = """
 import pathlib, sys
 

@@ -212,7 +212,7 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("flags", "table", "said"),
+    ("flags", "table", "message"),
     [
         (["--workdir", "x"], TABLE, "--workdir is the pods' own"),
         (["--workdir=x"], TABLE, "--workdir is the pods' own"),
@@ -221,8 +221,8 @@ def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
         ([], resources.Table("i", groups={"replay": resources.Group()}), "groups.replay: volume is empty"),
     ],
 )
-def test_programs_that_do_not_fit_are_refused(flags, table, said):
-    with pytest.raises(BadInput, match=said):
+def test_programs_that_do_not_fit_are_refused(flags, table, message):
+    with pytest.raises(BadInput, match=message):
         jobset.prepare(IMPALA, ["catch", *flags], table)
 
 

@@ -79,7 +79,7 @@ def test_a_program_that_is_fused_by_default_needs_no_flag_for_it(program):
 
 
 @pytest.mark.parametrize(
-    ("program", "flags", "said"),
+    ("program", "flags", "message"),
     [
         ("impala.py", ["atari/Pong", "--launch", "anakin"], "needs an environment in JAX, and Atari is none"),
         ("central_inference.py", ["catch", "--launch", "anakin"], "--launch anakin has no inference"),
@@ -87,6 +87,6 @@ def test_a_program_that_is_fused_by_default_needs_no_flag_for_it(program):
         ("impala.py", ["catch", "--launch", "sebulba", "--actors", "2"], "the number of actor nodes is 2"),
     ],
 )
-def test_what_a_unit_could_not_do_is_refused_before_it_costs_anything(program, flags, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_a_unit_could_not_do_is_refused_before_it_costs_anything(program, flags, message):
+    with pytest.raises(ValueError, match=message):
         jobset.prepare(ROOT / "programs" / program, flags, resources.Table("image"))

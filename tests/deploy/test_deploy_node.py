@@ -1,4 +1,4 @@
-"""Nodes started apart, each by its own command: how they run, end, come back and fail."""
+"""Nodes started separately, each by its own command: how they run, end, restart and fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALL = ("monitor", "variables", "learner", "actor")
 
 def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
     with Apart("tests/helpers/tiny_program.py", "--workdir", str(tmp_path), "--stop.updates", "50") as apart:
-        for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # any order will do
+        for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # Any order works.
             apart.start(label)
         codes, outputs = apart.finish(420)
     assert set(codes.values()) == {0}, outputs
@@ -63,20 +63,20 @@ def test_an_actor_that_is_ended_or_killed_comes_back_and_is_counted_on(tmp_path)
     assert steps == sorted(steps)
 
 
-@pytest.mark.parametrize("told", ["learner", "monitor"])
-def test_a_node_told_to_end_early_does_not_look_like_work_done(tmp_path, told):
+@pytest.mark.parametrize("signalled", ["learner", "monitor"])
+def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signalled):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         for label in ALL:
             apart.start(label)
         apart.wait_for(tmp_path, "updates", 0)
-        apart.processes[f"{told}/0"].send_signal(signal.SIGTERM)
+        apart.processes[f"{signalled}/0"].send_signal(signal.SIGTERM)
         codes, outputs = apart.finish()
-    assert codes.pop(f"{told}/0") == 143, outputs
+    assert codes.pop(f"{signalled}/0") == 143, outputs
     assert set(codes.values()) == {1}, outputs
 
 
 def test_a_monitor_that_was_killed_comes_back_only_to_end_the_program(tmp_path):
-    """Its counters are gone, and with them how far the run is: everybody has to start again, from the checkpoint."""
+    """Its counters are lost, and with them the run's progress: all nodes have to start again from the checkpoint."""
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         for label in ALL:
             apart.start(label)
@@ -109,14 +109,14 @@ def test_a_server_that_is_not_there_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("label", "flags", "said"),
+    ("label", "flags", "message"),
     [
         ("actors", (), "--label 'actors' is no group of this program; it has ['actor', 'learner'"),
         ("actor", ("--launch", "serial"), "--launch serial is for one machine"),
     ],
 )
-def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, said):
+def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, message):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         apart.start(label, flags=flags)
         codes, outputs = apart.finish()
-    assert codes == {f"{label}/0": 2} and said in outputs[f"{label}/0"]
+    assert codes == {f"{label}/0": 2} and message in outputs[f"{label}/0"]

@@ -1,4 +1,4 @@
-"""A rendered JobSet, run: pods in network namespaces, found by their names, killed and brought back."""
+"""Runs a rendered JobSet: pods are network namespaces with DNS names, and are killed and restarted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, 
         assert (running.restarts, victim.starts, running.pod("learner").starts) == (0, 2, 1), running.output()
         codes = {pod.label: pod.process.returncode for pod in running.pods}
         assert codes["learner"] == codes["monitor"] == 0, running.output()
-        assert set(codes.values()) <= {0, 143}, running.output()  # 143: told by us before they heard of the end
+        assert set(codes.values()) <= {0, 143}, (
+            running.output()
+        )  # The code is 143 if our SIGTERM came before the program's end.
 
 
 def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The resource table: what each group gets, and what means nothing."""
+"""The resource table: what each group gets, and which keys and values are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_hosts_are_chips_by_chips_per_host(topology, chips_per_host, hosts):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "must hold keys and values"),
         ("name: x", "image is empty"),
@@ -33,13 +33,13 @@ def test_hosts_are_chips_by_chips_per_host(topology, chips_per_host, hosts):
         ("image: a\ngroups: {actor: {topology: 2x2}}", "a TPU needs both"),
         ("image: a\ngroups: {learner: {chips_per_host: 3}}", "2x4 has 8 to divide"),
         ("image: a\ngroups: {learner: {gpus: 1}}", "one kind"),
-        ("image: a\ngroups: {learner: {machines: 2}}", "of a TPU the topology says it"),
+        ("image: a\ngroups: {learner: {machines: 2}}", "and 1 with a TPU"),
         ("image: a\ngroups: {actor: {machines: 0}}", "machines is 0; it must be at least 1"),
         ("image: [", "can't be read"),
     ],
 )
-def test_tables_that_mean_nothing_are_refused(tmp_path, content, said):
+def test_tables_that_mean_nothing_are_refused(tmp_path, content, message):
     table = tmp_path / "table.yaml"
     table.write_text(content)
-    with pytest.raises(BadInput, match=said):
+    with pytest.raises(BadInput, match=message):
         resources.read(table)

@@ -1,4 +1,4 @@
-"""The Slurm script, run with commands in Slurm's place: who runs where, and what follows on which end."""
+"""Runs the Slurm script with stand-ins for Slurm's commands: where nodes run, and what follows each kind of end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
 SRUN = """#!/bin/bash
-# Runs the tasks one after the other, and says where Slurm would run each.
+# Runs the tasks one after the other, and prints where Slurm would run each.
 options=()
 while [[ $1 == --* ]]; do options+=("$1"); shift; done
 echo "srun ${options[*]}" >>"$CALLS"
@@ -91,7 +91,9 @@ def test_a_program_of_threads_runs_once_on_each_machine(cluster):
         assert task.startswith(f"on n{index + 1}: [python][") and task.endswith(f"/a run]{places}")
         assert "unit_program.py][--seed][2][--workdir]" in task
     script = (cluster.folder / "job.sbatch").read_text()
-    assert "#SBATCH --ntasks-per-node=1" in script and "#SBATCH --cpus-per-task=3" in script  # all of its places
+    assert (
+        "#SBATCH --ntasks-per-node=1" in script and "#SBATCH --cpus-per-task=3" in script
+    )  # The task has all places of its machine.
 
 
 def test_work_done_ends_the_job(cluster):
@@ -103,7 +105,7 @@ def test_failures_are_tried_again_a_few_times(cluster):
     assert cluster.start(code=1).wait(30) == 0
     assert cluster.lines()[-1] == "scontrol requeue 4711"
     cluster.calls.unlink()
-    assert cluster.start(code=1).wait(30) == 1  # max_restarts is 1
+    assert cluster.start(code=1).wait(30) == 1  # The limit of restarts is 1.
     assert not any("requeue" in line for line in cluster.lines())
 
 
@@ -133,7 +135,7 @@ def test_the_options_say_what_is_needed():
 
 
 @pytest.mark.parametrize(
-    ("job", "flags", "said"),
+    ("job", "flags", "message"),
     [
         (
             {"tasks_per_node": 2},
@@ -145,8 +147,8 @@ def test_the_options_say_what_is_needed():
         ({"nodes": 2, "program": SOLO}, ["--workdir", "/x"], "--nodes is 2, and .* works on one"),
     ],
 )
-def test_what_does_not_fit_is_refused(job, flags, said):
-    with pytest.raises(BadInput, match=said):
+def test_what_does_not_fit_is_refused(job, flags, message):
+    with pytest.raises(BadInput, match=message):
         slurm.render(slurm.Job(**{"program": LIGHT, **job}), flags)
 
 

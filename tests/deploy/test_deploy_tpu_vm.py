@@ -1,4 +1,4 @@
-"""Machines reached by SSH, which a script stands for that runs the command here."""
+"""Machines reached by SSH; a script that runs the command here replaces `ssh`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
     }  # fmt: skip
     words = node_of(found["actor/1"])
     assert words[:4] == ["cd", "/home/me/my boonta", "&&", "exec"]
-    assert words[words.index("--hosts") + 1] == "a,c,b,a,c,a"  # a host for each node, in the program's order
+    assert words[words.index("--hosts") + 1] == "a,c,b,a,c,a"  # One host for each node, in program order.
     assert words[words.index("--") + 1 :] == ["--actors", "3", "--process-env", "actor:X=a b"]
 
 
@@ -50,11 +50,11 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
 
 
 @pytest.mark.parametrize(
-    ("machines", "said"),
+    ("machines", "message"),
     [({"hosts": "a,,b"}, "must be host names"), ({"hosts": "a,b", "learner_host": "c"}, "'c' is none of --hosts a,b")],
 )
-def test_machines_that_are_none_are_refused(machines, said):
-    with pytest.raises(BadInput, match=said):
+def test_machines_that_are_none_are_refused(machines, message):
+    with pytest.raises(BadInput, match=message):
         tpu_vm.commands(tpu_vm.Machines(LIGHT, **machines), [])
 
 

@@ -1,4 +1,4 @@
-"""Compares the adapter with one `ALEInterface` per slot, stepped frame by frame as the contract says."""
+"""Compares the adapter with one `ALEInterface` per slot, stepped frame by frame according to the contract."""
 
 import dataclasses
 
@@ -197,7 +197,7 @@ def test_frames_are_resized_by_area():
 
 
 def test_games_start_after_noop_max_frames_at_most():
-    settings = atari.Atari("freeway", noop_max=3, **SCREEN)  # cars move in every frame
+    settings = atari.Atari("freeway", noop_max=3, **SCREEN)  # Cars move in every frame.
     screens = settings(12, 0).reset().observation
     ale = Reference(settings, 0).ale
     ale.reset_game()

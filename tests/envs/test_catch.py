@@ -45,7 +45,7 @@ def test_an_episode_step_by_step():
     np.testing.assert_array_equal(columns(second.observation, 1), ball)
     np.testing.assert_array_equal(columns(second.observation, 3), [0, 2])
 
-    third = env.step(np.array([0, 2]))  # into the walls
+    third = env.step(np.array([0, 2]))  # Both move into a wall.
     np.testing.assert_array_equal(columns(third.observation, 3), [0, 2])
 
     last = env.step(np.array([1, 1]))

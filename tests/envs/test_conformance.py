@@ -29,7 +29,7 @@ GAME = catch.Catch(rows=5, columns=3)
 )
 def test_passes(env):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # A warning says that no episode ended.
+        warnings.simplefilter("error")  # There is a warning if no episode ended.
         conformance.check(env, num_envs=2)
 
 

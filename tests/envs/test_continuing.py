@@ -14,7 +14,7 @@ SMALL = catch.Catch(rows=4, columns=3)
 @pytest.mark.parametrize("env", [SMALL, MinAtar("breakout"), OpenSpiel("2048")], ids=str)
 def test_keeps_the_contract(env):
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # A warning says that no episode ended.
+        warnings.simplefilter("error")  # There is a warning if no episode ended.
         conformance.check(Continuing(env), num_envs=2, steps=100, endless=True)
 
 

@@ -72,7 +72,7 @@ def test_wide_numbers_are_narrowed():
 def test_ends_are_the_environments():
     env = DmEnv(Corridor)(num_envs=8, seed=0)
     start = env.reset().observation["where"][:, 0]
-    assert len(set(start.tolist())) > 1  # each slot has a seed of its own
+    assert len(set(start.tolist())) > 1  # Each slot has a seed of its own.
     left, right = start == -1, start == 2
     step = env.step(np.where(right, 1, 0).astype(np.int32))
     np.testing.assert_array_equal(step.step_type == base.LAST, left | right)

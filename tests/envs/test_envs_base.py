@@ -79,7 +79,7 @@ def test_looped_env_closes_its_environments():
 def test_slot_seeds_are_reproducible_and_apart():
     seeds = np.concatenate([base.slot_seeds(64, seed) for seed in range(16)])
     np.testing.assert_array_equal(seeds[:64], base.slot_seeds(64, 0))
-    assert len(set(seeds.tolist())) == len(seeds)  # also between neighbouring seeds
+    assert len(set(seeds.tolist())) == len(seeds)  # Neighbouring seeds share none.
     assert seeds.min() >= 0 and seeds.max() < 2**31
 
 

@@ -56,13 +56,13 @@ def test_breakout_by_hand():
     start = first[..., ball].argmax(axis=-1).max(axis=-1)
     assert set(start) == {0, 9}
 
-    timestep = env.step(np.full(8, 2))  # right
+    timestep = env.step(np.full(8, 2))  # Right.
     assert (timestep.observation[:, 9, 5, paddle] == 1).all()
     np.testing.assert_array_equal(timestep.observation[:, 4, :, ball].argmax(axis=-1), np.where(start == 0, 1, 8))
     for _ in range(4):
-        timestep = env.step(np.full(8, 0))  # nothing
+        timestep = env.step(np.full(8, 0))  # Nothing.
     np.testing.assert_array_equal(timestep.observation[:, 8, :, ball].argmax(axis=-1), np.where(start == 0, 5, 4))
-    timestep = env.step(np.full(8, 0))  # the paddle waits where one of the two balls falls
+    timestep = env.step(np.full(8, 0))  # The paddle waits where one of the two balls falls.
     np.testing.assert_array_equal(timestep.step_type, np.where(start == 0, base.MID, base.LAST))
     np.testing.assert_array_equal(timestep.discount, np.where(start == 0, 1, 0))
     assert {episode.slot for episode in env.episodes()} == set(np.flatnonzero(start == 9))
@@ -81,9 +81,9 @@ def test_draws_each_slot():
     env.reset()
     picture = env.render()
     assert picture.shape == (2, 10, 10, 3) and picture.dtype == np.uint8
-    assert not picture[:, 5:9].any()  # nothing there yet
-    assert (picture[:, 1:3] == picture[:, 1:2, :1]).all() and picture[:, 1].any()  # bricks
-    assert picture[:, 9, 4].any() and (picture[:, 9, 4] != picture[:, 1, 0]).any()  # the paddle is no brick
+    assert not picture[:, 5:9].any()  # Nothing there yet.
+    assert (picture[:, 1:3] == picture[:, 1:2, :1]).all() and picture[:, 1].any()  # Bricks.
+    assert picture[:, 9, 4].any() and (picture[:, 9, 4] != picture[:, 1, 0]).any()  # The paddle is no brick.
 
 
 def test_spares_the_window_of_the_package():

@@ -39,13 +39,13 @@ def test_a_game_row_by_row():
     env = OpenSpiel("tic_tac_toe")(num_envs=2, seed=0)
     steps = play(env, [0, 0], [3, 3], [1, 1], [4, 4], [2, 8])
     assert env.episodes() == [base.Episode(slot=0, episode_return=1.0, env_steps=5)]
-    steps.append(env.step(np.array([7, 5])))  # slot 0 begins anew, whatever its action
+    steps.append(env.step(np.array([7, 5])))  # Slot 0 begins anew, whatever its action.
     assert env.episodes() == [base.Episode(slot=1, episode_return=-1.0, env_steps=6)]
 
     assert row(steps, "step_type", 0) == [base.FIRST, *[base.MID] * 4, base.LAST, base.FIRST]
     assert row(steps, "step_type", 1) == [base.FIRST, *[base.MID] * 5, base.LAST]
     assert row(steps, "reward", 0) == [0, 0, 0, 0, 0, 1, 0]
-    assert row(steps, "reward", 1) == [0, 0, 0, 0, 0, 0, 1]  # a win is +1 for whoever moved
+    assert row(steps, "reward", 1) == [0, 0, 0, 0, 0, 0, 1]  # A win is +1 for whoever moved.
     assert row(steps, "discount", 0) == [1, 1, 1, 1, 1, 0, 1]
     boards = [step.observation for step in steps]
     assert row(boards, "player", 0) == [0, 1, 0, 1, 0, 1, 0]
@@ -53,7 +53,7 @@ def test_a_game_row_by_row():
     np.testing.assert_array_equal(boards[3].legal, [[False, False, True, False, True, True, True, True, True]] * 2)
     assert boards[5].legal[0].all() and boards[5].legal[1].nonzero()[0].tolist() == [2, 5, 6, 7]
 
-    view = boards[3].view[0]  # planes: empty, o, x, the player
+    view = boards[3].view[0]  # The planes are: empty, o, x, the player.
     np.testing.assert_array_equal(view[..., 1], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(view[..., 2], [[1, 1, 0], [0, 0, 0], [0, 0, 0]])
     np.testing.assert_array_equal(view[..., 0], 1 - view[..., 1] - view[..., 2])
@@ -83,7 +83,7 @@ def test_a_full_column_is_illegal():
     assert steps[-1].observation.legal.tolist() == [[True, True, True, False, True, True, True], [True] * 7]
     with pytest.raises(ValueError, match=r"action of slot 0 is 3, which is illegal there; legal: \[0, 1, 2, 4, 5, 6\]"):
         env.step(np.array([3, 3]))
-    env.step(np.array([2, 3]))  # a refused action has changed nothing
+    env.step(np.array([2, 3]))  # A refused action has changed nothing.
 
 
 def test_a_flat_view_holds_the_same_and_the_player_last():
@@ -100,7 +100,7 @@ def test_who_must_wait_passes():
     env = OpenSpiel("dots_and_boxes(num_rows=1,num_cols=2)", passes=True)(num_envs=1, seed=0)
     num_actions = env.spec.actions.num_values
     assert num_actions == 7 + 1
-    lines = [0, 2, 4, 5]  # around the left box: player 1 draws its last
+    lines = [0, 2, 4, 5]  # The lines around the left box; player 1 draws the last one.
     steps = play(env, *([line] for line in lines))
     waits = steps[-1].observation
     assert waits.player[0] == 0 and np.flatnonzero(waits.legal[0]).tolist() == [num_actions - 1]
@@ -111,7 +111,7 @@ def test_who_must_wait_passes():
     steps += [env.step(np.array([num_actions - 1]))]
     assert steps[-1].observation.player[0] == 1
     assert np.flatnonzero(steps[-1].observation.legal[0]).tolist() == [1, 3, 6]
-    steps += [env.step(np.array([line])) for line in (1, 3, 6)]  # player 1 completes the right box, too
+    steps += [env.step(np.array([line])) for line in (1, 3, 6)]  # Player 1 completes the right box, too.
     assert row([step.observation for step in steps], "player", 0) == [0, 1, 0, 1, 0, 1, 0, 1, 0]
     assert row(steps, "reward", 0) == [0, 0, 0, 0, 0, 0, 0, 0, 1]
     assert env.episodes() == [base.Episode(slot=0, episode_return=-1.0, env_steps=8)]
@@ -145,9 +145,9 @@ def test_draws_each_slot():
     play(env, [0, 6])
     picture = env.render()
     assert picture.shape == (2, 6 * 12, 7 * 12, 3) and picture.dtype == np.uint8
-    cells = picture[:, 6::12, 6::12]  # their middles
+    cells = picture[:, 6::12, 6::12]  # Their middles.
     stones = (cells != cells[:, :1, 3:4]).any(axis=-1)
-    assert np.argwhere(stones).tolist() == [[0, 5, 0], [1, 5, 6]]  # in the lowest row
+    assert np.argwhere(stones).tolist() == [[0, 5, 0], [1, 5, 6]]  # The stones are in the lowest row.
     assert np.unique(cells.reshape(-1, 3), axis=0).shape == (2, 3)
     assert OpenSpiel("nim", "flat")(num_envs=1, seed=0).render() is None
 

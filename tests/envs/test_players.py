@@ -43,9 +43,9 @@ def test_the_perfect_player_always_draws_itself():
 def test_the_perfect_player_takes_any_of_the_best():
     env = TIC_TAC_TOE(200, seed=0)
     moves = PerfectPlayer()(env, env.reset(), np.random.default_rng(0))
-    assert set(moves.tolist()) == set(range(9))  # they all draw
+    assert set(moves.tolist()) == set(range(9))  # They all draw.
     timestep = env.step(np.zeros(200, np.int32))
-    assert set(PerfectPlayer()(env, timestep, np.random.default_rng(0)).tolist()) == {4}  # all but the middle lose
+    assert set(PerfectPlayer()(env, timestep, np.random.default_rng(0)).tolist()) == {4}  # All others lose.
 
 
 def test_uct_beats_random():

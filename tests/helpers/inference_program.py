@@ -34,10 +34,10 @@ def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, m
     """The smallest cluster with central inference.
 
     Args:
-      run: where and how long.
+      run: the run's settings.
       actors: actor nodes, of 4 environments each.
       processes: each actor has a process, and so nothing in it that it doesn't need.
-      max_batch: of the inference node.
+      max_batch: the most environment slots in a batch of the inference node.
     """
     env = Light(processes)
     agent = tiny.make(env.spec)

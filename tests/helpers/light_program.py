@@ -25,7 +25,7 @@ class Board(Periodic):
 
 
 class Counter(Node):
-    """Counts, slowly; says what its environment is; breaks if it is told to."""
+    """Counts slowly, and measures its environment's limit of threads; raises after `breaks_after` steps."""
 
     def __init__(self, name, variables, monitor, breaks_after=0):
         super().__init__(name, monitor)
@@ -60,8 +60,8 @@ def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0) -> Prog
     """Counters.
 
     Args:
-      run: where and how long.
-      actors: number of them.
+      run: the run's settings.
+      actors: number of actors.
       breaks_after: steps until an actor raises.
     """
     nothing: Any = None

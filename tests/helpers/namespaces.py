@@ -68,7 +68,7 @@ class Hosts:
     def on(self, name: str, *command: str) -> list[str]:
         """Returns a command that runs `command` on a host by replacing itself with it, so that signals reach it."""
         (i,) = (i for i, own in enumerate(self._names) if own[0] == name)
-        script = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'  # slurmd needs /sys.
+        script = 'mount --bind "$0" /etc/hosts && hostname "$1" && shift && exec "$@"'  # Slurmd needs /sys.
         inside = ["unshare", "--uts", "--mount", "sh", "-c", script, f"/etc/netns/boonta{i}/hosts", name, *command]
         return ["nsenter", f"--net=/var/run/netns/boonta{i}", *inside]
 

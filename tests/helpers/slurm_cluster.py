@@ -106,8 +106,8 @@ class Slurm:
 
     def submit(self, script: pathlib.Path) -> str:
         """Submits a script; returns the number of the job."""
-        said = self.do("sbatch", str(script), cwd=self.folder)
-        (number,) = re.findall(r"Submitted batch job (\d+)", said) or [said]
+        message = self.do("sbatch", str(script), cwd=self.folder)
+        (number,) = re.findall(r"Submitted batch job (\d+)", message) or [message]
         return number
 
     def job(self, number: str) -> dict[str, str]:

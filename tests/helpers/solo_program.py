@@ -18,7 +18,7 @@ def solo_program(
     """The smallest.
 
     Args:
-      run: where and how long.
+      run: the run's settings.
       width: batch size.
       num_envs: environments.
     """

@@ -1,4 +1,4 @@
-"""What the swap matrix chooses from: environments, and agents small enough to compile in seconds."""
+"""The choices of the swap matrix: environments, and agents small enough to compile in seconds."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MUZERO = muzero.Config(
     replay=Replay(batch_size=8, min_size=8),
     consistency_cost=0.0,
     support_limit=20.0,
-    search="puct",  # compiles fastest
+    search="puct",  # This search compiles fastest.
 )
 
 
 def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
-    """Half of MuZero's sequences are reanalyzed if there is somebody to do it."""
+    """Half of MuZero's sequences are reanalyzed if there are reanalyzers."""
     if agent == "impala":
         return impala.make(IMPALA, env.spec)
     discount = -1.0 if env.spec.num_players == 2 else 0.9

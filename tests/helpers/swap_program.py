@@ -22,14 +22,14 @@ def swap_program(
     acting: Literal["local", "central"] = "local",
     reanalyzers: int = 0,
 ) -> Program:
-    """A program of what is asked for.
+    """A program with the given parts.
 
     Args:
-      run: where and how long.
-      env: played in.
-      agent: plays and learns.
-      acting: in the actor, or in a node that acts for all of them.
-      reanalyzers: nodes.
+      run: the run's settings.
+      env: the environment.
+      agent: the agent.
+      acting: whether actors act themselves, or a node acts for all of them.
+      reanalyzers: number of reanalyzers.
     """
     chosen = ENVS[env]
     made = make_agent(chosen, agent, reanalyzers)

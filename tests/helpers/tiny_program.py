@@ -1,4 +1,4 @@
-"""A whole program in small: the tests' tiny agent on Catch, with an environment that can be told to fail."""
+"""A small whole program: the tests' tiny agent on Catch, with an environment that fails on demand."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def tiny_program(
     """The smallest cluster.
 
     Args:
-      run: where and how long.
+      run: the run's settings.
       game: names the run's folder.
       breaks_after: actor steps until the environment raises.
       width: batch size.

@@ -39,7 +39,7 @@ class WritingLearner(Learner):
 
 
 class BrittleActor(Actor):
-    """Breaks after so many steps as its environment says."""
+    """Raises after the number of steps in an environment variable."""
 
     def count_step(self, env, sequences) -> None:
         super().count_step(env, sequences)
@@ -51,8 +51,8 @@ def unit_program(run: RunFlags = RUN, batch_size: int = 12, num_envs: int = 6, e
     """Learns Catch.
 
     Args:
-      run: where and how long.
-      batch_size: of all hosts.
+      run: the run's settings.
+      batch_size: sequences per update, over all hosts.
       num_envs: environments of each acting device.
       evaluate: adds an evaluator.
     """

@@ -1,4 +1,4 @@
-"""The fused node: repeatable, the same on one device and on many, and its checkpoints are everybody's."""
+"""The fused node: it is repeatable, the same on one device and on many, and its checkpoints fit other programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MUZERO = dataclasses.replace(
 
 
 def agent(kind: str = "queue"):
-    """By kind: of a queue, of a replay table with priorities, and the real ones, MuZero with a uniform sampler."""
+    """Agents by kind: with a queue, with a replay table with priorities, and the real ones, MuZero's table uniform."""
     if kind == "impala":
         return impala.make(IMPALA, ENV.spec)
     if kind == "muzero":
@@ -68,7 +68,7 @@ def learn(folder, updates: int, kind: str = "queue", **settings) -> dict:
     anakin.start()
     while anakin._updates < updates:
         anakin.step()
-    anakin.step()  # there is nothing left to do
+    anakin.step()  # There is nothing left to do.
     assert anakin._updates == updates
     anakin.close()
     return jax.tree.map(np.asarray, anakin._agent.update.params(anakin._state.learner))
@@ -95,7 +95,7 @@ def test_no_key_is_used_twice(tmp_path):
     used = [seed_key, *jax.random.split(seed_key)]
     for key in [state.learner.key, state.key, state.stage.key, *state.stage.env.key, anakin._fused.eval_key]:
         used.append(key)
-        for i in range(5):  # as a chain of splits goes on, and as numbers are folded in
+        for i in range(5):  # Both a chain of splits and folding numbers in derive keys.
             key, drawn = jax.random.split(key)
             used += [key, drawn, jax.random.fold_in(drawn, i)]
     assert len({tuple(np.asarray(key).tolist()) for key in used}) == len(used)
@@ -108,7 +108,7 @@ def check_devices(folder, kind: str) -> None:
     one, eight = (learn(folder / str(devices), 12, kind, devices=devices) for devices in (1, 8))
     assert not equal(before, one)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, eight)
-    if kind != "muzero":  # its third compilation costs as much as all the others' do
+    if kind != "muzero":  # Its third compilation costs as much as all the others' do.
         assert equal(eight, learn(folder / "again", 12, kind, devices=8))
 
 
@@ -116,7 +116,7 @@ def check_devices(folder, kind: str) -> None:
     "kinds", [("queue", "replay", "impala"), pytest.param(("muzero",), marks=pytest.mark.slow)], ids="-".join
 )
 def test_one_device_and_eight_learn_the_same(kinds):
-    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(
         f"""
         import pathlib, tempfile, pytest
@@ -142,15 +142,15 @@ def compilations():
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     jax.jit(lambda x: x + 1)(0)
-    assert seen, "a compilation is not heard; the name of JAX's event may be another now"
+    assert seen, "a compilation is not reported; JAX's event may have another name now"
     seen.clear()
-    yield seen  # the listener stays, for JAX 0.6 can't take it back
+    yield seen  # The listener stays, for JAX 0.6 can't take it back.
 
 
 def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, monkeypatch):
-    """On CPU XLA differentiates them slowly inside of one, so each round is a program of its own there."""
+    """XLA on CPU differentiates convolutions slowly inside of a loop, so each round is a program of its own there."""
     config = dataclasses.replace(impala.CATCH, torso=Torso("shallow"), batch_size=4, unroll_length=2)
-    env = Catch(rows=20, columns=20)  # as many pixels as its two windows need
+    env = Catch(rows=20, columns=20)  # Its two windows need so many pixels.
     weights = []
     for convolves in (True, False):
         if not convolves:
@@ -176,7 +176,7 @@ def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
             anakin.step()
         assert not seen
     assert anakin.report()["metrics"]["compile_s"] > 0
-    anakin.close()  # waits for the save that is under way
+    anakin.close()  # This waits for the save under way.
 
 
 def test_the_next_dispatch_is_enqueued_before_the_last_is_collected(tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
     anakin.close()
     report = anakin.report()
     assert -1 <= report["metrics"]["eval_return_min"] <= report["metrics"]["eval_return"] <= 1
-    assert report["metrics"]["return"] > -0.6  # of random play: -1 / 3
+    assert report["metrics"]["return"] > -0.6  # Random play has -1 / 3.
     assert report["counts"]["updates"] == 200 and report["counts"]["eval_episodes"] == 100
     assert report["counts"]["env_steps"] == report["counts"]["frames"] == 8 * (1 + 200 * 4)
     anakin.heartbeat()
@@ -249,7 +249,7 @@ class Steered(Catch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"devices": 99}, r"devices is 99; this process has \d+"),
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
@@ -258,8 +258,8 @@ class Steered(Catch):
         ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "stop.eval_return is 1.0, but eval_every is 0"),
     ],
 )
-def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
         node(tmp_path, 1, **settings)
 
 
@@ -274,7 +274,7 @@ def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "message"),
     [
         (
             Catch(6, 4),
@@ -283,6 +283,6 @@ def test_an_environment_that_is_not_of_jax_is_refused(tmp_path):
         (Steered(4, 3), r"the agent's actions are int32\[\], those of Steered are float32\[2\]; make the agent with"),
     ],
 )
-def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_agent_made_for_another_spec_is_refused_before_compiling(tmp_path, env, message):
+    with pytest.raises(ValueError, match=message):
         Anakin("anakin", agent(), env, folder=str(tmp_path))

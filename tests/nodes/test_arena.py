@@ -1,4 +1,4 @@
-"""The arena on Nim: what it reports, whom it plays, and what it refuses."""
+"""The arena on Nim: its reports, its opponents, and its refusals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_opponent_is_played_from_either_side(variables):
     report = node.report()
     assert report["counts"] == {"eval_episodes": 8}
     metrics = report["metrics"]
-    assert metrics["eval_return"] == 1.0 and metrics["eval_version"] == 7  # against the first alone
+    assert metrics["eval_return"] == 1.0 and metrics["eval_version"] == 7  # Only the first opponent counts.
     one = {"win": 1.0, "draw": 0.0, "loss": 0.0, "loss_first": 0.0, "loss_second": 0.0}
     assert {name: metrics[f"arena/one/{name}"] for name in one} == one
     # Who begins takes 2, leaves 3, then 1, and takes it.
@@ -56,8 +56,8 @@ def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):
     node.step()
     metrics = node.report()["metrics"]
     assert metrics["arena/one/elo"] == 0
-    assert metrics["arena/elo"] == pytest.approx(381.7, abs=0.1)  # with the prior's draw 4.5 of 5: 400 log10(9)
-    assert metrics["arena/two/elo"] == pytest.approx(metrics["arena/elo"], abs=0.1)  # level with it
+    assert metrics["arena/elo"] == pytest.approx(381.7, abs=0.1)  # 4.5 of 5 with the prior's draw: 400 log10(9).
+    assert metrics["arena/two/elo"] == pytest.approx(metrics["arena/elo"], abs=0.1)  # The two are equally strong.
 
 
 def test_later_versions_play_earlier_ones_and_results_add_up(variables):
@@ -68,7 +68,7 @@ def test_later_versions_play_earlier_ones_and_results_add_up(variables):
         assert ("arena/earlier/win" in node.report()["metrics"]) == (version > 1)
     assert set(node._results) == {(1, "one"), (2, "one"), (2, 1), (3, "one"), (3, 1), (3, 2)}
     assert node.report()["counts"] == {"eval_episodes": 6 * 4}
-    node.round()  # nothing new was put: it plays the same version once more, and not against itself
+    node.round()  # Nothing new was put: it plays the same version once more, and not against itself.
     assert node._results[3, "one"] == (8, 8) and node._results[3, 1].games == 8
 
 
@@ -80,7 +80,7 @@ def test_versions_that_are_kept_spread_over_the_run():
     kept = sorted(versions)
     assert len(kept) == 5 and kept[0] == 0 and kept[-1] == 990
     gaps = [b - a for a, b in zip(kept[:-2], kept[1:-1])]
-    assert max(gaps) <= 4 * min(gaps)  # all but the newest
+    assert max(gaps) <= 4 * min(gaps)  # The newest is left out.
 
 
 def test_it_stops_while_a_match_is_on(variables):

@@ -20,7 +20,7 @@ class FakeMonitor:
         enough = len(self.reports) >= self._stop_after
         return {"stop": "enough" if enough else "", "ending": enough, "failure": "", "counts": {"updates": 7.0}}
 
-    def goodbye(self, name: str, failure: str) -> None:
+    def report_end(self, name: str, failure: str) -> None:
         self.failures[name] = failure
 
 

@@ -50,7 +50,7 @@ def check_replicated(folder: pathlib.Path) -> None:
     """Called in a process that has two devices."""
     mesh = Mesh(np.array(jax.devices()), ("batch",))
     both = jax.device_put(state(3), NamedSharding(mesh, PartitionSpec()))
-    Checkpointer(folder).save(1, both, {})  # a process's first: orbax would have failed that one alone
+    Checkpointer(folder).save(1, both, {})  # A process's first: orbax would have failed that one alone.
     restored, _ = Checkpointer(folder).restore(both)
     np.testing.assert_array_equal(restored.params["linear"]["w"], np.full((2, 3), 3.0))
     assert restored.updates.sharding.device_set == both.updates.devices() and len(both.updates.devices()) == 2
@@ -77,9 +77,9 @@ def test_a_full_disk_fails_the_save_and_leaves_the_older_checkpoint(tmp_path):
     saver = Checkpointer(tmp_path)
     saver.save(1, state(1), {"updates": 1.0})
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # no file may grow past it, as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))  # No file may grow past it, as on a full disk.
     try:
-        noise = np.random.default_rng(0).normal(size=(2, 100_000))  # does not compress
+        noise = np.random.default_rng(0).normal(size=(2, 100_000))  # Noise does not compress.
         with pytest.raises(OSError, match="checkpoint 2 could not be saved"):
             saver.save(2, State({"linear": {"w": jnp.asarray(noise)}}, jnp.asarray(2)), {})
     finally:

@@ -1,4 +1,4 @@
-"""The inference node, called directly: what it answers, to whom, and in which batches."""
+"""The inference node, called directly: its answers and its batches."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def batches(node: Inference) -> float:
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_groups_that_share_a_batch_act_as_each_would_alone(name):
-    """Over two episodes, with frames and recurrent state; the same seed gives the same actions."""
+    """The same seed gives the same actions, over two episodes, with frames and recurrent state."""
     agent = AGENTS[name]()
     params, act = acting_params(agent), jit_policy(agent.policy)
     node = inference(agent, deadline_s=1.0)
-    seeds = {"actor/0/0": 5, "actor/0/1": 2**32 - 1, "actor/1/0": 6}  # the third leaves a row to pad
+    seeds = {"actor/0/0": 5, "actor/0/1": 2**32 - 1, "actor/1/0": 6}  # The third leaves a row to pad.
     envs = {group: ENV(4, seed=seed % 7) for group, seed in seeds.items()}
     alone = {group: Acting(agent.policy, act, 4, seed, Stopwatch()) for group, seed in seeds.items()}
     timesteps = {group: env.reset() for group, env in envs.items()}
@@ -113,7 +113,7 @@ def test_a_group_that_registers_again_starts_afresh():
         return answers
 
     before = first_steps()
-    node.act("actor/0/0", 3, frames(2, MID), timeout_s=0.0)  # never answered: its actor dies
+    node.act("actor/0/0", 3, frames(2, MID), timeout_s=0.0)  # Never answered: its actor dies.
     node.register("actor/0/0", 2, 5)
     tree.map_structure(np.testing.assert_array_equal, first_steps(), before)
     assert all(np.abs(leaf).sum() > 0 for leaf in before[2][-1])  # There was a state to forget.
@@ -212,7 +212,7 @@ def test_settings_that_cannot_work_are_refused(setting, allowed):
 
 
 def test_an_actor_writes_the_same_rows_whoever_acts():
-    """In one thread, with params that stay the same; it holds an act, and knows no more."""
+    """The handle of an inference node, in one thread, with constant params."""
     agent = tiny.make(ENV.spec, batch_size=4, length=6)
     variables = VariableServer("variables")
     variables.put(5, pack(acting_params(agent)))

@@ -35,7 +35,7 @@ class Batches:
     """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
 
     waits_for = "trajectories"
-    there = 20  # batches that are ready
+    there = 20  # Batches that are ready.
 
     def __init__(self, replay, tables, sharding):
         self._size = tables[0].batch_size
@@ -252,8 +252,8 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
     for _ in range(4):
         learner.step()
     learner.settle()
-    assert learner._dataset.prioritised == []  # this agent has none
-    assert learner.report()["metrics"]["policy_lag"] == 3.0  # the fourth update learns from version 0
+    assert learner._dataset.prioritised == []  # This agent has none.
+    assert learner.report()["metrics"]["policy_lag"] == 3.0  # The fourth update learns from version 0.
     assert learner.report()["counts"]["updates"] == 4
 
 
@@ -267,16 +267,16 @@ def test_the_update_is_compiled_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("devices", "size", "said"),
+    ("devices", "size", "message"),
     [(99, 8, r"learner devices is 99; this process has \d+"), (0, 8, "learner devices is 0")],
 )
-def test_impossible_meshes_are_refused(devices, size, said):
-    with pytest.raises(ValueError, match=said):
+def test_impossible_meshes_are_refused(devices, size, message):
+    with pytest.raises(ValueError, match=message):
         make_mesh(devices, size)
 
 
 def test_one_device_and_eight_learn_the_same():
-    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(
         """
         import pathlib, tempfile, numpy as np, pytest

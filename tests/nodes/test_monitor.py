@@ -48,7 +48,7 @@ def test_goes_on_counting_from_a_checkpoint(monitor):
 
 
 @pytest.mark.parametrize(
-    ("rule", "totals", "said"),
+    ("rule", "totals", "message"),
     [
         (StopRule(env_steps=10), {"env_steps": 12.0}, "env_steps reached 12"),
         (StopRule(updates=5), {"updates": 5.0}, "updates reached 5"),
@@ -59,9 +59,9 @@ def test_goes_on_counting_from_a_checkpoint(monitor):
         (StopRule(), {"env_steps": 1e9}, ""),
     ],
 )
-def test_stop_rules(rule, totals, said):
+def test_stop_rules(rule, totals, message):
     reached = rule.reached(totals)
-    assert reached.startswith(said) and bool(reached) == bool(said)
+    assert reached.startswith(message) and bool(reached) == bool(message)
 
 
 def test_an_impossible_stop_rule_is_refused():
@@ -76,10 +76,10 @@ def test_when_the_rule_is_reached_workers_end_before_services(monitor):
     reply = monitor.beat(report("replay", serves=True))
     assert reply["stop"] == "" and reply["ending"]
     assert "env_steps reached 100" in monitor.beat(report("actor/0"))["stop"]
-    monitor.goodbye("actor/0", "")
+    monitor.report_end("actor/0", "")
     assert "env_steps reached 100" in monitor.beat(report("replay", serves=True))["stop"]
     assert not monitor.stopping
-    monitor.goodbye("replay", "")
+    monitor.report_end("replay", "")
     assert monitor.status()["failure"] == ""
     monitor.round()
     assert monitor.stopping
@@ -89,7 +89,7 @@ def test_the_monitor_stays_until_the_launcher_knows_how_everybody_ended(monitor)
     monitor.beat(report("learner", counts={"env_steps": 100.0}))
     monitor.round()
     monitor.status()
-    monitor.goodbye("learner", "learner failed while saving a checkpoint: OSError: disk full")
+    monitor.report_end("learner", "learner failed while saving a checkpoint: OSError: disk full")
     monitor.round()
     assert not monitor.stopping
     assert monitor.status()["failure"] == "learner failed while saving a checkpoint: OSError: disk full"
@@ -100,22 +100,22 @@ def test_the_monitor_stays_until_the_launcher_knows_how_everybody_ended(monitor)
 def test_a_heartbeat_overtaken_by_the_goodbye_changes_nothing(monitor):
     monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
     monitor.round()
-    monitor.goodbye("actor/0", "")
+    monitor.report_end("actor/0", "")
     monitor.beat(report("actor/0"))
     assert monitor.status()["nodes"]["actor/0"]["gone"]
 
 
 def test_a_failure_is_kept_with_its_first_cause(monitor):
     monitor.beat(report("actor/0"))
-    monitor.goodbye("actor/0", "actor/0 failed while acting: ValueError: bad")
-    monitor.goodbye("learner", "learner failed while waiting")
+    monitor.report_end("actor/0", "actor/0 failed while acting: ValueError: bad")
+    monitor.report_end("learner", "learner failed while waiting")
     assert monitor.status()["failure"] == "actor/0 failed while acting: ValueError: bad"
     assert monitor.beat(report("learner"))["stop"]
 
 
 def test_a_node_that_leaves_early_is_a_failure(monitor):
     monitor.beat(report("actor/0"))
-    monitor.goodbye("actor/0", "")
+    monitor.report_end("actor/0", "")
     assert monitor.status()["failure"] == "actor/0 ended before the program did"
 
 

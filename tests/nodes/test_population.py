@@ -28,7 +28,7 @@ ENV = Catch(rows=4, columns=3)
 class Config:
     learning_rate: float = 0.1
     size: float = 8.0
-    factor: float = 1.0  # of the learning rate; one within float32's range and a large one make one that is beyond
+    factor: float = 1.0  # A factor of the learning rate, with which it can exceed float32's range.
     unused: float = 1.0
     layers: int = 1
 
@@ -93,7 +93,7 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
         def init(key):
             return jax.tree.map(lambda x: x + jnp.asarray(config.learning_rate, x.dtype), agent.update.init(key))
 
-        def to_a_side(params, key, timestep, state):  # by its own hyper-parameter, whatever it has learned
+        def to_a_side(params, key, timestep, state):  # The action is the member's hyper-parameter.
             side = jnp.where(config.learning_rate > 0.3, 0, 2)
             return jnp.full(timestep.step_type.shape, side, jnp.int32), {}, state
 
@@ -139,7 +139,7 @@ def test_hyper_parameters_are_state_which_checkpoints_hold_and_others_may_change
 
 
 def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):
-    def play(env, policy, params, *others):  # would prefer them
+    def play(env, policy, params, *others):  # It would prefer the diverged ones.
         return {"eval_return": jnp.isnan(params["linear"]["w"]).any().astype(jnp.float32)}
 
     monkeypatch.setattr("boonta.nodes.fused.stage.play", play)
@@ -163,7 +163,7 @@ def test_it_ends_when_none_is_left(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"vary": {"learning_rate": []}}, r"learning_rate is to vary over \[\]; it must be finite"),
         ({"vary": {"size": [8, 16]}}, "size can't vary within a population: the program needs its value"),
@@ -176,8 +176,8 @@ def test_it_ends_when_none_is_left(tmp_path):
         ({"devices": 99}, r"devices is 99; this process has \d+"),
     ],
 )
-def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_vary_is_refused_before_compiling(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
         population(tmp_path, **settings)
 
 

@@ -76,10 +76,10 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
     before = {sequence.reward.tobytes(): sequence for sequence in read(client, "past", 200)}
     versions = set()
     for sequence in read(client, "again", 200):
-        old = before[sequence.reward.tobytes()]  # one that was read is one that was written, from start to end
+        old = before[sequence.reward.tobytes()]  # One that was read is one that was written, from start to end.
         for name in ("observation", "step_type", "reward", "discount", "action"):
             jax.tree.map(np.testing.assert_array_equal, getattr(sequence, name), getattr(old, name))
-        assert len(set(sequence.version)) == 1  # params change between sequences only
+        assert len(set(sequence.version)) == 1  # Params change between sequences only.
         versions.add(int(sequence.version[0]))
     assert versions == {7, 9}
     assert node.report()["counts"] == {"reanalyzed_steps": 4 * 3 * LENGTH, "reanalyzed_sequences": 12}
@@ -92,7 +92,7 @@ def test_it_waits_for_the_past_by_name(client):
     node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, ReverbStore(client, lambda: SIGNATURE), num_envs=2)
     node.start()
     assert not node.ready()
-    node.meanwhile = node.stop  # after the first half second
+    node.meanwhile = node.stop  # This stops it after half a second.
     with pytest.raises(Exception) as stopped:
         node.step()
     assert type(stopped.value).__name__ == "Stopped"
@@ -101,7 +101,7 @@ def test_it_waits_for_the_past_by_name(client):
 
 
 @pytest.mark.parametrize(
-    ("keep", "changes", "said"),
+    ("keep", "changes", "message"),
     [
         (
             ("fresh",),
@@ -118,8 +118,8 @@ def test_it_waits_for_the_past_by_name(client):
         ),
     ],
 )
-def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, said):
+def test_tables_that_a_reanalyzer_cannot_work_with_are_refused(keep, changes, message):
     tables = dict(zip(("fresh", "past", "again"), make().tables))
     tables["again"] = dataclasses.replace(tables["again"], **changes)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         recorded_table([tables[name] for name in keep])

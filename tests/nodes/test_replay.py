@@ -49,7 +49,7 @@ def server(agent, tmp_path):
 
 
 def steps(t: int, num_envs: int) -> Steps:
-    """Step t of every slot; the reward says which step of which slot it is."""
+    """Step t of every slot; the reward encodes the step and the slot."""
 
     def of(value, dtype):
         return np.full(num_envs, value, dtype)
@@ -124,7 +124,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
     (table,) = agent.tables
     stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, SIGNATURE, size=4, in_flight=4)
     stream.ask(1)
-    assert stream.take(1.0) is None  # the table is empty
+    assert stream.take(1.0) is None  # The table is empty.
     stream.close()
     with pytest.raises(RuntimeError, match="reading table 'trajectories' failed"):
         stream.take(30.0)

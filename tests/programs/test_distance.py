@@ -9,7 +9,7 @@ import pathlib
 import pytest
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"
-MOST = 6  # lines
+MOST = 6  # Lines.
 
 
 def body(name: str) -> list[str]:

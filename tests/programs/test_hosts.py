@@ -58,13 +58,13 @@ class Units:
     def codes(self) -> list[int]:
         return [process.wait(LIMIT_S) for process in self.processes]
 
-    def said(self, index: int = 0) -> str:
+    def output(self, index: int = 0) -> str:
         return self._logs[index].read_text()
 
     def await_checkpoint(self) -> None:
         until = time.monotonic() + LIMIT_S
         while not saved(self.folder):
-            assert time.monotonic() < until and all(process.poll() is None for process in self.processes), self.said()
+            assert time.monotonic() < until and all(process.poll() is None for process in self.processes), self.output()
             time.sleep(0.1)
 
 
@@ -74,9 +74,9 @@ def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("units")
     stop = ("--stop.env-steps", "6000")
     with Units(folder / "two", 2, *stop) as two:
-        assert two.codes() == [0, 0], two.said() + two.said(1)
+        assert two.codes() == [0, 0], two.output() + two.output(1)
     with Units(folder / "one", 1, "--placement.threads", "2", "--num-envs", "12", *stop) as one:
-        assert one.codes() == [0], one.said()
+        assert one.codes() == [0], one.output()
     return folder
 
 
@@ -105,15 +105,15 @@ def test_a_run_goes_on_with_another_number_of_hosts(learned):
     updates, _ = end(learned / "two")
     flags = ("--placement.threads", "2", "--num-envs", "12", "--allow-changes", "--stop.updates", str(updates + 5))
     with Units(learned / "two", 1, *flags) as one:
-        assert one.codes() == [0], one.said()
+        assert one.codes() == [0], one.output()
     rows = [row for row in metrics.read(learned / "two") if row.get("updates")]
     assert rows[-1]["updates"] >= updates + 5 and saved(learned / "two") >= updates + 5
 
 
 def test_an_evaluation_on_the_first_host_ends_all(tmp_path):
     with Units(tmp_path / "run", 2, "--evaluate", "--placement.lag", "None", "--stop.eval-return", "0.9") as units:
-        assert units.codes() == [0, 0], units.said() + units.said(1)
-    assert "done: eval_return reached" in units.said(0) and "done: eval_return reached" in units.said(1)
+        assert units.codes() == [0, 0], units.output() + units.output(1)
+    assert "done: eval_return reached" in units.output(0) and "done: eval_return reached" in units.output(1)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -128,7 +128,7 @@ def test_a_host_whose_actor_fails_ends_the_other(tmp_path):
     with Units(tmp_path / "run", 2, broken=True) as units:
         assert units.processes[1].wait(LIMIT_S) == 1
         assert units.processes[0].wait(ENDS_S) not in (0, None)
-    assert "actor/0 failed while stepping: RuntimeError: the actor is broken" in units.said(1)
+    assert "actor/0 failed while stepping: RuntimeError: the actor is broken" in units.output(1)
 
 
 def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_path):
@@ -136,8 +136,8 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
     with Units(folder, 2, "--save-every-s", "1") as units:
         units.await_checkpoint()
         units.processes[1].send_signal(signal.SIGTERM)
-        assert units.codes() == [1, 143], units.said() + units.said(1)
-    assert "host 1 was told to end; a checkpoint is saved" in units.said(0)
+        assert units.codes() == [1, 143], units.output() + units.output(1)
+    assert "host 1 was asked to end; a checkpoint is saved" in units.output(0)
     (updates, first), (others, second) = end(folder), end(folder / "hosts" / "1")
     assert updates == others == saved(folder)
     np.testing.assert_array_equal(first, second)
@@ -147,21 +147,21 @@ def test_hosts_that_are_not_alike_name_both(tmp_path):
     with Units(tmp_path / "run", 2, own=("--seed", "5")) as units:
         assert all(code not in (0, None) for code in units.codes())
     for index in (0, 1):
-        assert f"host {index} is program unit_program" in units.said(index), units.said(index)
-        assert f"but host {1 - index} is program unit_program" in units.said(index)
+        assert f"host {index} is program unit_program" in units.output(index), units.output(index)
+        assert f"but host {1 - index} is program unit_program" in units.output(index)
 
 
 def test_a_folder_that_hosts_do_not_share_is_named(tmp_path):
     with Units(tmp_path / "run", 2, own=("--workdir", str(tmp_path / "elsewhere"))) as units:
         assert units.processes[1].wait(LIMIT_S) == 2
         assert units.processes[0].wait(ENDS_S) not in (0, None)
-    assert f"--workdir {tmp_path / 'elsewhere'} of host 1 is not the first host's" in units.said(1)
+    assert f"--workdir {tmp_path / 'elsewhere'} of host 1 is not the first host's" in units.output(1)
 
 
 def test_a_batch_that_hosts_cannot_divide_is_refused(tmp_path):
     with Units(tmp_path / "run", 2, "--batch-size", "13") as units:
         assert 2 in units.codes() and 0 not in units.codes()
-    assert "batch_size is 13; it must divide over" in units.said(0) + units.said(1)
+    assert "batch_size is 13; it must divide over" in units.output(0) + units.output(1)
 
 
 def test_a_coordinator_out_of_reach_is_named(tmp_path):
@@ -173,6 +173,6 @@ def test_a_host_that_does_not_come_is_told_in_time_though_jax_may_never_return(t
     place = f"127.0.0.1:{free_ports(1)}"
     flags = ("--hosts.coordinator", place, "--hosts.number", "2", "--hosts.reach-s", "2")
     with Units(tmp_path / "run", 1, *flags) as units:
-        assert units.codes() == [2], units.said()
-    assert f"host 0 waits up to 2 s for 2 hosts at {place}" in units.said()
-    assert f"hosts.number is 2, but not all came to {place} in 2 s" in units.said()
+        assert units.codes() == [2], units.output()
+    assert f"host 0 waits up to 2 s for 2 hosts at {place}" in units.output()
+    assert f"hosts.number is 2, but not all came to {place} in 2 s" in units.output()

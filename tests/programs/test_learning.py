@@ -1,4 +1,4 @@
-"""What READMEs say that programs learn, in minutes or an hour: `./run pytest -m slow tests/programs/test_learning.py`.
+"""The READMEs' learning results, in minutes or an hour: `./run pytest -m slow tests/programs/test_learning.py`.
 
 The runs stop by their rule as soon as they are good enough; the seconds are where they count as failed.
 """
@@ -70,7 +70,7 @@ def test_connect_four_beats_its_first_checkpoint_and_tree_search(tmp_path):
 def test_tic_tac_toe_does_not_lose_to_perfect_play(tmp_path):
     train("self_play", "--stop.seconds", "1150", workdir=tmp_path)
     outcome = match(tmp_path, "perfect", games=200)
-    assert max(np.sum(outcome[side::2] < 0) for side in (0, 1)) <= 1  # of 100 games from either side
+    assert max(np.sum(outcome[side::2] < 0) for side in (0, 1)) <= 1  # Each side plays 100 games.
 
 
 @pytest.mark.cluster

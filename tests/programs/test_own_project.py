@@ -44,7 +44,7 @@ class Clock(Periodic):
 '''
 
 PROGRAM = '''
-"""Starts with `python my_program.py`; a module beside it says how wide the network is."""
+"""Starts with `python my_program.py`; a module beside it has the width of the network."""
 
 from agents.mine import Config, make
 from clock import Clock
@@ -134,6 +134,6 @@ def test_it_runs_as_processes(python, project):
 
 @pytest.mark.timeout(400)
 def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
-    said = run(python, project, "envs.narrow:narrow", "--launch", "sebulba", "--clocks", "0", "--env.columns", "4")
-    assert "environment catch, presets for 'catch'" in said
+    output = run(python, project, "envs.narrow:narrow", "--launch", "sebulba", "--clocks", "0", "--env.columns", "4")
+    assert "environment catch, presets for 'catch'" in output
     assert metrics.read(project / "run")[-1]["updates"] >= 30

@@ -76,7 +76,7 @@ def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 8
     assert list(tmp_path.glob("tensorboard/*")) and list(tmp_path.glob("logs/*/learner/0"))
 
-    saved = saved_counts(tmp_path, first)  # up to a heartbeat older than the last row
+    saved = saved_counts(tmp_path, first)  # They may be a heartbeat older than the last row.
     process = start("--workdir", str(tmp_path), "--stop.updates", str(int(first["updates"]) + 50))
     output = finish(process)
     assert process.returncode == 0, output
@@ -92,7 +92,7 @@ def test_a_signal_ends_every_process_in_time_and_the_learner_saves(tmp_path, num
     wait_for_rows(tmp_path, process)
     asked = time.monotonic()
     if number == signal.SIGINT:
-        os.killpg(process.pid, number)  # as a terminal does
+        os.killpg(process.pid, number)  # A terminal does the same.
     else:
         process.send_signal(number)
     output = finish(process, timeout_s=20)

@@ -76,17 +76,17 @@ def test_its_checkpoint_is_played(learned, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--placement.acting", "99"], "placement.acting is 99 and placement.learning 1; this process has"),
         (["--num-envs", "48"], "24 environments step together, and batch_size is 16"),
-        (["--placement.lag", "-1"], "placement.lag is -1"),  # told by tyro, in lines of its own
+        (["--placement.lag", "-1"], "placement.lag is -1"),  # Tyro formats this message itself.
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, said):
+def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, message):
     with pytest.raises(SystemExit) as ended:
         main(impala_program, ["--launch", "sebulba", "--workdir", str(tmp_path / "run"), *flags])
-    assert ended.value.code == 2 and said in capsys.readouterr().err
+    assert ended.value.code == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
@@ -101,7 +101,7 @@ def test_the_atari_programs_build_every_node():
 
 
 def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path):
-    """With the smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 an update."""
+    """The smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 per update."""
     env = Catch(rows=3, columns=3)
     config = muzero.Config(
         torso=Torso("mlp", widths=(8,)),
@@ -126,4 +126,4 @@ def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path
         learner.settle()
     replay, updates = learner._replay, learner.report()["counts"]["updates"]
     assert replay._inserted == 2 * 3 * 8
-    assert updates == 2 * replay._inserted / 4 + 1  # the reader may be a batch ahead
+    assert updates == 2 * replay._inserted / 4 + 1  # The reader may be a batch ahead.

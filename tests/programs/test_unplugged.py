@@ -82,7 +82,7 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     assert last["reanalyzed_sequences"] >= 8 and last["batch_share/reanalyzed"] == 1.0
     agent, env = play.agent_and_env(workdir)
     assert env == Catch() and [table.name for table in agent.tables] == ["reanalyzed"]
-    play.newest_params(agent, workdir)  # what it learned was saved, and is found by other tools
+    play.newest_params(agent, workdir)  # What it learned was saved, and is found by other tools.
     assert json.loads((workdir / "config.json").read_text())["settings"]["config"]["torso"]["widths"] == [8]
     if schedule == "serial":
         assert start(*common, "--stop.updates", "15", "config:catch", *SMALL) == 0
@@ -100,8 +100,8 @@ def test_archives_that_can_not_be_learned_from_are_refused_before_anything_start
     broken = tmp_path / "broken"
     shutil.copytree(data, broken)
     (broken / "chunk-00003.parquet").write_bytes(b"PAR1")
-    said = refused(capsys, "--data", str(broken), *workdir)
-    assert "broken/chunk-00003.parquet is broken" in said
+    message = refused(capsys, "--data", str(broken), *workdir)
+    assert "broken/chunk-00003.parquet is broken" in message
     assert not (tmp_path / "run").exists()
     with pytest.warns(UserWarning, match="1 of 5 chunks, with 80 of 400 steps, are left out"):
         unplugged.unplugged(launch.Run(workdir=str(tmp_path / "run")), str(broken), skip_broken=True)
@@ -119,8 +119,8 @@ def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
     zeros, ones = np.zeros(3, np.float32), np.ones(3, np.float32)
     writer.add(Steps(board, step_type, zeros, ones, np.zeros(3, np.int32), (), np.zeros(3, np.int32)))
     writer.close()
-    said = refused(capsys, "--data", str(folder), "--workdir", str(tmp_path / "run"))
-    assert "for a game of 2 player(s) it must be below 0" in said
+    message = refused(capsys, "--data", str(folder), "--workdir", str(tmp_path / "run"))
+    assert "for a game of 2 player(s) it must be below 0" in message
     made = unplugged.unplugged(
         launch.Run(workdir=str(tmp_path / "run")), str(folder), config=unplugged.PRESETS["board"]
     )

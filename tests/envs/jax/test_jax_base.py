@@ -48,13 +48,13 @@ def test_the_stream_of_a_game():
     # The third action comes on LAST, as do the seventh and the last: they are ignored.
     assert steps.step_type.tolist() == [first, mid, last, first, mid, mid, last, first, mid, mid, last, first]
     assert steps.reward.tolist() == [0, 5, 5, 0, 5, 5, 5, 0, 5, 5, 5, 0]
-    assert steps.discount.tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1]  # at the last end time was up as well
+    assert steps.discount.tolist() == [1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 0, 1]  # The last end was also a time-out.
     assert [leaf.dtype for leaf in steps] == [np.int32, np.float32, np.float32, np.float32]
 
 
 def test_every_step_draws_anew_and_every_key_another_stream():
     eyes = [stream(Rolls(), [0] * 300, key).observation for key in (0, 1)]
-    assert len(np.unique(eyes[0])) > 230  # of 1,000 faces, 301 rolls
+    assert len(np.unique(eyes[0])) > 230  # There are 1,000 faces and 301 rolls.
     assert (eyes[0] == eyes[1]).mean() < 0.02
 
 
@@ -77,7 +77,7 @@ def test_drawn_bits_are_even_and_independent(count):
 
 def test_a_batch_begins_anew_when_reset():
     batch = as_env(Rolls())(num_envs=50, seed=0)
-    one = batch.step(np.zeros(50, int))  # before any reset: it is one
+    one = batch.step(np.zeros(50, int))  # A step before any reset is a reset.
     batch.step(np.ones(50, int))
     two = batch.reset()
     assert (one.step_type == base.FIRST).all() and (two.step_type == base.FIRST).all()
@@ -98,7 +98,7 @@ def test_batches_and_copies_share_a_compilation():
     for env in (Watched(), Watched(), Watched(rows=10)):
         batch = as_env(env)(num_envs=2, seed=1)
         batch.reset()
-        batch.step(np.ones(2, np.int64))  # int32 or int64 is no difference
+        batch.step(np.ones(2, np.int64))  # Both int32 and int64 are accepted.
         batch.step(np.ones(2, np.int32))
     assert len(traced) == 1
 

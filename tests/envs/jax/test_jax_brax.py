@@ -57,7 +57,7 @@ def test_keeps_the_contract(fake):
 def test_ends_and_clipped_actions(fake):
     batch = as_env(jax_brax.Brax("slide", max_episode_steps=3))(num_envs=2, seed=0)
     start = batch.reset().observation
-    first = batch.step(np.array([[100.0], [0.0]]))  # counts as 1
+    first = batch.step(np.array([[100.0], [0.0]]))  # The action is clipped to 1.
     np.testing.assert_allclose(first.observation - start, [[0.5], [0]], atol=1e-6)
     batch.step(np.array([[0.0], [0.0]]))
     last = batch.step(np.array([[1.0], [0.0]]))

@@ -36,7 +36,7 @@ def test_an_episode_in_one_program():
     np.testing.assert_array_equal(steps.step_type, np.tile(kinds * 2, (64, 1)))
     np.testing.assert_array_equal(steps.reward, steps.step_type == base.LAST)
     np.testing.assert_array_equal(steps.discount, steps.step_type != base.LAST)
-    starts = steps.observation[:, 9, 0]  # the balls of the second episode, [B, columns]
+    starts = steps.observation[:, 9, 0]  # The balls of the second episode, [B, columns].
     assert (starts.sum(axis=1) == 1).all() and starts.any(axis=0).all()
 
 

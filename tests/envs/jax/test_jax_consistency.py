@@ -23,9 +23,9 @@ def ball_of_breakout(timestep, slot, state):
 
 
 def cars_of_freeway(timestep, slot, state):
-    lanes = timestep.observation[slot, 1:9, :, 2:]  # what a car trails: where, and in the channel of its speed
+    lanes = timestep.observation[slot, 1:9, :, 2:]  # What a car trails: where, and in the channel of its speed.
     trail, speed = lanes.any(axis=2).argmax(axis=1), 1 + lanes.any(axis=1).argmax(axis=1)
-    speed = np.where(trail == 9, speed, -speed)  # all begin in column 0
+    speed = np.where(trail == 9, speed, -speed)  # All begin in column 0.
     return state.replace(_cars=np.stack([np.zeros(8), np.arange(1, 9), abs(speed), speed], axis=1))
 
 
@@ -66,7 +66,7 @@ def test_minatar_breakout_through_whole_walls_of_bricks():
         return follow(timestep)
 
     consistency.check(env, twin, ball_of_breakout, num_envs=4, steps=600, choose=choose)
-    assert sum(rewards) > 4 * 30  # a whole wall of them, which then comes back
+    assert sum(rewards) > 4 * 30  # A whole wall of them, which then comes back.
 
 
 @pytest.mark.parametrize("minimal", [True, False])
@@ -76,7 +76,7 @@ def test_minatar_space_invaders(minimal):
     assert consistency.check(env, twin, num_envs=8, steps=800) > 80
 
 
-@pytest.mark.parametrize(("limit", "steps", "ended"), [(150, 600, 16), (None, 2501, 2)])  # ends by its rules at 2,501
+@pytest.mark.parametrize(("limit", "steps", "ended"), [(150, 600, 16), (None, 2501, 2)])  # The rules end it at 2,501.
 def test_minatar_freeway_short_of_the_other_side(limit, steps, ended):
     """The chicken stops before the other side, because there the two games draw new, different speeds."""
     settings = {"sticky_actions": 0.0, "minimal_actions": True, "max_episode_steps": limit}
@@ -84,7 +84,7 @@ def test_minatar_freeway_short_of_the_other_side(limit, steps, ended):
 
     def choose(timestep, rng):
         row = timestep.observation[:, :, 4, 0].argmax(axis=1)
-        action = np.where(rng.random(len(row)) < 0.6, 1, rng.integers(3, size=len(row)))  # mostly up
+        action = np.where(rng.random(len(row)) < 0.6, 1, rng.integers(3, size=len(row)))  # Most moves are up.
         return np.where(row == 1, 0, action).astype(np.int32)
 
     assert consistency.check(env, twin, cars_of_freeway, choose=choose, num_envs=ended, steps=steps) >= ended
@@ -170,7 +170,7 @@ def maze_of(env: GridWorld):
     return start
 
 
-@pytest.mark.parametrize("cells", [3, 6])  # of one word of coins, and of two
+@pytest.mark.parametrize("cells", [3, 6])  # The coins take one word, and two.
 def test_grid_world(cells):
     env = GridWorld(cells, max_episode_steps=40)
 
@@ -194,7 +194,7 @@ def mine_and_theirs(first: int, second: int, rows: slice):
 
     def adapt(observation: base.BoardView) -> base.BoardView:
         planes = observation.view[:, rows]
-        own = planes[..., -1:]  # the player
+        own = planes[..., -1:]  # The player.
         mine = np.where(own == 0, planes[..., first, None], planes[..., second, None])
         theirs = np.where(own == 0, planes[..., second, None], planes[..., first, None])
         return observation._replace(view=np.concatenate([mine, theirs, own], axis=-1))

@@ -32,12 +32,12 @@ def test_keeps_the_contract(cells):
     conformance.check(as_env(env), num_envs=8, steps=120)
 
 
-@pytest.mark.parametrize("cells", [2, 3, 6])  # of one word of bits, and of two
+@pytest.mark.parametrize("cells", [2, 3, 6])  # The bits take one word, and two.
 def test_every_cell_can_be_reached_by_one_way_alone(cells):
     for board in boards(GridWorld(cells), 50):
         free = ~board[..., 0]
         assert free[::2, ::2].all() and not free[1::2, 1::2].any()
-        assert free.sum() == 2 * cells**2 - 1  # the cells, and as many openings as a tree of them has
+        assert free.sum() == 2 * cells**2 - 1  # The cells, and as many openings as a tree of them has.
         assert (distances(free, (0, 0))[free] >= 0).all()
 
 
@@ -53,8 +53,8 @@ def test_agent_and_goal_are_two_cells_anywhere():
 
 def test_mazes_differ_and_open_to_all_sides():
     shown = boards(GridWorld(4), 200)[..., 0]
-    assert len(np.unique(shown, axis=0)) > 150  # of 2,048
-    straight = [~shown[:, 0], ~shown[:, -1], ~shown[:, :, 0], ~shown[:, :, -1]]  # a binary tree has two open edges
+    assert len(np.unique(shown, axis=0)) > 150  # There are 2,048 boards.
+    straight = [~shown[:, 0], ~shown[:, -1], ~shown[:, :, 0], ~shown[:, :, -1]]  # A binary tree has two open edges.
     assert all(40 < edge.all(axis=1).sum() < 160 for edge in straight)
 
 
@@ -86,7 +86,7 @@ def test_walls_stop_the_agent_and_time_ends_the_episode():
     walls, agent = before[..., 0].astype(bool), before[..., 1].reshape(16, -1).argmax(axis=1)
     row, column = agent // 3, agent % 3
     blocked = (row == 0) | walls[np.arange(16), row - 1, column]
-    after = batch.step(np.zeros(16, np.int32))  # up
+    after = batch.step(np.zeros(16, np.int32))  # Up.
     moved = (after.observation[..., 1] != before[..., 1]).any(axis=(1, 2))
     np.testing.assert_array_equal(moved, ~blocked)
     assert blocked.any() and moved.any()

@@ -28,7 +28,7 @@ def test_time_truncates_and_a_fall_terminates():
     batch = as_env(env)(num_envs=64, seed=0)
     timestep, ends = batch.reset(), {}
     for t in range(1, 13):
-        timestep = batch.step((np.arange(64) % 2 + t * (np.arange(64) < 32)) % 2)  # some to and fro, some one way only
+        timestep = batch.step((np.arange(64) % 2 + t * (np.arange(64) < 32)) % 2)  # Half of them alternate.
         for slot in np.flatnonzero(timestep.step_type == base.LAST):
             ends.setdefault(slot, (t, timestep.discount[slot]))
     assert {end for slot, end in ends.items() if slot < 32} == {(12, 1.0)}
@@ -60,7 +60,7 @@ def test_draws_where_the_cart_is_and_how_the_pole_leans():
     batch = as_env(Gymnax("CartPole-v1"))(num_envs=2, seed=0)
     batch.reset()
     for _ in range(7):
-        batch.step(np.array([0, 1]))  # pushed to the left, the pole leans to the right, and the other way round
+        batch.step(np.array([0, 1]))  # Pushed to the left, the pole leans to the right, and the other way round.
     left, right = batch.render()
     assert left.shape == right.shape and left.dtype == np.uint8
 
@@ -73,7 +73,7 @@ def test_draws_where_the_cart_is_and_how_the_pole_leans():
 
 def test_draws_a_pendulum():
     state = Gymnax("Pendulum-v1").init(jax.random.PRNGKey(0))[0]
-    thetas = np.array([0.0, np.pi / 2, np.pi])  # up, to the left, down
+    thetas = np.array([0.0, np.pi / 2, np.pi])  # Up, to the left, down.
     env = jax.tree.map(lambda leaf: np.stack([leaf] * 3), state.game.env).replace(theta=thetas)
     pictures = Gymnax("Pendulum-v1").draw(state._replace(game=state.game._replace(env=env))).any(axis=-1)
     rows, columns = zip(*(np.argwhere(picture).mean(axis=0) for picture in pictures))

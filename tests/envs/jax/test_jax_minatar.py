@@ -44,7 +44,7 @@ def test_sticky_actions_repeat_the_one_before():
         env = MinAtar("breakout", sticky_actions=sticky, minimal_actions=True)
         batch = as_env(env)(num_envs=32, seed=0)
         batch.reset()
-        paddle = batch.step(np.full(32, 2)).observation[:, 9, :, 0].argmax(axis=1)  # right
+        paddle = batch.step(np.full(32, 2)).observation[:, 9, :, 0].argmax(axis=1)  # Right.
         assert set(paddle - 4) == moved
 
 

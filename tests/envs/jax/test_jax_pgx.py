@@ -25,7 +25,7 @@ def test_a_game_of_tic_tac_toe():
     np.testing.assert_array_equal(timestep.step_type, base.LAST)
     np.testing.assert_array_equal(timestep.reward, 1)
     np.testing.assert_array_equal(timestep.discount, 0)
-    theirs = timestep.observation.view[0, ..., 1]  # the loser looks on: the other's pieces are in the second plane
+    theirs = timestep.observation.view[0, ..., 1]  # The loser looks on: the other's pieces are in the second plane.
     np.testing.assert_array_equal(theirs, [[1, 1, 1], [0, 0, 0], [0, 0, 0]])
     assert {episode.episode_return for episode in batch.episodes()} == {1.0}
 
@@ -54,9 +54,11 @@ def test_draws_the_board_as_the_first_player_sees_it():
     assert not batch.render().any()
     batch.step(np.array([3, 3]))
     one = batch.render()
-    assert one.shape == (2, 72, 84, 3) and one[:, 62:72, 38:48].any()  # the lowest row, the middle column
+    assert one.shape == (2, 72, 84, 3) and one[:, 62:72, 38:48].any()  # The lowest row, the middle column.
     batch.step(np.array([0, 0]))
-    np.testing.assert_array_equal(batch.render()[:, 62:72, 38:48], one[:, 62:72, 38:48])  # whoever is to move
+    np.testing.assert_array_equal(
+        batch.render()[:, 62:72, 38:48], one[:, 62:72, 38:48]
+    )  # It is the same for both players.
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from boonta.nodes.archive.episodes import stitch
 
 
 def stream(slot: int, lengths: list[int], seed: int = 0) -> Steps:
-    """Episodes of these lengths, one after another; the reward says which slot and row it is."""
+    """Episodes of these lengths, one after another; the reward encodes the slot and the row."""
     step_type = np.concatenate([[FIRST] + [MID] * (length - 2) + [LAST] for length in lengths]).astype(np.int32)
     row = np.arange(len(step_type))
     noise = np.random.default_rng(seed).normal(size=(len(row), 2)).astype(np.float32)
@@ -52,9 +52,9 @@ def test_episodes_of_interleaved_slots_come_back_whole_and_each_step_once():
 
 
 def test_what_was_not_recorded_whole_comes_in_pieces_but_none_of_one_row():
-    sequences = cut(stream(0, [6, 5, 5]), length=8, period=5, start=3)  # rows 3 to 15, in two
+    sequences = cut(stream(0, [6, 5, 5]), length=8, period=5, start=3)  # Rows 3 to 15, in two.
     assert rewards(stitch(sequences, overlap=3)) == [[3, 4, 5], [6, 7, 8, 9, 10], [11, 12, 13, 14, 15]]
-    sequences = cut(stream(0, [6, 5, 5]), length=7, period=5, start=5)  # row 5 is LAST, row 11 FIRST
+    sequences = cut(stream(0, [6, 5, 5]), length=7, period=5, start=5)  # Row 5 is LAST, row 11 FIRST.
     assert rewards(stitch(sequences, overlap=2)) == [[6, 7, 8, 9, 10]]
 
 

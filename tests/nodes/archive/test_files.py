@@ -1,4 +1,4 @@
-"""Archives: what is written comes back, and what can't be learned from is refused with words."""
+"""Archives: what is written comes back, and what can't be learned from is refused with a message."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_folders_that_are_no_archives(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda text: text[:100], "is damaged"),
         (lambda text: "[]", "is damaged, or not an archive's"),
@@ -199,13 +199,13 @@ def test_folders_that_are_no_archives(tmp_path):
         (lambda text: text.replace('"version": 1', '"version": 2'), "is of version 2; this program reads versions up"),
     ],
 )
-def test_an_index_that_is_damaged_or_newer(tmp_path, change, said):
+def test_an_index_that_is_damaged_or_newer(tmp_path, change, message):
     make(tmp_path)
     path = tmp_path / "index.json"
     changed = change(path.read_text())
     assert changed != path.read_text()
     path.write_text(changed)
-    with pytest.raises(ValueError, match=f"index.json.*{said}"):
+    with pytest.raises(ValueError, match=f"index.json.*{message}"):
         archive.open_archive(tmp_path, Catch(), SIGNATURE)
 
 
@@ -219,7 +219,7 @@ class Other:
 
 
 @pytest.mark.parametrize(
-    ("env", "said"),
+    ("env", "message"),
     [
         (Catch(rows=9), r"setting rows is 10 there, 9 here"),
         (Catch(rows=9), r"observations is .*\[10, 5\].* there, .*\[9, 5\].* here"),
@@ -227,9 +227,9 @@ class Other:
         (nim.Nim(), "num_players is 1 there, 2 here"),
     ],
 )
-def test_another_environment_is_refused_and_what_differs_named(tmp_path, env, said):
+def test_another_environment_is_refused_and_what_differs_named(tmp_path, env, message):
     make(tmp_path)
-    with pytest.raises(ValueError, match=f"is of another environment: .*{said}"):
+    with pytest.raises(ValueError, match=f"is of another environment: .*{message}"):
         archive.open_archive(tmp_path, env, SIGNATURE)
 
 

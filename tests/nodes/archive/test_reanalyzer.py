@@ -67,7 +67,7 @@ def make_archive(folder, agent, trajectories: list[Steps]) -> archive.Archive:
     return archive.open_archive(folder, Catch(), replayed_shapes(agent, Catch().spec))
 
 
-def told(steps: Steps) -> tuple[bytes, ...]:
+def recorded(steps: Steps) -> tuple[bytes, ...]:
     """All that was recorded and must not change."""
     return tuple(leaf.tobytes() for leaf in steps[:5])
 
@@ -82,7 +82,7 @@ def test_a_round_writes_every_recorded_step_once_with_new_extras_and_version(age
         node.step()
     counts = node.report()["counts"]
     assert counts == {"reanalyzed_steps": 131, "reanalyzed_sequences": 26}
-    pieces = [queue.get(1.0)[0].shards[0] for _ in range(26)]  # leaves [T, 1, ...]
+    pieces = [queue.get(1.0)[0].shards[0] for _ in range(26)]  # Leaves [T, 1, ...].
     sequences = [jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], piece) for piece in pieces]
     for sequence in sequences:
         assert sequence.observation.shape == (LENGTH, 10, 5)
@@ -120,10 +120,10 @@ def test_a_piece_of_an_episode_is_truncated_where_its_record_ends(agent, tmp_pat
     (episode,) = play(1)
     piece = as_episode(jax.tree.map(lambda leaf: leaf[3:7], episode._replace(reward=np.ones(10, np.float32))))
     assert piece.step_type.tolist() == [FIRST, MID, MID, LAST]
-    assert piece.discount.tolist() == [1.0] * 4  # above 0 on LAST: nobody knows what would have followed
+    assert piece.discount.tolist() == [1.0] * 4  # Above 0 on LAST: the episode is truncated.
     assert piece.reward.tolist() == [0.0, 1.0, 1.0, 1.0]
     assert as_episode(episode).discount[-1] == 0.0
-    assert episode.step_type[3] == MID  # the archive's own arrays are left alone
+    assert episode.step_type[3] == MID  # The archive's own arrays are unchanged.
 
 
 def test_an_agent_without_a_table_for_it_is_refused(agent, variables, tmp_path):

@@ -67,7 +67,7 @@ def test_a_queues_sequences_go_on_where_the_table_says(length, period):
         expected = i * period + np.arange(length)
         np.testing.assert_array_equal(batch.steps.extras["count"], np.stack([expected] * 2, axis=1))
         np.testing.assert_array_equal(batch.probability, 1)
-        rows_before = max(0, length - period)  # of those, the first batch's were played before any update
+        rows_before = max(0, length - period)  # In the first batch no update precedes them.
         version = np.where(np.arange(length) < rows_before, max(0, i - 1), i)
         if length >= period and length - period <= period:
             np.testing.assert_array_equal(batch.steps.version[:, 0], version)
@@ -82,7 +82,7 @@ def test_rows_hold_what_the_environment_showed_and_what_was_done_in_it():
         np.testing.assert_array_equal(rows.step_type[:, slot], [0, 1, 1, 2] * 4)
         np.testing.assert_array_equal(rows.action[:, slot], np.arange(16) % 3)
         np.testing.assert_array_equal(rows.discount[:, slot], [1, 1, 1, 0] * 4)
-        caught = rows.observation[3::4, slot, -1].sum(axis=1) == 1  # ball and paddle in one place
+        caught = rows.observation[3::4, slot, -1].sum(axis=1) == 1  # Ball and paddle in one place.
         np.testing.assert_array_equal(rows.reward[3::4, slot], np.where(caught, 1, -1))
     assert episodes.number == 8 and episodes.steps == 8 * 3
     assert episodes.returns == rows.reward[:16].sum()
@@ -130,7 +130,7 @@ def test_samples_per_insert_may_be_a_fraction():
 
 
 @pytest.mark.parametrize(
-    ("table", "num_envs", "said"),
+    ("table", "num_envs", "message"),
     [
         (queue(batch_size=4), 6, "num_envs is 6; it must be a multiple of batch_size, 4"),
         (replay(sampler="rank"), 4, "sampler is 'rank'; on the device it must be 'uniform' or 'proportional'"),
@@ -140,8 +140,8 @@ def test_samples_per_insert_may_be_a_fraction():
         (replay(sampler="proportional", priority_exponent=2.0), 4, "priority_exponent is 2.0; on the device"),
     ],
 )
-def test_tables_that_cannot_be_kept_are_refused(table, num_envs, said):
-    with pytest.raises(ValueError, match=said):
+def test_tables_that_cannot_be_kept_are_refused(table, num_envs, message):
+    with pytest.raises(ValueError, match=message):
         fusion.fuse(recorder(table), ENV, num_envs)
 
 

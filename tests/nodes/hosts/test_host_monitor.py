@@ -59,7 +59,7 @@ def test_counters_are_those_of_all_hosts(tmp_path):
     beat(one, env_steps=10.0)
     one.follow([NOTHING._replace(env_steps=10), NOTHING._replace(env_steps=32)], updates=1)
     assert one.totals()["env_steps"] == 42.0
-    assert one.host_report(saving=False).env_steps == 10.0  # its own
+    assert one.host_report(saving=False).env_steps == 10.0  # The report has only its own steps.
 
 
 def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):
@@ -92,7 +92,7 @@ def test_a_host_that_is_asked_to_end_waits_for_the_others(tmp_path):
         one.follow(reports, updates=3)
         assert one.agreed
     assert second.status()["reason"] == "SIGTERM to the launcher" and not second.status()["failure"]
-    assert first.status()["failure"] == "host 1 was told to end; a checkpoint is saved"
+    assert first.status()["failure"] == "host 1 was asked to end; a checkpoint is saved"
 
 
 def test_several_hosts_decide_by_one_row_of_each_host(tmp_path):
@@ -130,18 +130,18 @@ def test_a_single_host_saves_whenever_it_is_due():
 def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):
     one = monitor(tmp_path)
     beat(one)
-    one.goodbye("actor/0", "actor/0 failed while stepping: boom")
+    one.report_end("actor/0", "actor/0 failed while stepping: boom")
     assert beat(one)["stop"] and not one.agreed
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"number": 0}, "hosts.number is 0; it must be at least 1"),
     ({"coordinator": "a:1", "number": 2, "index": 2}, "hosts.index is 2; it must be at least 0 and below hosts.number"),
     ({"number": 2}, "hosts.coordinator is ''; 2 hosts need it, as HOST:PORT"),
     ({"coordinator": "a:b", "number": 2}, "hosts.coordinator is 'a:b'; 2 hosts need it, as HOST:PORT"),
 ])  # fmt: skip
-def test_hosts_that_cannot_be_are_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_hosts_that_cannot_be_are_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
         Hosts(**settings)
 
 

@@ -1,4 +1,4 @@
-"""Sebulba on simulated devices: who has which, which params act when, the same run on two devices as on eight."""
+"""Sebulba on simulated devices: their division, which params act when, the same run on two devices as on eight."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEVICES = ["d0", "d1", "d2", "d3"]
 
 def program(placement: Placement, folder: str = "unused", batch_size: int = 12, each: int = 12) -> Program:
     """A program of threads, with `each` environments in each of them."""
-    env = Catch(rows=3, columns=3)  # an episode takes two steps, so that the first updates have rewards
+    env = Catch(rows=3, columns=3)  # An episode takes two steps, so that the first updates have rewards.
     groups = [group(Learner), group(Actor, num_envs=each * placement.threads)]
     return Program("tiny", Run(workdir=folder, placement=placement), tiny.make(env.spec, batch_size), env, groups)
 
@@ -82,20 +82,20 @@ def test_lock_step_is_repeatable_and_exact():
         np.testing.assert_array_equal(one["params"][version], two["params"][version])
     assert np.any(one["params"][4] != one["params"][3])
     for number, rows in enumerate(one["rows"][:5]):
-        before = max(0, number - 2 - 1) if number > 1 else 0  # the row shared with the group's block before
+        before = max(0, number - 2 - 1) if number > 1 else 0  # The row shared with the group's block before.
         np.testing.assert_array_equal(rows, [before] + [max(0, number - 1)] * 4)
-    # Update 5 learned from blocks of version 3, whose first row is of version 1; its metrics are told after its params.
+    # Update 5 learned from blocks of version 3, whose first row is of version 1; its metrics come after its params.
     assert one["metrics"][5]["policy_lag_max"] == 3.0 and one["metrics"][5]["policy_lag"] == pytest.approx(1.4)
 
 
 def test_free_running_takes_the_newest_and_measures_its_lag():
-    ran = train(Placement(), 6, seen=1)  # when an actor sees its first update is the scheduler's choice
+    ran = train(Placement(), 6, seen=1)  # When an actor sees its first update is the scheduler's choice.
     assert all(rows[-1] <= number for number, rows in enumerate(ran["rows"]))
     assert ran["metrics"][6]["policy_lag"] >= 0.0
 
 
 def test_two_and_six_devices_learn_as_one_and_one():
-    """On simulated devices, which must be asked for before JAX starts: hence a process of its own."""
+    """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(
         """
         import jax, numpy as np
@@ -119,7 +119,7 @@ def test_an_update_takes_params_of_exactly_so_many_updates_ago():
     """With 3 groups of 4 and batches of 8: two blocks an update; block 1 of group 1 is the fifth, for update 3."""
     step = LockStep(lag=1, groups=3, group_size=4, batch_size=8)
     assert [step.updates(group, block) for block in range(3) for group in range(3)] == [0, 0, 0, 0, 1, 1, 2, 2, 3]
-    large = LockStep(lag=0, groups=2, group_size=16, batch_size=8)  # two updates a block
+    large = LockStep(lag=0, groups=2, group_size=16, batch_size=8)  # Two updates a block.
     assert [large.updates(group, block) for block in range(2) for group in range(2)] == [0, 2, 4, 6]
 
 
@@ -128,7 +128,7 @@ def test_params_are_kept_as_long_as_lock_step_may_ask():
     variables = DeviceVariables([device], history=1)
     place = Colocated(variables, device)
     assert place.poll(0.0) is None and place.snapshot()[0] == -1
-    for version in (7, 8, 9):  # a run that was resumed
+    for version in (7, 8, 9):  # A run that was resumed.
         variables.put(version, {"w": jax.device_put(np.float32(version))})
     assert place.poll(0.0) is True and float(place.snapshot()[1]["w"]) == 9.0
     assert variables.get(device, 1, 0.0) == (8, {"w": 8.0})
@@ -155,7 +155,7 @@ def test_time_steps_lie_on_the_acting_device():
 
 
 @pytest.mark.parametrize(("placement", "present", "acting", "learning"), [
-    (Placement(), DEVICES[:1], ["d0"], ["d0"]),  # it does both
+    (Placement(), DEVICES[:1], ["d0"], ["d0"]),  # It does both.
     (Placement(), DEVICES, ["d3"], ["d0", "d1", "d2"]),
     (Placement(acting=2, learning=1), DEVICES, ["d1", "d2"], ["d0"]),
     (Placement(acting=3), DEVICES, ["d1", "d2", "d3"], ["d0"]),
@@ -164,15 +164,15 @@ def test_devices_are_split(placement, present, acting, learning):
     assert split(placement, present) == (acting, learning)
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"acting": 9, "learning": 1}, r"placement.acting is 9 and placement.learning 1; this process has \d+ cpu devices"),
     ({"learning": 99}, r"placement.acting is 1 and placement.learning 99; this process has \d+ cpu devices"),
     ({"each": 5}, "5 environments step together, and batch_size is 12"),
     ({"threads": 0}, "placement.threads is 0; it must be at least 1"),
     ({"lag": -1}, "placement.lag is -1; it must be at least 0, or none to run freely"),
 ])  # fmt: skip
-def test_what_cannot_work_is_refused_before_anything_starts(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
+    with pytest.raises(ValueError, match=message):
         each = {"each": 12, **settings}["each"]
         chosen = {name: value for name, value in settings.items() if name != "each"}
         build(program(Placement(**chosen), each=each))

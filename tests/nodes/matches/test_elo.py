@@ -47,7 +47,7 @@ def test_ratings_that_contradict_each_other_meet_in_the_middle():
     def expected(d):
         return 1 / (1 + 10 ** (-d / 400))
 
-    assert 0 < x < 190.85 and expected(x) + expected(2 * x) == pytest.approx(0.75 + 0.5, abs=1e-4)  # points a made
+    assert 0 < x < 190.85 and expected(x) + expected(2 * x) == pytest.approx(0.75 + 0.5, abs=1e-4)  # Points a made.
 
 
 def test_hundreds_of_versions_are_rated():
@@ -58,7 +58,7 @@ def test_hundreds_of_versions_are_rated():
 
 
 def test_the_interval_is_wilsons():
-    assert elo.interval(Result(50, 100)) == pytest.approx((-67.67, 67.67), abs=0.01)  # shares 0.40383 and 0.59617
+    assert elo.interval(Result(50, 100)) == pytest.approx((-67.67, 67.67), abs=0.01)  # Shares 0.40383 and 0.59617.
     low, high = elo.interval(Result(50, 50))
     assert low == pytest.approx(elo.difference(50 / (50 + 1.96**2)), abs=0.01) and high == math.inf
     low, high = elo.interval(Result(0, 50))

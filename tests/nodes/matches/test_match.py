@@ -1,4 +1,4 @@
-"""Matches on Nim, where every outcome can be told in advance."""
+"""Matches on Nim, where every outcome is known in advance."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def match(env, number, player, stopping=never, games=4, **settings):
 
 
 def test_outcomes_are_the_first_sides_from_either_side():
-    assert list(match(Nim(5), 1, Take(1))) == [1, -1, 1, -1]  # who begins takes the fifth
+    assert list(match(Nim(5), 1, Take(1))) == [1, -1, 1, -1]  # The first player takes the fifth.
     assert list(match(Nim(6), 1, Take(1))) == [-1, 1, -1, 1]
     assert list(match(Nim(5), 2, Take(1))) == [1, 1, 1, 1]  # 5-3-2-0 and 5-4-2-1-0
     assert list(match(Nim(5), 1, Take(2))) == [-1, -1, -1, -1]
@@ -45,7 +45,7 @@ def test_only_the_first_game_of_a_slot_counts_and_a_player_is_asked_for_its_move
 
 
 def test_a_policys_state_sees_every_time_step():
-    """Told 0 it takes as many as it has seen steps. 6-[5]-3-[2]-0 wins as second only if it saw the opponent's too."""
+    """With 0 the agent takes as many as it has seen steps. 6-[5]-3-[2]-0 wins only if it saw the opponent's, too."""
     assert list(match(Nim(6), 0, Take(1)))[1::2] == [1, 1]
 
 
@@ -62,7 +62,7 @@ def test_openings_differ_between_pairs_but_not_within_one():
             return super().__call__(env, timestep, rng)
 
     match(env, 1, Watch(1), games=16, opening=2, max_steps=3)
-    after = heaps[0]  # the first it is asked for
+    after = heaps[0]  # The first it is asked for.
     assert list(after[0::2]) == list(after[1::2]) and len(set(after)) > 1 and after.min() >= 34
 
 

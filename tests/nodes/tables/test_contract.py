@@ -116,19 +116,19 @@ def test_who_writes_a_table_and_who_learns_from_it():
 
 
 @pytest.mark.parametrize(
-    ("tables", "said"),
+    ("tables", "message"),
     [
         ((table("a", writer="reanalyzer"),), r"no table of the agent's is for the actor to write to: \['a'\]"),
         ((table("a"), table("b", period=6)), "of one length, period and core_row: {'a': .6, 5, 0., 'b': .6, 6, 0.}"),
     ],
 )
-def test_writers_tables_that_cannot_work_are_refused(tables, said):
-    with pytest.raises(ValueError, match=said):
+def test_writers_tables_that_cannot_work_are_refused(tables, message):
+    with pytest.raises(ValueError, match=message):
         written_by("actor", tables)
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"share": 0.8}, "shares of the learner's tables must add up to 1: {'a': 0.25, 'b': 0.8}"),
         ({"batch_size": 5}, "must have one batch_size and sequence_length: {'a': .4, 6., 'b': .5, 6.}"),
@@ -136,8 +136,8 @@ def test_writers_tables_that_cannot_work_are_refused(tables, said):
         ({"share": 0.0}, "must add up to 1: {'a': 0.25}"),
     ],
 )
-def test_learners_tables_that_cannot_work_are_refused(fields, said):
-    with pytest.raises(ValueError, match=said):
+def test_learners_tables_that_cannot_work_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
         learned_from((table("a", share=0.25), table("b", **{"share": 0.75, **fields})))
 
 

@@ -73,12 +73,12 @@ def test_the_dataset_sends_batches_to_the_learner():
     dataset.prioritise(drawn, np.ones(64))
 
 
-@pytest.mark.parametrize(("settings", "said"), [
+@pytest.mark.parametrize(("settings", "message"), [
     ({"size": 3}, "size is 3; with 4 environments it must be at least 4"),
     ({"size": 9, "min_size": 9}, "size is 9; with 4 environments it must be at least 12"),
 ])  # fmt: skip
-def test_a_table_too_small_is_refused(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_table_too_small_is_refused(settings, message):
+    with pytest.raises(ValueError, match=message):
         HostTable(dataclasses.replace(TABLE, **settings), groups=2, num_envs=2)
 
 

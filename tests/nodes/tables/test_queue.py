@@ -97,14 +97,14 @@ def test_the_newest_of_a_group_larger_than_the_table_fits():
     assert len(queue.get(0.0)) == 4
 
 
-@pytest.mark.parametrize(("num_envs", "devices", "said"), [
+@pytest.mark.parametrize(("num_envs", "devices", "message"), [
     (6, 1, "6 environments step together, and batch_size is 4; one must divide by the other"),
     (3, 1, "3 environments step together, and batch_size is 4; one must divide by the other"),
     (2, 4, "2 environments .* batch_size is 4; the smaller must divide over 4 learning devices"),
     (8, 3, "8 environments .* batch_size is 4; the smaller must divide over 3 learning devices"),
 ])  # fmt: skip
-def test_batches_that_do_not_divide_are_refused(num_envs, devices, said):
-    with pytest.raises(ValueError, match=said):
+def test_batches_that_do_not_divide_are_refused(num_envs, devices, message):
+    with pytest.raises(ValueError, match=message):
         QueueTable(TABLE, jax.devices()[:1] * devices).width(num_envs)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of what MuZero thinks."""
+"""Pictures of MuZero's search and predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def make_run(workdir, program, *arguments):
     """What a run has left in its folder, with params that mean nothing, but differ from each other."""
     workdir.mkdir(parents=True, exist_ok=True)
     config = {"file": program.__file__, "function": program.__name__.split(".")[-1], "arguments": arguments}
-    config["settings"] = {}  # as the arguments say
+    config["settings"] = {}  # The arguments alone determine them.
     (workdir / "config.json").write_text(json.dumps(config))
     agent, _ = agent_and_env(workdir)
     rng = np.random.default_rng(0)
@@ -45,7 +45,7 @@ def make_run(workdir, program, *arguments):
 
 
 def texts(svg, kind):
-    """By number, the words of the drawing's nodes, or branches."""
+    """The texts of the drawing's nodes or branches, by number."""
     groups = ElementTree.parse(svg).iter("{http://www.w3.org/2000/svg}g")
     named = {group.get("id"): group for group in groups if group.get("id", "").startswith(f"{kind}-")}
     return {int(name.split("-")[1]): " ".join("".join(named[name].itertext()).split()) for name in named}

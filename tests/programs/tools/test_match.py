@@ -54,14 +54,14 @@ def test_opponents_are_named():
 
 
 @pytest.mark.parametrize(
-    "opponent, says",
+    "opponent, message",
     [
         ("uct:many", "'uct:many': rollouts must be a number, as in uct:1000"),
         ("stockfish", "'stockfish' is no run's folder; also allowed: random, uct:ROLLOUTS, perfect"),
     ],
 )
-def test_an_unknown_opponent_is_refused(runs, opponent, says):
-    with pytest.raises(BadInput, match=says):
+def test_an_unknown_opponent_is_refused(runs, opponent, message):
+    with pytest.raises(BadInput, match=message):
         match.match(runs[0], opponent)
 
 

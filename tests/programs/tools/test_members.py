@@ -20,8 +20,8 @@ def test_the_best_combination_comes_first(tmp_path, capsys):
     (tmp_path / "members.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert members.curves_of(tmp_path)[(("learning_rate", 0.5),)] == {10: [1, 1], 20: [-1, 0]}
     members.members(tmp_path)
-    said = capsys.readouterr().out
-    assert said.index("0.500") < said.index("-0.500")
+    output = capsys.readouterr().out
+    assert output.index("0.500") < output.index("-0.500")
     assert imageio.imread(tmp_path / "members.png").shape[:2] == (440, 770)
 
 

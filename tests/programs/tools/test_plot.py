@@ -25,7 +25,7 @@ def test_curves_of_two_runs(tmp_path):
     plot.plot((tmp_path / "a", tmp_path / "b"), tmp_path / "curve.png")
     picture = imageio.imread(tmp_path / "curve.png")
     assert picture.shape[:2] == (440, 770)
-    assert len({tuple(pixel) for row in picture[::4, ::4] for pixel in row}) > 3  # two colours of curve at the least
+    assert len({tuple(pixel) for row in picture[::4, ::4] for pixel in row}) > 3  # Two colours of curve at the least.
 
 
 def test_a_folder_without_metrics_is_named(tmp_path):

@@ -86,7 +86,7 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
         (["--num-envs", "12"], "num_envs is 12; it must be a multiple of batch_size, 8"),
         (["--placement.learning", "99"], "devices is 99; this process has"),
@@ -95,9 +95,9 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
         (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, said):
+def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, message):
     done = run(tmp_path / "run", *flags)
-    assert done.returncode == 2 and said in done.stderr
+    assert done.returncode == 2 and message in done.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -31,7 +31,7 @@ def test_names_make_environments_of_their_kind():
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("minatr/breakout", "environment 'minatr/breakout' is unknown: did you mean 'minatar'"),
         ("minatar", "environment 'minatar' must be written like 'minatar/breakout'"),
@@ -42,8 +42,8 @@ def test_names_make_environments_of_their_kind():
         ("boonta.envs.base:FIRST", "is a int, not an Env"),
     ],
 )
-def test_a_wrong_name_is_refused_with_what_is_near(name, said):
-    with pytest.raises(BadInput, match=said):
+def test_a_wrong_name_is_refused_with_what_is_near(name, message):
+    with pytest.raises(BadInput, match=message):
         environments.make_env(name)
 
 
@@ -61,8 +61,8 @@ def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
     run, settings = parse(impala, arguments)
     assert settings["env"] == MinAtar("asterix", sticky_actions=0.25)
     assert settings["config"].batch_size == 64 and settings["evaluation"].every_updates == 5_000
-    said = presets_of(settings)
-    assert "environment minatar-asterix, presets for 'minatar'" in said and "optimiser.max_grad_norm 0.5" in said
+    message = presets_of(settings)
+    assert "environment minatar-asterix, presets for 'minatar'" in message and "optimiser.max_grad_norm 0.5" in message
     run, _ = parse(impala, ["minatar/asterix"])
     assert run.workdir.endswith("runs/impala-minatar-asterix")
 

@@ -18,7 +18,7 @@ def test_numbers_and_fields_that_may_be_none():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (
             ["speed=1"],
@@ -35,6 +35,6 @@ def test_numbers_and_fields_that_may_be_none():
         ),
     ],
 )
-def test_what_is_no_number_of_the_config_is_refused(given, said):
-    with pytest.raises(BadInput, match=said):
+def test_what_is_no_number_of_the_config_is_refused(given, message):
+    with pytest.raises(BadInput, match=message):
         numbers_by_field(impala.CATCH, given, "vary")

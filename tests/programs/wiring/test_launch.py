@@ -1,4 +1,4 @@
-"""The command line: what it is made from, and what it refuses before any work starts."""
+"""The command line: its flags, and its refusals before any work starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
 
 def refused(capsys, *arguments: str) -> str:
-    """What `main` says when it refuses."""
+    """The message with which `main` refuses."""
     with pytest.raises(SystemExit) as ended:
         launch.main(tiny_program, list(arguments))
     assert ended.value.code == 2
@@ -52,8 +52,8 @@ def claim(folder, width=8, seed=0, name="tiny_program", **run):
 
 def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
-    said = refused(capsys, "--workdir", str(tmp_path / "file" / "run"))
-    assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in said
+    message = refused(capsys, "--workdir", str(tmp_path / "file" / "run"))
+    assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in message
 
 
 def test_a_folder_in_use(capsys, tmp_path):
@@ -63,8 +63,8 @@ def test_a_folder_in_use(capsys, tmp_path):
 
 def test_a_folder_of_another_program(capsys, tmp_path):
     claim(tmp_path, name="muzero_atari").close()
-    said = refused(capsys, "--workdir", str(tmp_path))
-    assert f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program" in said
+    message = refused(capsys, "--workdir", str(tmp_path))
+    assert f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program" in message
 
 
 def test_a_folder_of_a_run_with_other_settings(tmp_path):
@@ -79,8 +79,8 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
 
 
 def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
-    said = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
-    assert f"--start-from {tmp_path}/other has no checkpoint, in {tmp_path}/other/checkpoints" in said
+    message = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
+    assert f"--start-from {tmp_path}/other has no checkpoint, in {tmp_path}/other/checkpoints" in message
     assert not (tmp_path / "run").exists()
 
 
@@ -90,15 +90,15 @@ def test_a_stop_rule_that_is_none(capsys, tmp_path):
 
 @pytest.mark.parametrize("override", ["learner", "learner:X", "nobody:X=1", "learner:=1"])
 def test_process_env_overrides_must_name_a_group(capsys, tmp_path, override):
-    said = refused(capsys, "--workdir", str(tmp_path), "--process-env", override)
-    assert f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of" in said
+    message = refused(capsys, "--workdir", str(tmp_path), "--process-env", override)
+    assert f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of" in message
     assert not os.path.exists(tmp_path / "config.json")
 
 
 @pytest.mark.parametrize("launch_type", ["local_mt", "serial"])
 def test_process_env_overrides_need_processes(capsys, tmp_path, launch_type):
-    said = refused(capsys, "--workdir", str(tmp_path), "--launch", launch_type, "--process-env", "learner:X=1")
-    assert "--process-env 'learner:X=1' is for processes of its own" in " ".join(said.replace("│", " ").split())
+    message = refused(capsys, "--workdir", str(tmp_path), "--launch", launch_type, "--process-env", "learner:X=1")
+    assert "--process-env 'learner:X=1' is for processes of its own" in " ".join(message.replace("│", " ").split())
     assert not os.path.exists(tmp_path / "config.json")
 
 
@@ -108,8 +108,8 @@ def test_process_env_overrides_need_processes(capsys, tmp_path, launch_type):
 )
 def test_a_damaged_or_foreign_config_is_told_and_kept(capsys, tmp_path, found):
     (tmp_path / "config.json").write_text(found)
-    said = refused(capsys, "--workdir", str(tmp_path))
-    assert f"{tmp_path}/config.json is damaged, or not a run's" in said
+    message = refused(capsys, "--workdir", str(tmp_path))
+    assert f"{tmp_path}/config.json is damaged, or not a run's" in message
     assert (tmp_path / "config.json").read_text() == found
 
 
@@ -129,14 +129,14 @@ def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("flag", "value", "said"),
+    ("flag", "value", "message"),
     [
         ("--num-envs", "7", "actor/0: num_envs is 7; it must divide over the threads, 2"),
         ("--width", "0", "table 'trajectories': batch_size is 0; it must be at least 1"),
     ],
 )
-def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(capsys, tmp_path, flag, value, said):
-    assert said in refused(capsys, "--workdir", str(tmp_path / "run"), flag, value)
+def test_what_a_node_or_a_table_cannot_do_is_refused_before_anything_starts(capsys, tmp_path, flag, value, message):
+    assert message in refused(capsys, "--workdir", str(tmp_path / "run"), flag, value)
     assert not (tmp_path / "run").exists()
 
 
@@ -149,12 +149,12 @@ def impala_refuses(capsys, function, *arguments: str) -> str:
 
 def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
     folder = ["--workdir", str(tmp_path / "run")]
-    said = impala_refuses(capsys, impala_atari, *folder, "--game", "Pnog")
-    assert "game is 'Pnog'" in said and "did you mean 'pong'" in said
-    said = impala_refuses(capsys, impala_atari, *folder, "--config.unroll-length", "0")
-    assert "unroll_length is 0; it must be at least 1" in said
-    said = impala_refuses(capsys, impala, *folder, "--config.torso.kind", "nature")
-    assert "torso.kind is 'nature'" in said
-    said = impala_refuses(capsys, impala, "minatar/brakeout", *folder)
-    assert "environment 'minatar/brakeout': " in said and "breakout" in said
+    message = impala_refuses(capsys, impala_atari, *folder, "--game", "Pnog")
+    assert "game is 'Pnog'" in message and "did you mean 'pong'" in message
+    message = impala_refuses(capsys, impala_atari, *folder, "--config.unroll-length", "0")
+    assert "unroll_length is 0; it must be at least 1" in message
+    message = impala_refuses(capsys, impala, *folder, "--config.torso.kind", "nature")
+    assert "torso.kind is 'nature'" in message
+    message = impala_refuses(capsys, impala, "minatar/brakeout", *folder)
+    assert "environment 'minatar/brakeout': " in message and "breakout" in message
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""Hosts tell by words whether they have built the same program."""
+"""Hosts recognise by a description whether they have built the same program."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def test_words_are_equal_for_the_same_settings_and_seed_only():
     assert one == built_from(unit_program, Run("/b"), {"batch_size": 12})
     other, seed = (built_from(unit_program, Run(seed=s), {"batch_size": b}) for s, b in ((0, 13), (1, 12)))
     stop = built_from(unit_program, Run(stop=StopRule(updates=9)), {"batch_size": 12})
-    assert len({one, other, seed, stop}) == 4  # hosts that end at different times are none of one program
-    assert one.split(", ")[0] == other.split(", ")[0] == seed.split(", ")[0]  # the program file is the same
+    assert len({one, other, seed, stop}) == 4  # Hosts of one program must end together.
+    assert one.split(", ")[0] == other.split(", ")[0] == seed.split(", ")[0]  # The program file is the same.
 
 
 def test_settings_may_be_dataclasses():

@@ -1,4 +1,4 @@
-"""How a program's end is judged from what the monitor last said and how its workers ended."""
+"""The program's result, from the monitor's last status and the ends of the workers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Monitor:
                 "activity": activity,
                 "gone": activity == "gone",
                 "activity_s": 0,
-                "heard_s": 0,
+                "report_age_s": 0,
                 "rss_mb": 0,
                 "process": "host/1",
                 "warning": "",
@@ -64,7 +64,7 @@ class Monitor:
 
     def stop_program(self, reason: str) -> None: ...
 
-    def goodbye(self, name: str, failure: str) -> None: ...
+    def report_end(self, name: str, failure: str) -> None: ...
 
 
 class NoMonitor:
@@ -82,12 +82,12 @@ def quick(monkeypatch):
 
 
 def ending(capsys, monitor, *workers, caught: int = 0) -> tuple[int, str]:
-    """The exit code, and what was said."""
+    """The exit code, and what was printed."""
     with supervise.View() as view:
         supervisor = supervise._Supervisor([Worker("monitor", polls=3), *workers], monitor, view)
         supervisor._signal = caught
         supervisor.watch()
-    code = supervisor.tell()
+    code = supervisor.report()
     output = capsys.readouterr()
     return code, output.err.strip() or output.out.strip()
 
@@ -100,15 +100,15 @@ def test_a_stop_rule(capsys):
 
 def test_a_failure_after_the_end_was_asked_for(capsys):
     monitor = Monitor("updates reached 5", "learner failed while saving a checkpoint: OSError", learner="gone")
-    said = "error: learner failed while saving a checkpoint: OSError"
-    assert ending(capsys, monitor, Worker("learner", death="exited with code 1")) == (1, said)
-    assert ending(capsys, monitor, Worker("learner"), caught=signal.SIGTERM) == (1, said)
+    message = "error: learner failed while saving a checkpoint: OSError"
+    assert ending(capsys, monitor, Worker("learner", death="exited with code 1")) == (1, message)
+    assert ending(capsys, monitor, Worker("learner"), caught=signal.SIGTERM) == (1, message)
 
 
 def test_a_death_after_the_end_was_asked_for(capsys):
     monitor = Monitor("updates reached 5", learner="saving a checkpoint")
-    said = "error: learner was killed by SIGKILL while saving a checkpoint"
-    assert ending(capsys, monitor, Worker("learner", death="was killed by SIGKILL")) == (1, said)
+    message = "error: learner was killed by SIGKILL while saving a checkpoint"
+    assert ending(capsys, monitor, Worker("learner", death="was killed by SIGKILL")) == (1, message)
 
 
 def test_an_abort_after_the_goodbye_is_no_failure(capsys):
@@ -120,16 +120,16 @@ def test_an_abort_after_the_goodbye_is_no_failure(capsys):
 def test_ctrl_c_may_end_a_node_that_is_still_starting(capsys):
     evaluator = Worker("evaluator", death="was killed by SIGINT")
     assert ending(capsys, Monitor(), evaluator, caught=signal.SIGINT) == (130, "ended by SIGINT")
-    code, said = ending(capsys, Monitor(), evaluator)
-    assert (code, said) == (1, "error: evaluator was killed by SIGINT while starting")
+    code, message = ending(capsys, Monitor(), evaluator)
+    assert (code, message) == (1, "error: evaluator was killed by SIGINT while starting")
 
 
 def test_a_node_that_does_not_end_in_time_is_killed_and_named(capsys, monkeypatch):
     monkeypatch.setattr(supervise, "GRACE_S", 0.0)
     monitor = Monitor(learner="saving a checkpoint", **{"actor/0": "starting"})
     late = [Worker("learner", polls=10**9), Worker("actor/0", polls=10**9)]
-    code, said = ending(capsys, monitor, *late, caught=signal.SIGTERM)
-    assert (code, said) == (1, "error: learner (saving a checkpoint) did not end within 0 s")
+    code, message = ending(capsys, monitor, *late, caught=signal.SIGTERM)
+    assert (code, message) == (1, "error: learner (saving a checkpoint) did not end within 0 s")
     assert all(worker.killed for worker in late)
 
 
@@ -137,8 +137,8 @@ def test_threads_have_longer_to_end(capsys, monkeypatch):
     monkeypatch.setattr(supervise, "GRACE_S", 0.0)
     monkeypatch.setattr(supervise, "THREADS_GRACE_S", 0.2)
     thread = supervise._Thread("learner", futures.Future())
-    code, said = ending(capsys, Monitor(learner="saving a checkpoint"), thread, caught=signal.SIGTERM)
-    assert (code, said) == (1, "error: learner (saving a checkpoint) did not end within 0.2 s")
+    code, message = ending(capsys, Monitor(learner="saving a checkpoint"), thread, caught=signal.SIGTERM)
+    assert (code, message) == (1, "error: learner (saving a checkpoint) did not end within 0.2 s")
 
 
 def test_a_monitor_that_does_not_answer_is_named(capsys, monkeypatch):

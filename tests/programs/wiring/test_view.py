@@ -1,4 +1,4 @@
-"""What a person sees: the line, and the live table."""
+"""The display: the line, and the live table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATUS = {
         "actor/0": {
             "activity": "acting",
             "activity_s": 0.1,
-            "heard_s": 0.5,
+            "report_age_s": 0.5,
             "rss_mb": 500.0,
             "process": "host/1",
             "gone": False,
@@ -31,7 +31,7 @@ STATUS = {
         "learner": {
             "activity": "updating",
             "activity_s": 9.0,
-            "heard_s": 9.0,
+            "report_age_s": 9.0,
             "rss_mb": 700.0,
             "process": "host/2",
             "gone": False,

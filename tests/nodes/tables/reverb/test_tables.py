@@ -181,7 +181,7 @@ def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"size": 50}, "size of 'trajectories' was 100, is 50"),
         ({"samples_per_insert": 2.0}, "samples_per_insert of 'trajectories' was 1.0, is 2.0"),
@@ -189,13 +189,13 @@ def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn
         ({"length": 7}, r"steps of 'trajectories' was 6 x observation:float32\[10, 5\] .*, is 7 x observation:float32"),
     ],
 )
-def test_tables_saved_with_other_settings_are_refused(tmp_path, changes, said):
+def test_tables_saved_with_other_settings_are_refused(tmp_path, changes, message):
     with Serve(make(), tmp_path) as server:
         server.write(3)
         server.node.close()
     with Serve(make(), tmp_path) as server:
         assert server.counts()[0] == 3
-    with pytest.raises(ValueError, match=f"{tmp_path} holds tables made with other settings: .*{said}"):
+    with pytest.raises(ValueError, match=f"{tmp_path} holds tables made with other settings: .*{message}"):
         Serve(make(**changes), tmp_path).node.start()
 
 
