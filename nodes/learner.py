@@ -117,10 +117,10 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
-            self._state, counts = self._checkpointer.resume(
-                self._state, self.monitor if self._agreement.first else None
-            )
+            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from, warn=self.warn)
+            self._state, counts = self._checkpointer.resume(self._state)
+            if counts and self.monitor is not None and self._agreement.first:
+                self.monitor.resume(counts)
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)

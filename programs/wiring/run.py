@@ -19,6 +19,7 @@ import tyro
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
+from boonta.nodes.snapshots.store import numbers
 
 
 class BadInput(Exception):
@@ -104,7 +105,7 @@ class Run:
 
 def newest_checkpoint(folder: str) -> int:
     """The number of the newest checkpoint in a folder; 0 if there is none."""
-    return max((int(path.name) for path in pathlib.Path(folder).glob("*") if path.name.isdigit()), default=0)
+    return max(numbers(pathlib.Path(folder)), default=0)
 
 
 def end_now(code: int) -> NoReturn:
