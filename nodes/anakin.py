@@ -175,8 +175,7 @@ class Anakin(Node):
             with self.stopwatch("waiting for the device"):
                 self._log(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
         with self.stopwatch("saving a checkpoint"):
-            if self._saved is not None:
-                self._saved.result()
+            self._settle_save()
             self._checkpointer.save(*self._snapshot())
             if self._fused.best is not None and self._rows:
                 best = self._fused.best(self._state.learner, self._last_update, self._rows)
@@ -252,10 +251,18 @@ class Anakin(Node):
     def _save_beside(self) -> None:
         """Copies the learner's state on the device, and saves the copy while the device goes on."""
         with self.stopwatch("saving a checkpoint"):
-            if self._saved is not None:
-                self._saved.result()  # which raises what went wrong
+            self._settle_save()
             self._saved = self._host.submit(self._checkpointer.save, *self._snapshot())
         self._saved_at = time.monotonic()
+
+    def _settle_save(self) -> None:
+        """Waits for the save that is under way. If it could not be written, a later one may be."""
+        saved, self._saved = self._saved, None
+        try:
+            if saved is not None:
+                saved.result()
+        except OSError as error:
+            self.warn(f"{error}; it is tried again")
 
     def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
         """The number, the learner's state and the program's counters of a checkpoint."""

@@ -172,7 +172,7 @@ class Learner(Node):
 
     def close(self) -> None:
         if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
-            self._save()
+            self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
                 publish(self._variables, self._updates, self._agent.update.params(self._state))
         if hasattr(self, "_dataset"):
@@ -245,13 +245,19 @@ class Learner(Node):
         futures.wait([self._finished], timeout=CHECK_S)
         return not self._finished.done() or self._finished.exception() is None
 
-    def _save(self) -> None:
+    def _save(self, last: bool = False) -> None:
+        """Saves a checkpoint. If it can't be written, a later one may be, unless it is the last."""
         with self.stopwatch("saving a checkpoint"):
             if not self._is_sound():
                 return  # The checkpoints before are worth more than this state.
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
-            self._checkpointer.save(self._updates, self._state, counts)
+            try:
+                self._checkpointer.save(self._updates, self._state, counts)
+            except OSError as error:
+                if last or jax.process_count() > 1:  # The other hosts would wait for this one.
+                    raise
+                self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
         self._saved_at = time.monotonic()
 
 

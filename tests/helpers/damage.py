@@ -1,8 +1,12 @@
-"""Damages files, in the ways in which disks, kills and people do. Each says whether the file is another one now."""
+"""Damages files, in the ways in which disks, kills and people do, and fills disks.
+
+What damages a file returns whether the file is another one now.
+"""
 
 from __future__ import annotations
 
 import pathlib
+import shutil
 
 
 def truncate(path: pathlib.Path) -> bool:
@@ -33,3 +37,9 @@ def flip(path: pathlib.Path) -> bool:
 
 
 DAMAGES = {"truncated": truncate, "emptied": empty, "deleted": delete, "a bit flipped": flip}
+
+
+def fill_disk(patch) -> None:
+    """Makes disks look full, as long as the patch lasts."""
+    usage = shutil.disk_usage
+    patch.setattr(shutil, "disk_usage", lambda folder: usage(folder)._replace(free=0))
