@@ -43,7 +43,7 @@ class Checkpointer:
         start_from: str | None = None,
         warn: Callable[[str], None] = say,
     ):
-        self._store = Store(folder, keep, "checkpoint")
+        self._store = Store(folder, "checkpoint", keep)
         self._start_from = start_from
         self._warn = warn
         self._step: int | None = None  # The last one that was saved or restored.

@@ -33,11 +33,11 @@ class Store:
 
     Args:
       folder: of the snapshots, each a folder called by its number; it is made by the first one that is written.
-      keep: how many stay.
       what: the word for one in messages.
+      keep: how many stay.
     """
 
-    def __init__(self, folder: pathlib.Path, keep: int, what: str):
+    def __init__(self, folder: pathlib.Path, what: str, keep: int = 3):
         self.folder = folder.absolute()
         self._keep = keep
         self._what = what

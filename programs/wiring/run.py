@@ -37,7 +37,7 @@ class Run:
       workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
       seed: of params, environments and exploration; a resumed run makes another of it for the latter two.
       stop: when the program has done its work; without a limit it runs until Ctrl-C.
-      save_every_s: seconds between checkpoints; there is always one at the end.
+      save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.

@@ -13,7 +13,7 @@ from boonta.tests.helpers.damage import flip
 
 
 def store(folder: pathlib.Path, keep: int = 3) -> Store:
-    return Store(folder, keep, "snapshot")
+    return Store(folder, "snapshot", keep)
 
 
 def write(target: Store, number: int, content: str = "") -> None:
