@@ -128,8 +128,9 @@ class Anakin(Node):
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._state_folder, start_from=self._start_from, warn=self.warn)
             learner, self._base = self._checkpointer.resume(learner)
-            if self._base and self.monitor is not None:
-                self.monitor.resume(self._base)
+            if self.monitor is not None:
+                self.heartbeat()
+                self.monitor.resume(self.name, self._base)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
             self._device = Compiled(fused, learner, bool(self._eval_every))

@@ -119,8 +119,9 @@ class Learner(Node):
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder, start_from=self._start_from, warn=self.warn)
             self._state, counts = self._checkpointer.resume(self._state)
-            if counts and self.monitor is not None and self._agreement.first:
-                self.monitor.resume(counts)
+            if self.monitor is not None and self._agreement.first:
+                self.heartbeat()
+                self.monitor.resume(self.name, counts)
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
