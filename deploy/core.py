@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.replay import require_free
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput, end_now
 from boonta.programs.wiring.view import View
@@ -178,13 +179,10 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
 
 def _require_free(task: Task) -> None:
     for port in task.ports:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            # A connection that has just closed doesn't block the port.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", port))
-            except OSError as error:
-                raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
+        try:
+            require_free(port, task.name)
+        except OSError as error:
+            raise OSError(f"{error} here; choose another --base-port") from error
 
 
 def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:

@@ -126,8 +126,11 @@ class Anakin(Node):
         with self.stopwatch("initialising"):
             learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._state_folder, start_from=self._start_from)
-            learner, self._base = self._checkpointer.resume(learner, self.monitor)
+            self._checkpointer = Checkpointer(self._state_folder, start_from=self._start_from, warn=self.warn)
+            learner, self._base = self._checkpointer.resume(learner)
+            if self.monitor is not None:
+                self.heartbeat()
+                self.monitor.resume(self.name, self._base)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
             self._device = Compiled(fused, learner, bool(self._eval_every))
@@ -173,8 +176,7 @@ class Anakin(Node):
             with self.stopwatch("waiting for the device"):
                 self._log(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
         with self.stopwatch("saving a checkpoint"):
-            if self._saved is not None:
-                self._saved.result()
+            self._settle_save()
             self._checkpointer.save(*self._snapshot())
             if self._fused.best is not None and self._rows:
                 best = self._fused.best(self._state.learner, self._last_update, self._rows)
@@ -250,10 +252,18 @@ class Anakin(Node):
     def _save_beside(self) -> None:
         """Copies the learner state on the device, and saves the copy while the device goes on."""
         with self.stopwatch("saving a checkpoint"):
-            if self._saved is not None:
-                self._saved.result()  # It raises the error of the last save, if there was one.
+            self._settle_save()
             self._saved = self._host.submit(self._checkpointer.save, *self._snapshot())
         self._saved_at = time.monotonic()
+
+    def _settle_save(self) -> None:
+        """Waits for the save that is under way. If it could not be written, a later one may be."""
+        saved, self._saved = self._saved, None
+        try:
+            if saved is not None:
+                saved.result()
+        except OSError as error:
+            self.warn(f"{error}; it is tried again")
 
     def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
         """The number, the learner state and the counters of a checkpoint."""

@@ -1,13 +1,18 @@
-"""Checkpoints of a learner's state and counters; orbax writes them atomically, and the newest few are kept."""
+"""Checkpoints of a learner's state and counters: orbax writes the files, the store of snapshots makes them count."""
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
+
+from boonta.nodes.snapshots.store import Store, say
 
 Nest = Any
 
@@ -22,27 +27,42 @@ _TYPES = ocp.type_handlers.create_type_handler_registry(
 class Checkpointer:
     """Saves and restores learner states in a folder, each under a step number.
 
+    Of several hosts, which share the folder, the first one decides what is read and makes a checkpoint count.
+
     Args:
-      folder: the folder of the checkpoints; it is made if missing.
+      folder: the folder of the checkpoints; `resume` and `save` make it if it is missing.
       keep: number of newest checkpoints to keep.
       start_from: another folder, from which `resume` restores if the first one has no checkpoint.
+      warn: called if a damaged checkpoint is passed over, with what is wrong with it.
     """
 
-    def __init__(self, folder: pathlib.Path, keep: int = 3, start_from: str | None = None):
-        self._folder = folder.absolute()
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        keep: int = 3,
+        start_from: str | None = None,
+        warn: Callable[[str], None] = say,
+    ):
+        self._store = Store(folder, "checkpoint", keep)
         self._start_from = start_from
-        self._manager = ocp.CheckpointManager(
-            self._folder,
-            item_handlers={
-                "state": ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
-                "counts": ocp.JsonCheckpointHandler(),
-            },
-            options=ocp.CheckpointManagerOptions(max_to_keep=keep, create=True),
+        self._warn = warn
+        self._step: int | None = None  # The last one that was saved or restored.
+        self._orbax = ocp.Checkpointer(
+            ocp.CompositeCheckpointHandler(
+                state=ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
+                counts=ocp.JsonCheckpointHandler(),
+            )
         )
 
     def latest(self) -> int | None:
-        """Returns the step number of the newest checkpoint, or None."""
-        return self._manager.latest_step()
+        """Returns the step number of the newest sound checkpoint, or None.
+
+        Raises:
+          ValueError: there are checkpoints, but none is sound; the message says what is wrong with each.
+        """
+        if jax.process_count() == 1:
+            return self._store.newest(self._warn)
+        return _agreed(self._store, self._warn)
 
     def save(self, step: int, state: Nest, counts: dict[str, float]) -> None:
         """Saves a checkpoint; returns when it is complete on disk. A failed or interrupted save keeps the older ones.
@@ -50,52 +70,77 @@ class Checkpointer:
         Raises:
           OSError: it could not be written; the message gives the reason.
         """
-        if step == self.latest():
+        if step == self._step:
             return
         items = ocp.args.Composite(state=ocp.args.PyTreeSave(state), counts=ocp.args.JsonSave(dict(counts)))
+        first = jax.process_index() == 0
         try:
-            self._manager.save(step, args=items, force=True)
-            self._manager.wait_until_finished()
+            with self._store.writing(step) if first else contextlib.nullcontext(self._store.new) as path:
+                self._orbax.save(path, args=items)
         except Exception as error:  # Orbax and tensorstore raise many different classes.
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
-            raise OSError(f"checkpoint {step} could not be saved in {self._folder}: {reason[:300]}") from error
+            raise OSError(f"checkpoint {step} could not be saved in {self._store.folder}: {reason[:300]}") from error
+        self._step = step
 
     def restore(self, like: Nest) -> tuple[Nest, dict[str, float]]:
-        """Restores the newest checkpoint's `(state, counts)` to the devices of `like`.
+        """Restores the newest sound checkpoint's `(state, counts)` to the devices of `like`.
 
         Args:
           like: a state of the same structure; its shapes are checked, its values ignored.
 
         Raises:
           FileNotFoundError: there is no checkpoint.
-          ValueError: the checkpoint is of another network; the message names the first leaf that differs.
+          ValueError: none is sound; or it is of another network, and the message names the first leaf that differs.
         """
         step = self.latest()
         if step is None:
-            raise FileNotFoundError(f"no checkpoint in {self._folder}")
-        saved = self._manager.item_metadata(step)["state"]
-        _require_same_shapes(saved, like, f"{self._folder}/{step}")
-        like_state = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
-        items = ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore())
-        restored = self._manager.restore(step, args=items)
-        return restored["state"], restored["counts"]
+            raise FileNotFoundError(f"no checkpoint in {self._store.folder}")
+        return self._restore(step, like)
 
-    def resume(self, state: Nest, monitor: Any) -> tuple[Nest, dict[str, float]]:
-        """Restores the newest checkpoint and the monitor's counts; returns `state` itself if there is none.
+    def resume(self, state: Nest) -> tuple[Nest, dict[str, float]]:
+        """Restores the newest sound checkpoint, with the program's counters; `state` itself and {} if there is none.
 
         Args:
           state: a state of the same structure.
-          monitor: handle of the monitor, or None.
+
+        Raises:
+          OSError: the folder can't be made.
+          ValueError: as `restore`.
         """
-        if self.latest() is not None:
-            state, counts = self.restore(state)
-        elif self._start_from is not None:
-            state, counts = Checkpointer(pathlib.Path(self._start_from)).restore(state)
-        else:
-            return state, {}
-        if monitor is not None:
-            monitor.resume(counts)
-        return state, counts
+        self._store.folder.mkdir(parents=True, exist_ok=True)
+        step = self.latest()
+        if step is not None:
+            return self._restore(step, state)
+        if self._start_from is not None:
+            return Checkpointer(pathlib.Path(self._start_from), warn=self._warn).restore(state)
+        return state, {}
+
+    def _restore(self, step: int, like: Nest) -> tuple[Nest, dict[str, float]]:
+        path = self._store.path(step)
+        _require_same_shapes(self._orbax.metadata(path).item_metadata["state"], like, str(path))
+        like_state = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
+        restored = self._orbax.restore(path, args=ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore()))
+        self._step = step
+        return restored["state"], restored["counts"]
+
+
+def _agreed(store: Store, warn: Callable[[str], None]) -> int | None:
+    """What the first of several hosts finds, on all of them: they must not restore different checkpoints.
+
+    Raises:
+      ValueError: it finds that none is sound.
+    """
+    number, failure = -1, ""
+    if jax.process_index() == 0:
+        try:
+            newest = store.newest(warn)
+            number = -1 if newest is None else newest
+        except ValueError as error:
+            number, failure = -2, str(error)
+    number = int(multihost_utils.broadcast_one_to_all(np.int32(number)))
+    if number == -2:
+        raise ValueError(failure or f"no checkpoint in {store.folder} is sound; the first host says what is wrong")
+    return None if number == -1 else number
 
 
 def _require_same_shapes(saved: Any, like: Nest, where: str) -> None:

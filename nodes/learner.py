@@ -124,10 +124,11 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from)
-            self._state, counts = self._checkpointer.resume(
-                self._state, self.monitor if self._agreement.first else None
-            )
+            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from, warn=self.warn)
+            self._state, counts = self._checkpointer.resume(self._state)
+            if self.monitor is not None and self._agreement.first:
+                self.heartbeat()
+                self.monitor.resume(self.name, counts)
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
@@ -179,7 +180,7 @@ class Learner(Node):
 
     def close(self) -> None:
         if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
-            self._save()
+            self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
                 publish(self._variables, self._updates, self._agent.update.params(self._state))
         if hasattr(self, "_dataset"):
@@ -257,13 +258,19 @@ class Learner(Node):
         futures.wait([self._finished], timeout=CHECK_S)
         return not self._finished.done() or self._finished.exception() is None
 
-    def _save(self) -> None:
+    def _save(self, last: bool = False) -> None:
+        """Saves a checkpoint. If it can't be written, a later one may be, unless it is the last."""
         with self.stopwatch("saving a checkpoint"):
             if not self._is_sound():
                 return  # The earlier checkpoints are worth more than this state.
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
-            self._checkpointer.save(self._updates, self._state, counts)
+            try:
+                self._checkpointer.save(self._updates, self._state, counts)
+            except OSError as error:
+                if last or jax.process_count() > 1:  # The other hosts would wait for this one.
+                    raise
+                self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
         self._saved_at = time.monotonic()
 
 

@@ -10,7 +10,8 @@ import math
 import pathlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 FILE = "metrics.jsonl"
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
@@ -75,6 +76,26 @@ class _Activity:
     name: str
     start: float
     inner_s: float = 0.0
+
+
+def measured(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The latest metrics in nodes' reports: by the metric's name, then by the node's."""
+    values: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for report in reports:
+        for metric, value in report["metrics"].items():
+            values[metric][report["name"]] = value
+    return values
+
+
+def seconds_by_group(reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of a thread by "group/activity", a mean over the nodes of a group, which is "actor" of "actor/3"."""
+    total: dict[str, float] = collections.defaultdict(float)
+    size = collections.Counter(report["name"].split("/")[0] for report in reports)
+    for report in reports:
+        group = report["name"].split("/")[0]
+        for activity, seconds in report["seconds"].items():
+            total[f"{group}/{activity.replace(' ', '_')}"] += seconds / size[group]
+    return dict(total)
 
 
 class Rows:

@@ -13,11 +13,13 @@ from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.base import Periodic
+from boonta.nodes.snapshots import counters
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
 UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
+SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
 
@@ -67,7 +69,7 @@ class Monitor(Periodic):
 
     Args:
       name: the name of this node.
-      folder: the run's folder, for metrics.
+      folder: the run's folder, for metrics and counters.
       stop: the rule by which the program has done its work.
       log_every_s: seconds between rows of metrics.
       silent_s: seconds without a heartbeat after which a node counts as lost and the program fails.
@@ -88,7 +90,6 @@ class Monitor(Periodic):
         super().__init__(name, every_s=0.5)
         self._folder = pathlib.Path(folder)
         self._rule = stop
-        self._base: dict[str, float] = {}
         self._log_every_s = log_every_s
         self._silent_s = silent_s
         self._start_s = start_s
@@ -96,7 +97,9 @@ class Monitor(Periodic):
         self._expected: Sequence[str] = ()
         self._peers: dict[str, _Peer] = {}
         self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
-        self._started = time.monotonic()
+        self._counters = counters.Counters()
+        self._before = counters.load(self._folder)  # What a monitor counted that was here before.
+        self._saved_at = self._started = time.monotonic()
         self._reason = ""
         self._failure = ""
         self._stop_asked: float | None = None
@@ -105,7 +108,7 @@ class Monitor(Periodic):
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder)
-        self._mark = (time.monotonic(), self.totals(), self._seconds_by_group())
+        self._mark = (time.monotonic(), self.totals(), metrics.seconds_by_group(self._reports()))
 
     # Nodes and the launcher call these.
 
@@ -117,9 +120,11 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            self._peers[report["name"]] = _Peer(report, time.monotonic(), self._meet(report))
-            for name, values in report["samples"].items():
-                self._recent[name].extend(values)
+            if not self._counters.is_over(report["name"], report["life"]):
+                gone = self._meet(report)
+                self._peers[report["name"]] = _Peer(report, time.monotonic(), gone)
+                for name, values in report["samples"].items():
+                    self._recent[name].extend(values)
             served = report["serves"] and not self._drained()
             return {
                 "stop": "" if served else self._reason,
@@ -130,22 +135,25 @@ class Monitor(Periodic):
 
     def _meet(self, report: dict[str, Any]) -> bool:
         """Registers a node that is new or restarted; returns whether it has ended: `report_end` may overtake `beat`."""
-        before = self._peers.get(report["name"])
-        if before is not None and before.report["life"] == report["life"]:
-            return before.gone
-        if before is not None:  # Its own counters begin again.
-            for name, value in before.report["counts"].items():
-                self._base[name] = self._base.get(name, 0.0) + value
-        elif report["acknowledged"]:
-            self._fail(f"the monitor came back without its counters: {report['name']} has reported to an earlier one")
+        name, life = report["name"], report["life"]
+        before = self._peers.get(name)
+        new = before is None or before.report["life"] != life
+        if new and report["acknowledged"] and not self._counters.knows(name, life):
+            if self._before is not None and self._before.knows(name, life):
+                self._counters, self._before = self._counters.after(self._before), None
+            else:
+                self._fail(f"the monitor came back without its counters: {name} has reported to an earlier one")
+        self._counters.take(name, life, report["counts"])
+        if new:
+            self._save_counters()  # Before the node is answered: a monitor that comes back must know it.
         if report["build"] != self.build:
-            self._fail(f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike")
-        return False
+            self._fail(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
+        return before is not None and not new and before.gone
 
-    def resume(self, counts: dict[str, float]) -> None:
-        """Goes on counting from a checkpoint's counters."""
+    def resume(self, name: str, counts: dict[str, float]) -> None:
+        """Goes on counting from the counters of a checkpoint, which a node has restored that has just reported."""
         with self._state:
-            self._base = dict(counts)
+            self._counters.resume(name, counts)
 
     def report_end(self, name: str, failure: str) -> None:
         """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
@@ -186,6 +194,7 @@ class Monitor(Periodic):
                 "nodes": nodes,
                 "reason": self._reason,
                 "failure": self._failure,
+                "warning": self.warning,
             }
 
     # Internal methods, and `totals`, which subclasses extend.
@@ -193,15 +202,11 @@ class Monitor(Periodic):
     def totals(self) -> dict[str, float]:
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
-            totals: dict[str, float] = collections.defaultdict(float, self._base)
-            for peer in self._peers.values():
-                for name, value in peer.report["counts"].items():
-                    totals[name] += value
-            totals["seconds"] = self._base.get("seconds", 0.0) + time.monotonic() - self._started
-            evaluations = self._measured().get("eval_return")
+            totals = self._counters.totals()
+            evaluations = metrics.measured(self._reports()).get("eval_return")
             if evaluations:
                 totals["eval_return"] = statistics.fmean(evaluations.values())
-            return dict(totals)
+            return totals
 
     def round(self) -> None:
         with self._state:
@@ -209,10 +214,19 @@ class Monitor(Periodic):
             if reached:
                 self.stop_program(reached)
             self._fail_if_silent()
+            if self._peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+                self._save_counters()
             if time.monotonic() - self._mark[0] >= self._log_every_s:
                 self._write_row()
             if self._ending_s() > END_S or (self._end_shown and self._all_gone()):
                 super().stop()
+
+    def _save_counters(self) -> None:
+        self._saved_at = time.monotonic()
+        try:
+            self._counters.save(self._folder)
+        except OSError as error:  # The run can go on without, and a full disk may have room again.
+            self.warn(f"the counters can't be saved: {error}")
 
     def _fail_if_silent(self) -> None:
         now = time.monotonic()
@@ -258,14 +272,14 @@ class Monitor(Periodic):
         self.stop_program(self._failure)
 
     def _write_row(self) -> None:
-        now, totals, seconds = time.monotonic(), self.totals(), self._seconds_by_group()
+        now, totals, seconds = time.monotonic(), self.totals(), metrics.seconds_by_group(self._reports())
         then, old_totals, old_seconds = self._mark
         self._mark = (now, totals, seconds)
         row = dict(totals)
         for name in ("env_steps", "frames", "updates"):
             row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
         row.update({name: statistics.fmean(values) for name, values in self._recent.items() if values})
-        for metric, values in self._measured().items():
+        for metric, values in metrics.measured(self._reports()).items():
             row[metric] = statistics.fmean(values.values())
             if len(values) > 1:  # Each node's own value is logged, too.
                 row.update({f"{metric}/{name}": value for name, value in values.items()})
@@ -275,24 +289,5 @@ class Monitor(Periodic):
         self._row = row
         self._writer.write(row, int(totals.get("env_steps", 0)))
 
-    def _measured(self) -> dict[str, dict[str, float]]:
-        """The nodes' latest metrics: by the metric's name, then by the node's."""
-        values: dict[str, dict[str, float]] = collections.defaultdict(dict)
-        for name, peer in self._peers.items():
-            for metric, value in peer.report["metrics"].items():
-                values[metric][name] = value
-        return values
-
-    def _seconds_by_group(self) -> dict[str, float]:
-        """Seconds of a thread by "group/activity", a mean over the nodes of a group."""
-        total: dict[str, float] = collections.defaultdict(float)
-        size = collections.Counter(_group(name) for name in self._peers)
-        for name, peer in self._peers.items():
-            for activity, seconds in peer.report["seconds"].items():
-                total[f"{_group(name)}/{activity.replace(' ', '_')}"] += seconds / size[_group(name)]
-        return dict(total)
-
-
-def _group(name: str) -> str:
-    """The group of a node: "actor" of "actor/3"."""
-    return name.split("/")[0]
+    def _reports(self) -> list[dict[str, Any]]:
+        return [peer.report for peer in self._peers.values()]

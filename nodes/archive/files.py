@@ -40,8 +40,8 @@ from boonta.nodes.archive.index import (
     require_columns,
     require_environment,
     write_index,
-    write_whole,
 )
+from boonta.nodes.snapshots.files import write_whole
 
 CHUNK_STEPS = 10_000  # Steps after which a chunk is closed; a reader holds one chunk in memory.
 

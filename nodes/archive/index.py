@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
-import os
 import pathlib
 from typing import Any, NamedTuple
 
@@ -14,6 +12,7 @@ from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.envs.base import Env
+from boonta.nodes.snapshots.files import digest, write_whole
 
 FORMAT = "boonta trajectories"
 VERSION = 1
@@ -105,7 +104,7 @@ def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -
 def write_index(folder: pathlib.Path, index: Index) -> None:
     """Writes the index with its own checksum."""
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(index)}
-    text = json.dumps({**content, "sha256": _digest(content)}, indent=2) + "\n"
+    text = json.dumps({**content, "sha256": digest(content)}, indent=2) + "\n"
     write_whole(folder / INDEX, text.encode())
 
 
@@ -129,23 +128,13 @@ def read_index(folder: pathlib.Path) -> Index:
         raise ValueError(f"{path} is damaged, or not an archive's: {error!r}") from error
     if format_ == FORMAT and version > VERSION:
         raise ValueError(f"{path} is of version {version}; this program reads versions up to {VERSION}: update it")
-    if content.pop("sha256", None) != _digest(content):
+    if content.pop("sha256", None) != digest(content):
         raise ValueError(f"{path} is damaged, or not an archive's: it doesn't match the checksum of itself")
     names = [field.name for field in dataclasses.fields(Index)]
     fields = {name: content[name] for name in names}
     fields["columns"] = {name: Leaf(dtype, tuple(shape)) for name, (dtype, shape) in content["columns"].items()}
     fields["chunks"] = tuple(Chunk(*chunk) for chunk in content["chunks"])
     return Index(**fields)
-
-
-def write_whole(path: pathlib.Path, content: bytes) -> None:
-    """Writes a file atomically: if the process is killed, the file exists completely or not at all."""
-    fresh = path.with_name(path.name + ".new")
-    with open(fresh, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def leaves(nest: Nest) -> dict[str, Any]:
@@ -169,7 +158,3 @@ def _leaf(spec: specs.Array) -> Leaf:
 def _text(setting: Any) -> str:
     """Describes a setting in the same way in every process: a function by its name, not by its address."""
     return getattr(setting, "__qualname__", None) or repr(setting)
-
-
-def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -94,12 +94,11 @@ def as_recorded(settings: Any, recorded: Any) -> Any:
 
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
-    """The acting params of the run's newest checkpoint."""
-    folder = workdir / "checkpoints"
-    checkpointer = Checkpointer(folder) if folder.exists() else None  # A `Checkpointer` would make the folder.
-    if checkpointer is None or checkpointer.latest() is None:
-        raise BadInput(f"--workdir {workdir} has no checkpoint yet")
-    restored, _ = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    """The acting params of the run's newest sound checkpoint."""
+    try:
+        restored, _ = Checkpointer(workdir / "checkpoints").restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    except FileNotFoundError:
+        raise BadInput(f"--workdir {workdir} has no checkpoint yet") from None
     return agent.update.params(restored)
 
 

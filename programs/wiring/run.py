@@ -19,6 +19,7 @@ import tyro
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
+from boonta.nodes.snapshots.store import numbers
 
 
 class BadInput(Exception):
@@ -36,7 +37,7 @@ class Run:
       workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
-      save_every_s: seconds between checkpoints; there is always one at the end.
+      save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
@@ -104,7 +105,7 @@ class Run:
 
 def newest_checkpoint(folder: str) -> int:
     """The number of the newest checkpoint in a folder; 0 if there is none."""
-    return max((int(path.name) for path in pathlib.Path(folder).glob("*") if path.name.isdigit()), default=0)
+    return max(numbers(pathlib.Path(folder)), default=0)
 
 
 def end_now(code: int) -> NoReturn:

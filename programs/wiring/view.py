@@ -34,10 +34,11 @@ class View:
     def show(self, status: dict[str, Any]) -> None:
         """Refreshes the table, or prints a line if one is due; prints each node's warning once."""
         self._last = status
-        for name, node in status["nodes"].items():
-            if node["warning"] and name not in self._warned:
+        warnings = {name: node["warning"] for name, node in status["nodes"].items()}
+        for name, warning in {"monitor": status.get("warning", ""), **warnings}.items():
+            if warning and name not in self._warned:
                 self._warned.add(name)
-                print(f"warning: {name}: {node['warning']}", flush=True)
+                print(f"warning: {name}: {warning}", flush=True)
         if self._live:
             self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:

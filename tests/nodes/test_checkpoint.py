@@ -14,6 +14,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.helpers.damage import DAMAGES, flip
 
 
 class State(NamedTuple):
@@ -39,10 +40,10 @@ def test_the_newest_comes_back_with_its_counters_and_only_some_are_kept(tmp_path
 def test_anothers_is_gone_on_from_until_there_is_one_of_its_own(tmp_path):
     Checkpointer(tmp_path / "other").save(7, state(7), {"updates": 7.0})
     own = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other"))
-    restored, counts = own.resume(state(0), None)
+    restored, counts = own.resume(state(0))
     assert int(restored.updates) == 7 and counts == {"updates": 7.0}
     own.save(8, state(8), {"updates": 8.0})
-    restored, counts = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other")).resume(state(0), None)
+    restored, counts = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other")).resume(state(0))
     assert int(restored.updates) == 8 and counts == {"updates": 8.0}
 
 
@@ -71,6 +72,66 @@ def test_another_networks_checkpoint_is_refused_by_leaf(tmp_path):
     Checkpointer(tmp_path).save(1, state(1), {})
     with pytest.raises(ValueError, match=r"another network's: params/linear/w is \(2, 3\) there, \(2, 5\) here"):
         Checkpointer(tmp_path).restore(state(0, width=5))
+
+
+def test_a_folder_that_is_only_read_is_not_made(tmp_path):
+    assert Checkpointer(tmp_path / "nowhere").latest() is None
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_whichever_file_of_the_newest_is_damaged_the_one_before_is_resumed(tmp_path, damage):
+    saver = Checkpointer(tmp_path / "checkpoints")
+    saver.save(1, state(1), {"updates": 1.0})
+    saver.save(2, state(2), {"updates": 2.0})
+    newest = tmp_path / "checkpoints" / "2"
+    damaged = 0
+    for path in sorted(path for path in newest.rglob("*") if path.is_file()):
+        content = path.read_bytes()
+        if not damage(path):
+            continue
+        said: list[str] = []
+        restored, counts = Checkpointer(tmp_path / "checkpoints", warn=said.append).restore(state(0))
+        assert (int(restored.updates), counts) == (1, {"updates": 1.0}), path
+        np.testing.assert_array_equal(restored.params["linear"]["w"], np.full((2, 3), 1.0))
+        (warning,) = said
+        assert f"checkpoint 1 is used, since newer ones are not sound: {newest}: {path.relative_to(newest)} " in warning
+        path.write_bytes(content)
+        damaged += 1
+    assert damaged > 8
+    assert Checkpointer(tmp_path / "checkpoints").latest() == 2
+
+
+def test_where_none_is_sound_nothing_starts_afresh(tmp_path):
+    saver = Checkpointer(tmp_path)
+    saver.save(1, state(1), {})
+    saver.save(2, state(2), {})
+    (tmp_path / "1" / "_CHECKPOINT_METADATA").unlink()
+    (tmp_path / "2" / "MANIFEST.json").unlink()
+    with pytest.raises(ValueError, match="no checkpoint in .* is sound: .*/2: MANIFEST.json is missing.*/1: _CHECK"):
+        Checkpointer(tmp_path, start_from=str(tmp_path / "other")).resume(state(0))
+
+
+def test_what_is_started_from_is_verified_too(tmp_path):
+    saver = Checkpointer(tmp_path / "other")
+    saver.save(1, state(1), {})
+    saver.save(2, state(2), {})
+    flip(tmp_path / "other" / "2" / "counts" / "metadata")
+    said: list[str] = []
+    own = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other"), warn=said.append)
+    assert int(own.resume(state(0))[0].updates) == 1
+    assert "counts/metadata is altered" in said[0]
+
+
+def test_a_run_that_fell_back_and_goes_on_replaces_what_it_passed_over(tmp_path):
+    saver = Checkpointer(tmp_path)
+    for step in (1, 2, 3):
+        saver.save(step, state(step), {})
+    flip(tmp_path / "3" / "counts" / "metadata")
+    again = Checkpointer(tmp_path, warn=lambda warning: None)
+    assert int(again.resume(state(0))[0].updates) == 2
+    again.save(3, state(30), {})
+    assert int(Checkpointer(tmp_path).restore(state(0))[0].updates) == 30
 
 
 def test_a_full_disk_fails_the_save_and_leaves_the_older_checkpoint(tmp_path):

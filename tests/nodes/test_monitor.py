@@ -41,7 +41,8 @@ def test_counts_add_up_over_nodes_and_a_repeated_heartbeat_counts_once(monitor):
 
 
 def test_goes_on_counting_from_a_checkpoint(monitor):
-    monitor.resume({"env_steps": 1000.0, "seconds": 50.0})
+    monitor.beat(report("learner"))
+    monitor.resume("learner", {"env_steps": 1000.0, "seconds": 50.0})
     totals = monitor.beat(report("actor/0", counts={"env_steps": 5.0}))["counts"]
     assert totals["env_steps"] == 1005.0
     assert totals["seconds"] >= 50.0

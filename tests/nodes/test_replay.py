@@ -130,36 +130,6 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
         stream.take(30.0)
 
 
-def test_tables_survive_a_restart_in_the_runs_folder(agent, tmp_path):
-    from boonta.nodes.tables.reverb.writer import ReverbWriter
-
-    (table,) = agent.tables
-    for expected in (0, 2):
-        node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
-        node.start()
-        client = reverb.Client(f"localhost:{node._server.port}")
-        assert client.server_info()[table.name].current_size == expected
-        if not expected:
-            writer = ReverbWriter(client, [table], 2, node.wait_for)
-            for t in range(table.sequence_length):
-                writer.append(steps(t, 2))
-            writer.close()
-        node.close()
-
-
-def test_saves_once_when_the_program_ends_without_waiting_for_the_others(agent, tmp_path):
-    node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
-    node.start()
-    node.round()
-    assert not list(tmp_path.iterdir())
-    node.ending = True
-    node.round()
-    (saved,) = tmp_path.iterdir()
-    node.round()
-    node.close()
-    assert list(tmp_path.iterdir()) == [saved]
-
-
 def test_a_port_in_use_is_named(agent, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -167,6 +137,18 @@ def test_a_port_in_use_is_named(agent, tmp_path):
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=f"port {port} for the replay server is in use"):
             replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path)).start()
+
+
+def test_a_port_on_which_one_has_just_listened_is_free():
+    """The connection that the server closed first stays in the kernel's table for a minute."""
+    with socket.socket() as listening, socket.socket() as client:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # As gRPC does.
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        client.connect(("127.0.0.1", port))
+        listening.accept()[0].close()
+    replay.require_free(port, "the replay server")
 
 
 @pytest.mark.parametrize(("length", "period", "chunk"), [(24, 20, 4), (21, 20, 4), (6, 5, 1), (5, 5, 1), (41, 40, 4)])

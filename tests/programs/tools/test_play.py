@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 
 import imageio.v3 as imageio
+import jax
 import numpy as np
 import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.run import BadInput  # noqa: E402
-from boonta.tests.helpers import nim_program, tiny_program  # noqa: E402
+from boonta.tests.helpers import nim, nim_program, tiny_program  # noqa: E402
+from boonta.tests.helpers.damage import flip  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +68,18 @@ def test_another_ending_is_refused_before_playing(run_folder):
 def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
     with pytest.raises(BadInput, match="holds no run"):
         play.play(tmp_path)
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_nothing_is_played(tmp_path, capsys):
+    folder = nim_program.make_run(tmp_path / "run", 1)
+    agent, _ = play.agent_and_env(folder)
+    Checkpointer(folder / "checkpoints").save(2, jax.tree.map(jax.numpy.asarray, nim.params(2)), {})
+    flip(folder / "checkpoints" / "2" / "state" / "_METADATA")
+    assert int(play.newest_params(agent, folder)["number"][0]) == 1
+    assert "warning: checkpoint 1 is used, since newer ones are not sound: " in capsys.readouterr().err
+    flip(folder / "checkpoints" / "1" / "state" / "_METADATA")
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*/2: state/_METADATA is altered"):
+        play.newest_params(agent, folder)
 
 
 def test_observations_become_visible_pictures():

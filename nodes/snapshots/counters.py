@@ -1,0 +1,137 @@
+"""The counters of a program: what its nodes have counted, each life of a node once, whoever restarts."""
+
+from __future__ import annotations
+
+import collections
+import json
+import pathlib
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from boonta.nodes.snapshots import files
+
+FILE = "counters.json"
+Counts = dict[str, float]
+
+
+class Counters:
+    """The sums of what nodes report. A node that restarts begins a new life, whose counters begin at 0.
+
+    Attributes:
+      lives: by node, the life that reports and what it has counted.
+    """
+
+    def __init__(self) -> None:
+        self.lives: dict[str, tuple[str, Counts]] = {}
+        self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
+        self._past: dict[str, Counts] = {}  # By node, what its lives before have counted.
+        self._base: Counts = {}  # What the program had counted when it was started.
+        self._resumed: tuple[str, Counts] | None = None
+        self._seconds, self._began = 0.0, time.monotonic()
+
+    def take(self, name: str, life: str, counts: Counts) -> None:
+        """Takes what a life of a node has counted since it began."""
+        if self.is_over(name, life):
+            return
+        before, counted = self.lives.get(name, (life, {}))
+        if before != life:
+            self._over.add((name, before))
+            past = self._past.setdefault(name, {})
+            for counter, value in counted.items():
+                past[counter] = past.get(counter, 0.0) + value
+        self.lives[name] = (life, dict(counts))
+
+    def is_over(self, name: str, life: str) -> bool:
+        """Whether a node has begun another life after this one."""
+        return (name, life) in self._over
+
+    def knows(self, name: str, life: str) -> bool:
+        """Whether a life of a node has reported."""
+        return self.is_over(name, life) or self.lives.get(name, ("", {}))[0] == life
+
+    def resume(self, name: str, counts: Counts) -> None:
+        """Goes on from a checkpoint's counters, or from none. The node that restored it has reported, but not counted.
+
+        If the program has just been started, all counters go on from there. If only this node has been started again,
+        others have been counting all the time: then those counters go back that no other node counts.
+        """
+        self._resumed = (name, dict(counts))
+        if name not in self._past:
+            self._base = {counter: value for counter, value in counts.items() if counter != "seconds"}
+            self._seconds = counts.get("seconds", 0.0)
+            return
+        others = {counter for other in {*self._past, *self.lives} - {name} for counter in self._of(other)}
+        past, totals = self._past[name], self.totals()
+        for counter in {*past, *counts} - others - {"seconds"}:
+            past[counter] = past.get(counter, 0.0) + counts.get(counter, 0.0) - totals.get(counter, 0.0)
+
+    def totals(self) -> Counts:
+        """The sums over all nodes and lives, and the program's age in seconds."""
+        totals: Counts = collections.defaultdict(float, self._base)
+        for name in {*self._past, *self.lives}:
+            for counter, value in self._of(name).items():
+                totals[counter] += value
+        return {**totals, "seconds": self._seconds + self._age()}
+
+    def after(self, earlier: Counters) -> Counters:
+        """These counters as those of a monitor that came back: they go on from what the one before had saved."""
+        for name, (life, _) in self.lives.items():
+            earlier.take(name, life, {})
+        if self._resumed is not None:
+            earlier.resume(*self._resumed)
+        for name, (life, counts) in self.lives.items():
+            earlier.take(name, life, counts)
+        earlier._began = self._began
+        return earlier
+
+    def save(self, folder: pathlib.Path) -> None:
+        """Writes the counters into a folder: whole or not at all.
+
+        Raises:
+          OSError: they can't be written.
+        """
+        content = {
+            "lives": self.lives,
+            "over": sorted(self._over),
+            "past": self._past,
+            "base": self._base,
+            "seconds": self._seconds + self._age(),
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**content, "sha256": files.digest(content)})
+        files.write_whole(folder / FILE, text.encode(), synced=False)  # After a power cut no node is left to go on.
+
+    def _age(self) -> float:
+        return time.monotonic() - self._began
+
+    def _of(self, name: str) -> Counts:
+        """What all lives of a node have counted."""
+        _, counted = self.lives.get(name, ("", {}))
+        past = self._past.get(name, {})
+        return {counter: past.get(counter, 0.0) + counted.get(counter, 0.0) for counter in {*past, *counted}}
+
+
+def load(folder: pathlib.Path) -> Counters | None:
+    """The counters that a monitor saved in a folder; None if there are none, or damaged ones."""
+    try:
+        content = json.loads((folder / FILE).read_bytes())
+        if content.pop("sha256") != files.digest(content):
+            return None
+        return _parse(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _parse(content: dict[str, Any]) -> Counters:
+    counters = Counters()
+    counters.lives = {name: (str(life), _numbers(counts.items())) for name, (life, counts) in content["lives"].items()}
+    counters._over = {(str(name), str(life)) for name, life in content["over"]}
+    counters._past = {name: _numbers(counts.items()) for name, counts in content["past"].items()}
+    counters._base = _numbers(content["base"].items())
+    counters._seconds = float(content["seconds"])
+    return counters
+
+
+def _numbers(items: Iterable[tuple[str, Any]]) -> Counts:
+    return {name: float(value) for name, value in items}

@@ -1,0 +1,51 @@
+"""Files that survive a kill or a power cut: written whole or not at all, synced to the disk, known by their SHA-256."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+BLOCK = 1 << 20
+
+
+def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None:
+    """Writes a file atomically: if the process is killed, the file exists completely or not at all.
+
+    Args:
+      path: the file.
+      content: all of it.
+      synced: return when the content is on the disk, so that this holds for a power cut, too.
+    """
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "wb") as file:
+        file.write(content)
+        if synced:
+            file.flush()
+            os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def sync(path: pathlib.Path) -> None:
+    """Returns when a file, or the names in a folder, are on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def sha256(path: pathlib.Path) -> str:
+    """The SHA-256 of a file's content, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def digest(content: dict[str, Any]) -> str:
+    """The SHA-256 of what a JSON file says, however it is written."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,50 @@
+"""A process that saves is killed at random moments; what it has said to be saved is there."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pathlib
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.helpers import saving
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(30, marks=pytest.mark.slow)])
+def test_a_save_killed_at_random_moments_is_always_resumed(tmp_path, kills):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["boonta.tests.helpers.saving"])  # JAX is imported once.
+    delays = np.random.default_rng(0).uniform(0.0, 0.2, kills)
+    last = 0
+    for delay in delays:
+        saved = kill_while_saving(context, tmp_path, float(delay))
+        warnings: list[str] = []
+        checkpointer = Checkpointer(tmp_path, warn=warnings.append)
+        restored, counts = checkpointer.restore(saving.state(0))
+        step = int(counts["updates"])
+        assert step >= saved > last and not warnings
+        for leaf in restored.values():
+            assert np.all(np.asarray(leaf) == step)
+        last = step
+
+
+def kill_while_saving(context, folder: pathlib.Path, delay: float) -> int:
+    """Lets a process save at least once, and kills it this much later; the last step that it said was saved."""
+    here, there = context.Pipe(duplex=False)
+    process = context.Process(target=saving.save_on, args=(str(folder), there))
+    process.start()
+    there.close()
+    saved = here.recv()
+    time.sleep(delay)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    with contextlib.suppress(EOFError, OSError):  # The last number may be cut short.
+        while True:
+            saved = here.recv()
+    return saved

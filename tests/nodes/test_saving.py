@@ -1,0 +1,56 @@
+"""Learners on a disk that fills up: a save that fails is told and tried again, but the last one ends the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.envs.catch import Catch
+from boonta.nodes.learner import Learner
+from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.variables import VariableServer
+from boonta.tests.helpers import tiny
+from boonta.tests.helpers.damage import fill_disk
+from boonta.tests.nodes.test_anakin import node
+from boonta.tests.nodes.test_learner import Batches
+
+
+def test_a_learner(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), **settings)
+    learner.start()
+    learner.step()
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        learner.step()
+        assert numbers(tmp_path) == [1]
+        assert "checkpoint 2 could not be saved" in learner.report()["warning"]
+        assert "has 0.0 MB free, and the last checkpoint took" in learner.report()["warning"]
+    learner.step()
+    assert numbers(tmp_path) == [1, 3]
+    learner._save_every_s = 1e9
+    learner.step()
+    fill_disk(monkeypatch)
+    with pytest.raises(OSError, match="checkpoint 4 could not be saved"):
+        learner.close()
+
+
+def test_a_fused_node(tmp_path, monkeypatch):
+    anakin = node(tmp_path, 10_000)
+    anakin.start()
+    anakin._save_beside()
+    anakin.step()
+    anakin.step()
+    with monkeypatch.context() as patch:
+        fill_disk(patch)
+        for _ in range(2):
+            anakin._save_beside()
+        anakin._settle_save()
+        assert "could not be saved" in anakin.report()["warning"]
+    anakin._save_beside()
+    anakin._settle_save()
+    assert max(numbers(tmp_path)) == anakin._updates
+    anakin.step()
+    fill_disk(monkeypatch)
+    with pytest.raises(OSError, match=f"checkpoint {anakin._updates} could not be saved"):
+        anakin.close()
