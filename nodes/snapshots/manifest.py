@@ -69,20 +69,23 @@ def size(folder: pathlib.Path) -> int:
 
 
 def _read(folder: pathlib.Path) -> dict[str, Any]:
-    """The content of a manifest, of which everything but the files has been checked."""
+    """The content of a manifest that is valid in itself; the files are another matter."""
     path = folder / NAME
     try:
-        if path.stat().st_size > LARGEST:
-            raise Unsound(f"{NAME} is too long to be one")
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
+            raise ValueError
         content = json.loads(path.read_bytes())
+        if not isinstance(content, dict) or content.pop("sha256", None) != files.digest(content):
+            raise ValueError
+        if not _is_valid(content):
+            raise ValueError
     except FileNotFoundError:
         raise Unsound(f"{NAME} is missing, so it was never finished") from None
     except OSError as error:
         raise Unsound(f"{NAME} can't be read: {error.strerror}") from error
     except (ValueError, RecursionError):
         raise Unsound(f"{NAME} is damaged") from None
-    if not isinstance(content, dict) or content.pop("sha256", None) != files.digest(content) or not _is_valid(content):
-        raise Unsound(f"{NAME} is damaged")
     return content
 
 

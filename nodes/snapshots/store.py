@@ -92,8 +92,8 @@ class Store:
         Raises:
           OSError: there is no room, or the folder can't be written. The snapshots before are as they were.
         """
+        shutil.rmtree(self._scratch, ignore_errors=True)  # What a kill has left may be what fills the disk.
         self._require_room()
-        shutil.rmtree(self._scratch, ignore_errors=True)
         self._scratch.mkdir(parents=True)
         try:
             yield self.new

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -105,6 +106,19 @@ def test_without_room_for_another_nothing_is_written(tmp_path, monkeypatch):
     assert names(tmp_path) == ["1"]
 
 
+def test_what_a_kill_left_behind_does_not_take_the_room(tmp_path, monkeypatch):
+    write(store(tmp_path), 1)
+    shutil.copytree(tmp_path / "1", tmp_path / "unfinished" / "new")
+    usage = shutil.disk_usage
+
+    def room(folder):
+        return usage(folder)._replace(free=0 if (tmp_path / "unfinished").exists() else 1_000)
+
+    monkeypatch.setattr(shutil, "disk_usage", room)
+    write(store(tmp_path), 2)
+    assert store(tmp_path).newest() == 2
+
+
 def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
     """Files, then their folders, then the rename, then the folder that has it."""
     order: list[str] = []
@@ -155,9 +169,13 @@ def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, cont
 
 def test_a_link_or_a_pipe_in_the_place_of_a_file_is_refused(tmp_path):
     write(store(tmp_path), 1)
-    target = tmp_path / "1" / "empty"
-    for replace in (lambda: target.symlink_to("/dev/null"), lambda: os.mkfifo(target)):
+    for name, fault in (("empty", "empty is not a file"), (manifest.NAME, f"{manifest.NAME} is damaged")):
+        target = tmp_path / "1" / name
+        for replace in (functools.partial(target.symlink_to, "/dev/null"), functools.partial(os.mkfifo, target)):
+            target.unlink()
+            replace()
+            with pytest.raises(manifest.Unsound, match=fault):
+                store(tmp_path).newest()
         target.unlink()
-        replace()
-        with pytest.raises(manifest.Unsound, match="empty is not a file"):
-            store(tmp_path).newest()
+        shutil.rmtree(tmp_path / "1")
+        write(store(tmp_path), 1)
