@@ -35,8 +35,7 @@ from boonta.agents import impala
 from boonta.agents.groups import Torso
 from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
-from boonta.nodes.hosts.placement import Placement
-from boonta.nodes.learner import make_mesh
+from boonta.nodes.hosts.placement import Placement, make_mesh
 from boonta.programs.impala_atari import impala_atari
 from boonta.programs.wiring.launch import Run
 from boonta.programs.wiring.sebulba import build

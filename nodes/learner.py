@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Steps
 from boonta.nodes.base import Node
@@ -27,6 +27,7 @@ from boonta.nodes.fused.updates import (
 )
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
+from boonta.nodes.hosts.placement import make_mesh
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
@@ -286,20 +287,3 @@ def require_finite(metrics: dict[str, Any], updates: int) -> None:
             f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
             "learning rate, or look for what the environment shows or rewards that isn't finite"
         )
-
-
-def make_mesh(devices: int | None, batch_size: int) -> Mesh:
-    """A one-axis mesh, "batch", over the first devices of this process, and of the other processes if there are any.
-
-    Raises:
-      ValueError: there are fewer devices, or the batch doesn't divide over them.
-    """
-    present, processes = jax.local_devices(), jax.process_count()
-    count = len(present) if devices is None else devices
-    if not 1 <= count <= len(present):
-        raise ValueError(f"learner devices is {count}; this process has {len(present)} {present[0].platform} devices")
-    if batch_size % (count * processes):
-        over = f"{count} learner devices" + (f" on each of {processes} hosts" if processes > 1 else "")
-        raise ValueError(f"batch_size is {batch_size}; it must divide over {over}")
-    chosen = [[device for device in jax.devices() if device.process_index == i][:count] for i in range(processes)]
-    return Mesh(np.array(chosen).flatten(), ("batch",))

@@ -18,7 +18,7 @@ from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
-from boonta.nodes.learner import make_mesh
+from boonta.nodes.hosts.placement import make_mesh
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
 
@@ -117,3 +118,20 @@ class _PlacedBatch(BatchedEnv):
 
     def close(self) -> None:
         self._env.close()
+
+
+def make_mesh(devices: int | None, batch_size: int) -> Mesh:
+    """A one-axis mesh, "batch", over the first devices of this process, and of the other processes if there are any.
+
+    Raises:
+      ValueError: there are fewer devices, or the batch doesn't divide over them.
+    """
+    present, processes = jax.local_devices(), jax.process_count()
+    count = len(present) if devices is None else devices
+    if not 1 <= count <= len(present):
+        raise ValueError(f"learner devices is {count}; this process has {len(present)} {present[0].platform} devices")
+    if batch_size % (count * processes):
+        over = f"{count} learner devices" + (f" on each of {processes} hosts" if processes > 1 else "")
+        raise ValueError(f"batch_size is {batch_size}; it must divide over {over}")
+    chosen = [[device for device in jax.devices() if device.process_index == i][:count] for i in range(processes)]
+    return Mesh(np.array(chosen).flatten(), ("batch",))

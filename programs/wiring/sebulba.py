@@ -14,8 +14,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
-from boonta.nodes.hosts.placement import Placed, split
-from boonta.nodes.learner import make_mesh
+from boonta.nodes.hosts.placement import Placed, make_mesh, split
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.contract import learned_from, written_by
 from boonta.nodes.tables.host import HostTable

@@ -14,7 +14,8 @@ import pytest
 
 from boonta.agents.base import Batch, Steps
 from boonta.envs.catch import Catch
-from boonta.nodes.learner import Learner, make_mesh
+from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.learner import Learner
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
@@ -280,7 +281,7 @@ def test_one_device_and_eight_learn_the_same():
     code = textwrap.dedent(
         """
         import pathlib, tempfile, numpy as np, pytest
-        from boonta.nodes.learner import make_mesh
+        from boonta.nodes.hosts.placement import make_mesh
         from boonta.tests.nodes.test_learner import check_priorities, learn
         patch = pytest.MonkeyPatch()
         one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
