@@ -1,4 +1,4 @@
-"""What all tests share: what JAX has compiled, and that the cluster's packages exist only on CPython 3.10."""
+"""What all tests share: how JAX compiles, and that the cluster's packages exist only on CPython 3.10."""
 
 from __future__ import annotations
 
@@ -27,6 +27,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not CLUSTER and item.get_closest_marker("cluster"):
             item.add_marker(skip)
+
+
+@pytest.hookimpl(tryfirst=True)  # Before the fixtures of the module, which start programs too.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tells JAX whether to optimise, by the test's mark: where little is run, the compiler takes most of the time."""
+    import jax
+
+    unoptimised = item.get_closest_marker("unoptimised") is not None
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(unoptimised))  # The programs that the test starts read this.
+    jax.config.update("jax_disable_most_optimizations", unoptimised)
 
 
 @pytest.fixture
