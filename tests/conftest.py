@@ -25,6 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips cluster tests, by their mark, where the cluster can't be installed."""
     skip = pytest.mark.skip(reason="needs Reverb and Launchpad, whose wheels are for CPython 3.10")
     for item in items:
+        if item.get_closest_marker("cluster") and item.get_closest_marker("once"):
+            raise pytest.UsageError(f"{item.nodeid} is marked `cluster` and `once`, so that no Python would run it")
         if not CLUSTER and item.get_closest_marker("cluster"):
             item.add_marker(skip)
 
