@@ -112,7 +112,7 @@ def test_a_run_goes_on_with_another_number_of_hosts(learned):
 
 @pytest.mark.once
 def test_an_evaluation_on_the_first_host_ends_all(tmp_path):
-    with Units(tmp_path / "run", 2, "--evaluate", "--placement.lag", "None", "--stop.eval-return", "0.9") as units:
+    with Units(tmp_path / "run", 2, "--evaluate", "--placement.lag", "None", "--stop.eval-return", "0.5") as units:
         assert units.codes() == [0, 0], units.said() + units.said(1)
     assert "done: eval_return reached" in units.said(0) and "done: eval_return reached" in units.said(1)
 
