@@ -1,4 +1,4 @@
-"""Shared by all tests: JAX's compilation cache, and the rule that cluster tests run only on CPython 3.10."""
+"""Shared by all tests: how JAX compiles, and the rule that cluster tests run only on CPython 3.10."""
 
 from __future__ import annotations
 
@@ -25,8 +25,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skips cluster tests, by their mark, where the cluster can't be installed."""
     skip = pytest.mark.skip(reason="needs Reverb and Launchpad, whose wheels are for CPython 3.10")
     for item in items:
+        if item.get_closest_marker("cluster") and item.get_closest_marker("once"):
+            raise pytest.UsageError(f"{item.nodeid} is marked `cluster` and `once`, so that no Python would run it")
         if not CLUSTER and item.get_closest_marker("cluster"):
             item.add_marker(skip)
+
+
+@pytest.hookimpl(tryfirst=True)  # Before the fixtures of the module, which start programs too.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Tells JAX whether to optimise, by the test's mark: where little is run, the compiler takes most of the time."""
+    import jax
+
+    unoptimised = item.get_closest_marker("unoptimised") is not None
+    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(unoptimised))  # The programs that the test starts read this.
+    jax.config.update("jax_disable_most_optimizations", unoptimised)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 CLUSTER = {"dm-acme", "dm-launchpad", "dm-reverb", "tensorflow-cpu"}

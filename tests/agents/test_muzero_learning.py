@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 
 from boonta.agents import muzero
 from boonta.agents.base import Batch, Steps
@@ -48,6 +49,7 @@ def learn(env, config, updates, seed=0):
     return agent, agent.update.params(learner)
 
 
+@pytest.mark.once
 def test_learns_to_beat_a_random_player():
     game = OpenSpiel("tic_tac_toe")
     config = dataclasses.replace(muzero.BOARD, num_simulations=16, value_target="search", bootstrap_length=3)

@@ -32,6 +32,7 @@ def my_agent(monkeypatch):
     return module
 
 
+@pytest.mark.once
 def test_it_learns_catch(my_agent, tmp_path, handlers):
     env = Catch()
     agent = my_agent.make(my_agent.Config.preset("catch"), env.spec)

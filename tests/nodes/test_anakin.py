@@ -79,6 +79,7 @@ def equal(one: dict, other: dict) -> bool:
     return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("kind", ["queue", "replay", "impala"])
 def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
     first = learn(tmp_path / "a", 12, kind)
@@ -112,6 +113,7 @@ def check_devices(folder, kind: str) -> None:
         assert equal(eight, learn(folder / "again", 12, kind, devices=8))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "kinds", [("queue", "replay", "impala"), pytest.param(("muzero",), marks=pytest.mark.slow)], ids="-".join
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax
 import numpy as np
+import pytest
 
 from boonta.agents import impala, muzero
 from boonta.agents.config import replaced
@@ -26,6 +27,7 @@ def test_impala_solves_catch(tmp_path):
     assert metrics["eval_return"] >= 0.99 and metrics["return"] >= 0.95, metrics
 
 
+@pytest.mark.once
 def test_muzero_learns_from_its_replay(tmp_path):
     config = replaced(
         muzero.CATCH,

@@ -14,6 +14,7 @@ from boonta.programs.population import population
 from boonta.programs.tools import members, play, plot
 from boonta.programs.wiring import launch
 
+pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
 BRIEF = [

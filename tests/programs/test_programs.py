@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.runs import saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ROOT = pathlib.Path(__file__).parents[2]
@@ -51,7 +52,7 @@ def wait_for_rows(workdir: pathlib.Path, process: subprocess.Popen, updates: int
 
 
 def pids(workdir: pathlib.Path) -> dict[str, int]:
-    (file,) = workdir.glob("logs/*/pids.json")
+    *_, file = sorted(workdir.glob("logs/*/pids.json"))  # Of the newest start.
     return json.loads(file.read_text())
 
 
@@ -64,7 +65,7 @@ def saved_counts(workdir: pathlib.Path, row: dict[str, float]) -> dict[str, floa
     return json.loads((workdir / "checkpoints" / str(int(row["updates"])) / "counts" / "metadata").read_text())
 
 
-def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
+def test_processes_learn_until_the_rule_and_a_second_start_resumes_and_is_ended(tmp_path):
     process = start("--workdir", str(tmp_path), "--stop.updates", "100")
     output = finish(process)
     assert process.returncode == 0, output
@@ -76,20 +77,17 @@ def test_processes_learn_until_the_rule_and_a_second_start_resumes(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 8
     assert list(tmp_path.glob("tensorboard/*")) and list(tmp_path.glob("logs/*/learner/0"))
 
-    saved = saved_counts(tmp_path, first)  # They may be a heartbeat older than the last row.
-    process = start("--workdir", str(tmp_path), "--stop.updates", str(int(first["updates"]) + 50))
-    output = finish(process)
-    assert process.returncode == 0, output
+    before = saved_counts(tmp_path, first)  # They may be a heartbeat older than the last row.
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process, int(first["updates"]) + 50)
+    end_by_signal(process, signal.SIGTERM, tmp_path)
     resumed = metrics.read(tmp_path)[-1]
-    assert resumed["updates"] >= first["updates"] + 50
-    assert resumed["seconds"] > saved["seconds"] and resumed["env_steps"] > saved["env_steps"]
+    assert resumed["seconds"] > before["seconds"] and resumed["env_steps"] > before["env_steps"]
     assert saved_counts(tmp_path, resumed)["updates"] == resumed["updates"]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_every_process_in_time_and_the_learner_saves(tmp_path, number, code):
-    process = start("--workdir", str(tmp_path))
-    wait_for_rows(tmp_path, process)
+def end_by_signal(process: subprocess.Popen, number: int, workdir: pathlib.Path) -> None:
+    """Every process ends in time, the learner and the replay saved."""
     asked = time.monotonic()
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # A terminal does the same.
@@ -97,12 +95,17 @@ def test_a_signal_ends_every_process_in_time_and_the_learner_saves(tmp_path, num
         process.send_signal(number)
     output = finish(process, timeout_s=20)
     assert time.monotonic() - asked < 15
-    assert process.returncode == code, output
-    assert f"ended by {number.name}" in output
-    assert running(tmp_path) == []
-    saved = [int(path.name) for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()]
-    assert max(saved) >= 1
-    assert list(tmp_path.glob("replay/*/DONE"))
+    assert process.returncode == 128 + number, output
+    assert f"ended by {signal.Signals(number).name}" in output
+    assert running(workdir) == []
+    assert saved(workdir) >= 1
+    assert list(workdir.glob("replay/*/DONE"))
+
+
+def test_ctrl_c_ends_every_process_in_time_and_the_learner_saves(tmp_path):
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process)
+    end_by_signal(process, signal.SIGINT, tmp_path)
 
 
 @pytest.mark.parametrize(

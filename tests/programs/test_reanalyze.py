@@ -7,7 +7,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.tests.programs.test_programs import finish, start
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 
 TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2"
 FEW = "replay.batch-size=8 replay.min-size=16 consistency-cost=0 search=puct"

@@ -9,7 +9,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.tests.programs.test_programs import finish, start
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402

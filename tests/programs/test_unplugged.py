@@ -16,7 +16,7 @@ from boonta.nodes.archive import files as archive
 from boonta.tests.helpers import nim
 from boonta.tests.programs import test_programs as programs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(400)]
 pytest.importorskip("launchpad")
 from boonta.programs import unplugged  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402

@@ -12,6 +12,8 @@ from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.jax.minatar import MinAtar
 from boonta.envs.jax.pgx import Pgx
 
+pytestmark = pytest.mark.once
+
 
 def ball_of_catch(timestep, slot, state):
     return state._replace(ball=timestep.observation[slot, 0].argmax())

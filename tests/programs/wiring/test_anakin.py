@@ -22,6 +22,7 @@ from boonta.programs.wiring import anakin, launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.run import BadInput
 
+pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
 
