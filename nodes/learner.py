@@ -24,6 +24,7 @@ from boonta.nodes.fused.updates import (
     looped,
     one_by_one,
     policy_lag,
+    require_finite,
 )
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
@@ -273,17 +274,3 @@ class Learner(Node):
                     raise
                 self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
         self._saved_at = time.monotonic()
-
-
-def require_finite(metrics: dict[str, Any], updates: int) -> None:
-    """Refuses to go on from a loss that isn't finite.
-
-    Raises:
-      FloatingPointError: the loss isn't finite; the message contains it and the number of updates.
-    """
-    loss = metrics.get("loss", 0.0)
-    if not np.isfinite(loss):
-        raise FloatingPointError(
-            f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
-            "learning rate, or look for what the environment shows or rewards that isn't finite"
-        )

@@ -15,9 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Nest
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.updates import convolves_on_cpu
+from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import make_mesh
-from boonta.nodes.learner import require_finite
 
 Row = dict[str, float]
 Metrics = dict[str, Any]  # Arrays of scalars by name: [] for one learner, [members] for a population.

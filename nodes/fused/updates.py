@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from boonta.agents.base import Batch, Nest, Update
 
@@ -80,3 +81,17 @@ def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:
     """Metrics of a batch: the updates between the params that acted, `version` [T, B], and those that learn."""
     lag = updates - version.astype(jnp.float32)
     return {"policy_lag": jnp.mean(lag), "policy_lag_max": jnp.max(lag)}
+
+
+def require_finite(metrics: dict[str, Any], updates: int) -> None:
+    """Refuses to go on from a loss that isn't finite.
+
+    Raises:
+      FloatingPointError: the loss isn't finite; the message contains it and the number of updates.
+    """
+    loss = metrics.get("loss", 0.0)
+    if not np.isfinite(loss):
+        raise FloatingPointError(
+            f"the loss is {float(loss)} after {updates:,} updates; the newest checkpoint is from before: lower the "
+            "learning rate, or look for what the environment shows or rewards that isn't finite"
+        )
