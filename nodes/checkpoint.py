@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from boonta.nodes.snapshots.store import Store, say
+from boonta.nodes.snapshots.store import Store, print_warning
 
 Nest = Any
 
@@ -33,7 +33,7 @@ class Checkpointer:
       folder: the folder of the checkpoints; `resume` and `save` make it if it is missing.
       keep: number of newest checkpoints to keep.
       start_from: another folder, from which `resume` restores if the first one has no checkpoint.
-      warn: called if a damaged checkpoint is passed over, with what is wrong with it.
+      warn: called with what is wrong with a damaged checkpoint, if one is passed over.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Checkpointer:
         folder: pathlib.Path,
         keep: int = 3,
         start_from: str | None = None,
-        warn: Callable[[str], None] = say,
+        warn: Callable[[str], None] = print_warning,
     ):
         self._store = Store(folder, "checkpoint", keep)
         self._start_from = start_from

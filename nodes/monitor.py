@@ -98,7 +98,7 @@ class Monitor(Periodic):
         self._peers: dict[str, _Peer] = {}
         self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
         self._counters = counters.Counters()
-        self._before = counters.load(self._folder)  # What a monitor counted that was here before.
+        self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._started = time.monotonic()
         self._reason = ""
         self._failure = ""
@@ -140,10 +140,10 @@ class Monitor(Periodic):
         new = before is None or before.report["life"] != life
         if new and report["acknowledged"] and not self._counters.knows(name, life):
             if self._before is not None and self._before.knows(name, life):
-                self._counters, self._before = self._counters.after(self._before), None
+                self._counters, self._before = self._counters.continued_from(self._before), None
             else:
                 self._fail(f"the monitor came back without its counters: {name} has reported to an earlier one")
-        self._counters.take(name, life, report["counts"])
+        self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # Before the node is answered: a monitor that comes back must know it.
         if report["build"] != self.build:
@@ -151,7 +151,7 @@ class Monitor(Periodic):
         return before is not None and not new and before.gone
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
-        """Goes on counting from the counters of a checkpoint, which a node has restored that has just reported."""
+        """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
         with self._state:
             self._counters.resume(name, counts)
 

@@ -1,4 +1,4 @@
-"""The counters of a program: what its nodes have counted, each life of a node once, whoever restarts."""
+"""The counters of a program: what its nodes have counted, each life of a node once, whichever of them restarts."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Counters:
         self._resumed: tuple[str, Counts] | None = None
         self._seconds, self._began = 0.0, time.monotonic()
 
-    def take(self, name: str, life: str, counts: Counts) -> None:
-        """Takes what a life of a node has counted since it began."""
+    def record(self, name: str, life: str, counts: Counts) -> None:
+        """Records what a life of a node has counted since it began."""
         if self.is_over(name, life):
             return
         before, counted = self.lives.get(name, (life, {}))
@@ -74,14 +74,14 @@ class Counters:
                 totals[counter] += value
         return {**totals, "seconds": self._seconds + self._age()}
 
-    def after(self, earlier: Counters) -> Counters:
-        """These counters as those of a monitor that came back: they go on from what the one before had saved."""
+    def continued_from(self, earlier: Counters) -> Counters:
+        """The counters of a monitor that was restarted: these, added to the ones that it had saved before."""
         for name, (life, _) in self.lives.items():
-            earlier.take(name, life, {})
+            earlier.record(name, life, {})
         if self._resumed is not None:
             earlier.resume(*self._resumed)
         for name, (life, counts) in self.lives.items():
-            earlier.take(name, life, counts)
+            earlier.record(name, life, counts)
         earlier._began = self._began
         return earlier
 
@@ -100,7 +100,7 @@ class Counters:
         }
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**content, "sha256": files.digest(content)})
-        files.write_whole(folder / FILE, text.encode(), synced=False)  # After a power cut no node is left to go on.
+        files.write_whole(folder / FILE, text.encode(), synced=False)  # After a power cut no node is left.
 
     def _age(self) -> float:
         return time.monotonic() - self._began

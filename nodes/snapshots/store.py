@@ -23,8 +23,8 @@ def numbers(folder: pathlib.Path) -> list[int]:
     return sorted(int(name) for name in names if name == str(int(name)))
 
 
-def say(warning: str) -> None:
-    """Prints a warning; what nodes warn with shows it in the program's own output."""
+def print_warning(warning: str) -> None:
+    """Prints a warning for tools; nodes give the store their own `warn` instead."""
     print(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
@@ -32,9 +32,9 @@ class Store:
     """Snapshots in a folder, one writer and any number of readers.
 
     Args:
-      folder: of the snapshots, each a folder called by its number; it is made by the first one that is written.
-      what: the word for one in messages.
-      keep: how many stay.
+      folder: folder of the snapshots, each of which is a folder named by its number; the first save makes it.
+      what: the word for a snapshot in messages.
+      keep: number of newest snapshots to keep.
     """
 
     def __init__(self, folder: pathlib.Path, what: str, keep: int = 3):
@@ -58,14 +58,14 @@ class Store:
         """Where a new snapshot is made, within a `writing`."""
         return self._scratch / "new"
 
-    def newest(self, warn: Callable[[str], None] = say) -> int | None:
+    def newest(self, warn: Callable[[str], None] = print_warning) -> int | None:
         """The number of the newest sound snapshot; None if there is no snapshot at all.
 
         Args:
-          warn: called if newer ones were passed over, with their folders and what is wrong with which file.
+          warn: called with the faults of newer snapshots, if there are any: their folders, files and what is wrong.
 
         Raises:
-          Unsound: there are some, but none is sound.
+          Unsound: there are snapshots, but none is sound.
         """
         wrong = []
         for number in reversed(numbers(self.folder)):
@@ -85,14 +85,14 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self, number: int) -> Iterator[pathlib.Path]:
-        """Yields the path at which the caller makes a snapshot; it counts once the block has ended without an error.
+        """Yields the path at which the caller makes a snapshot, which counts once the block has ended without an error.
 
-        If there is a sound one of that number, it stays. Those of higher numbers go: nothing was resumed from them.
+        A sound snapshot of the same number stays instead. Higher numbers are removed: the run was not resumed there.
 
         Raises:
           OSError: there is no room, or the folder can't be written. The snapshots before are as they were.
         """
-        shutil.rmtree(self._scratch, ignore_errors=True)  # What a kill has left may be what fills the disk.
+        shutil.rmtree(self._scratch, ignore_errors=True)  # The rest of a killed save may fill the disk.
         self._require_room()
         self._scratch.mkdir(parents=True)
         try:
@@ -111,7 +111,7 @@ class Store:
             )
 
     def _take(self, number: int) -> None:
-        """Makes the new snapshot count, unless there is a sound one of its number."""
+        """Makes the new snapshot count, unless there is a sound one of the same number."""
         target = self.path(number)
         self._unsound.discard(number)
         if target.exists():
@@ -125,7 +125,7 @@ class Store:
         files.sync(self.folder)
 
     def _prune(self, number: int) -> None:
-        """Removes those that nobody will resume from: each leaves its place at once, so none is left torn."""
+        """Removes the snapshots that are not needed. Each is renamed first, so that a kill leaves none torn."""
         present = numbers(self.folder)
         kept = [each for each in present if each <= number and each not in self._unsound][-self._keep :]
         for each in set(present) - set(kept):
