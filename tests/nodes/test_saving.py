@@ -1,4 +1,4 @@
-"""Learners on a disk that fills up: a save that fails is told and tried again, but the last one ends the run."""
+"""Learners that save, on a disk that fills up, and that are started again."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner
+from boonta.nodes.monitor import Monitor, StopRule
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.damage import fill_disk
 from boonta.tests.nodes.test_anakin import node
 from boonta.tests.nodes.test_learner import Batches
+from boonta.tests.nodes.test_monitor import report
 
 
 def test_a_learner(tmp_path, monkeypatch):
@@ -54,3 +56,31 @@ def test_a_fused_node(tmp_path, monkeypatch):
     fill_disk(monkeypatch)
     with pytest.raises(OSError, match=f"checkpoint {anakin._updates} could not be saved"):
         anakin.close()
+
+
+def test_a_learner_that_is_started_again_takes_back_its_updates_and_no_other_counter(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+
+    def start() -> Learner:
+        folder = str(tmp_path / "checkpoints")
+        learner = Learner(
+            "learner", tiny.make(Catch().spec), None, VariableServer("v"), monitor, folder=folder, devices=1
+        )
+        learner.start()
+        return learner
+
+    learner = start()
+    for _ in range(3):
+        learner.step()
+    learner.heartbeat()
+    learner._save()
+    learner.step()
+    learner.heartbeat()
+    assert (monitor.totals()["env_steps"], monitor.totals()["updates"]) == (100.0, 4.0)
+    again = start()
+    assert (monitor.totals()["env_steps"], monitor.totals()["updates"]) == (100.0, 3.0)
+    again.step()
+    again.heartbeat()
+    assert (monitor.totals()["env_steps"], monitor.totals()["updates"]) == (100.0, 4.0)
