@@ -145,8 +145,8 @@ def make_update(
         key, init_key = jax.random.split(key)
         params = init_params(init_key)
         followed = () if target is None else target.part(params)
-        known = () if statistics is None else statistics.init()
-        return LearnerState(params, followed, descent.init(params), key, jnp.zeros((), jnp.int32), known)
+        gathered = () if statistics is None else statistics.init()
+        return LearnerState(params, followed, descent.init(params), key, jnp.zeros((), jnp.int32), gathered)
 
     def descend(state: LearnerState, key: jax.Array, batch: Batch) -> tuple[LearnerState, Outcome]:
         """Takes one step of descent; returns the loss's outcome with more metrics."""

@@ -12,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from boonta.nodes.snapshots.store import Store, print_warning
+from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
 
 Nest = Any
 
@@ -43,7 +43,7 @@ class Checkpointer:
         start_from: str | None = None,
         warn: Callable[[str], None] = print_warning,
     ):
-        self._store = Store(folder, "checkpoint", keep)
+        self._store = SnapshotFolder(folder, "checkpoint", keep)
         self._start_from = start_from
         self._warn = warn
         self._step: int | None = None  # The last one that was saved or restored.
@@ -124,7 +124,7 @@ class Checkpointer:
         return restored["state"], restored["counts"]
 
 
-def _agreed(store: Store, warn: Callable[[str], None]) -> int | None:
+def _agreed(store: SnapshotFolder, warn: Callable[[str], None]) -> int | None:
     """What the first of several hosts finds, on all of them: they must not restore different checkpoints.
 
     Raises:

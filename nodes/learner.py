@@ -34,7 +34,7 @@ from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
 
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
-CHECK_S = 5.0  # Time for the newest update to show that its loss is finite; a save at the end has little time.
+CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
 
 class StepResult(NamedTuple):
@@ -134,6 +134,7 @@ class Learner(Node):
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
+        self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
         self._finished = self._background.submit(self._finish, self._updates, first)
@@ -149,7 +150,7 @@ class Learner(Node):
         self._drawn.clear()
         due = time.monotonic() - self._saved_at > self._save_every_s
         if due:
-            self._saved_at = time.monotonic()  # It is reported once, although all hosts know two updates later.
+            self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
         if self._step is None:
             self._step = self._compile(batches[0])
         with self.stopwatch("updating"):

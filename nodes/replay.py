@@ -21,7 +21,7 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Periodic
 from boonta.nodes.snapshots import manifest
-from boonta.nodes.snapshots.store import Store
+from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.tables.reverb.server import make_table, require_same
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
@@ -59,7 +59,7 @@ class Replay(Periodic):
         self._address = address
         self._agent = agent
         self._spec = spec
-        self._store = Store(pathlib.Path(folder), "snapshot of the tables", KEEP)
+        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", KEEP)
         self._save_every_s = save_every_s
         self._saved_the_end = False
 

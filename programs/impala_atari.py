@@ -1,4 +1,4 @@
-"""IMPALA on Atari, with nothing left out: actors, a queue, a learner, a variable server, an evaluator and a monitor."""
+"""IMPALA on Atari: actors, a learner, an evaluator; `Program` adds the queue, the variable server and the monitor."""
 
 from __future__ import annotations
 

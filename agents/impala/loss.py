@@ -34,10 +34,10 @@ def impala_loss(
       config: hyper-parameters.
 
     Returns:
-      The loss [], and as auxiliary no priorities and the metrics; all but "transitions" are means over transitions.
+      The loss [], and an `Outcome` without priorities, whose metrics but "transitions" are means over transitions.
     """
     del context
-    outputs, steps = evaluate(params, batch.steps, network, config.frame_stack)  # [T+1, B]
+    outputs, steps = unroll_as_acted(params, batch.steps, network, config.frame_stack)  # [T+1, B]
     action_tm1, reward_t, discount_t, mask_tm1 = sequences.transitions(steps, config.discount)  # [T, B]
     if config.reward_clip == "abs_one":
         reward_t = jnp.clip(reward_t, -1, 1)
@@ -70,7 +70,7 @@ def impala_loss(
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
 
 
-def evaluate(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
+def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
     """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
     stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T+1, B, ..., L]
     steps = sequences.drop_context(steps, frame_stack)

@@ -28,7 +28,7 @@ def print_warning(warning: str) -> None:
     print(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
-class Store:
+class SnapshotFolder:
     """Snapshots in a folder, one writer and any number of readers.
 
     Args:

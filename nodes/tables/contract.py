@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
@@ -57,9 +57,9 @@ def rows_of(table: Table, sequences: int) -> int:
     return first_row(table, sequences - 1) + table.sequence_length
 
 
-def keeps_core(table: Table, row: int) -> bool:
-    """Whether a sequence is stored with the `core` of this row of a slot; with those of the other rows none is."""
-    return row >= table.core_row and (row - table.core_row) % table.period == 0
+def keeps_core(table: Table, row: Any) -> Any:
+    """Whether a sequence keeps the `core` of this row of a slot; `row` may be an array, or traced."""
+    return (row >= table.core_row) & ((row - table.core_row) % table.period == 0)
 
 
 def with_one_core(table: Table, steps: Steps) -> Steps:
@@ -134,8 +134,8 @@ def rate_limit(table: Table) -> RateLimit:
         -B                                              the reader may be one batch ahead, which the dataset prefetches
         2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
 
-    Where a table gives only a share of a batch, its writer may be as many updates ahead as with a share of 1. That is
-    fewer samples, but at least those owed when sampling begins.
+    Where a table gives only a share of a batch, the share scales its writer's lead, which is never less than the
+    samples owed when sampling begins.
 
     So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
     is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
@@ -215,5 +215,5 @@ def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
 
 
 def mean_version(version: np.ndarray) -> np.ndarray:
-    """Version of the params that made each sequence's targets: a mean over its steps, [T, B] -> float32 [B]."""
+    """Version of the params that acted, or that reanalyzed: the mean over a sequence's steps, [T, B] -> float32 [B]."""
     return np.mean(version, axis=0, dtype=np.float32)

@@ -32,9 +32,9 @@ class State(NamedTuple):
     """What the table holds.
 
     Attributes:
-      buffer: flashbax's, leaves [B, time, ...] and its own counts. Instead of a core each row has its slot and number.
+      buffer: flashbax's state, leaves [B, time, ...] and its own counts. In its rows `core` is a place: (slot, row).
       cores: nest [B, sequences, ...], one for each of a slot's newest sequences; () where steps have none.
-      rows: int32 [], of each slot, added so far.
+      rows: int32 [], the number of rows of each slot so far.
     """
 
     buffer: Any
@@ -144,12 +144,13 @@ class _Cores(NamedTuple):
         return jnp.stack([jnp.broadcast_to(jnp.arange(self.num_envs), rows.shape), rows], axis=-1).astype(jnp.int32)
 
     def add(self, cores: Nest, core: Nest, first: jax.Array) -> Nest:
-        """Keeps those of the cores [T, B, ...] that sequences start with; the first is of the row `first`."""
+        """Keeps those of the cores [T, B, ...] that `contract.keeps_core` names; the first is of the row `first`."""
 
         def keep(kept: jax.Array, new: jax.Array) -> jax.Array:
-            row = first + jnp.arange(len(new)) - self.table.core_row
-            of_sequence = (row >= 0) & (row % self.table.period == 0)
-            at = jnp.where(of_sequence, row // self.table.period % self.size, self.size)  # Those out of bounds drop.
+            row = first + jnp.arange(len(new))
+            sequence = (row - self.table.core_row) // self.table.period
+            at = jnp.where(contract.keeps_core(self.table, row), sequence % self.size, self.size)
+            # What is out of bounds is dropped.
             return kept.at[:, at].set(jnp.swapaxes(new, 0, 1), mode="drop")
 
         return jax.tree.map(keep, cores, core)
@@ -169,7 +170,7 @@ def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> An
         "min_length_time_axis": table.sequence_length,
     }
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of sequences that don't overlap, which a table may well ask for
+        warnings.simplefilter("ignore")  # Flashbax warns about sequences that don't overlap.
         rows = contract.rows_of(table, per_slot)
         if not prioritised:
             return flashbax.make_trajectory_buffer(max_length_time_axis=rows, **settings)

@@ -24,7 +24,7 @@ from boonta.nodes.tables.base import Drawn, Store
 
 SLOTS = 2
 PATIENCE_S = 1.0  # A writer that has not gone on for so long is waiting.
-DEADLINE_S = 60.0  # A side that may go on does so within this time.
+DEADLINE_S = 150.0  # A side that may go on does so within this time; a stream to a server may take 120 s to connect.
 FETCHED_AHEAD = 3  # A dataset may have drawn so many batches before they are asked for.
 SLOT_NUMBERS = 1000  # Rows of slot i are numbered from i times this.
 ROWS = 500  # No check writes more.

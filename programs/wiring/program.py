@@ -26,7 +26,7 @@ from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.run import Run
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
-FOLDERS = {"monitor": "", "replay": "replay"}  # A node's folder within the run's; that of the others is `CHECKPOINTS`.
+FOLDERS = {"monitor": "", "replay": "replay"}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 CHECKPOINTS = "checkpoints"
 
 
@@ -114,7 +114,7 @@ class Program:
 
     @property
     def all_groups(self) -> tuple[Group, ...]:
-        """The groups in the order in which they can be wired: services before those that call them.
+        """The groups, services before the groups that call them.
 
         A service that no node asks for is left out; one that the program names itself replaces the default.
         """
@@ -215,10 +215,10 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
 
 def check_nodes(program: Program) -> None:
     """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
-    nothing = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
+    no_handles = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
     for group in program.all_groups:
         for i in range(group.number):
-            construct(program, group, i, nothing)
+            construct(program, group, i, no_handles)
 
 
 def _seeds(seed: int, number: int) -> list[int]:

@@ -9,7 +9,7 @@ from boonta.agents.base import Steps
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
-from boonta.agents.impala.loss import evaluate
+from boonta.agents.impala.loss import unroll_as_acted
 from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
 from boonta.agents.impala.policy import Core, make_policy
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
@@ -75,7 +75,7 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
         sequence = jax.tree.map(lambda x, s=start: x[s:], steps)
         row = config.frame_stack - 1
         sequence = sequence._replace(core=jax.tree.map(lambda x, row=row: x[row : row + 1], sequence.core))
-        outputs, steps_seen = evaluate(params, sequence, network, config.frame_stack)
+        outputs, steps_seen = unroll_as_acted(params, sequence, network, config.frame_stack)
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
     if lstm_size:  # The core changes the output; otherwise the agreement above would prove nothing.
         assert np.abs(steps.core.lstm.hidden).max() > 1e-3

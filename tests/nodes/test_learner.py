@@ -14,7 +14,6 @@ import pytest
 
 from boonta.agents.base import Batch, Steps
 from boonta.envs.catch import Catch
-from boonta.nodes.hosts.placement import make_mesh
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer, unpack
@@ -113,45 +112,6 @@ def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, 
     monkeypatch.setattr("boonta.nodes.learner.convolves_on_cpu", lambda *given: True)
     with pytest.raises(ValueError, match="updates_per_step is 17; on CPU, .* it must be at most 16"):
         learn(tmp_path, monkeypatch, 17, updates_per_step=17)
-
-
-class Versions(VariableServer):
-    """Keeps which versions were published."""
-
-    def __init__(self):
-        super().__init__("variables")
-        self.seen: list[int] = []
-
-    def put(self, version, packed):
-        self.seen.append(version)
-        super().put(version, packed)
-
-
-@pytest.mark.parametrize(
-    ("cadence", "steps", "published", "at_end"),
-    [
-        ({}, 3, [0, 1, 2, 3], []),
-        ({"publish_every": 3}, 8, [0, 3, 6], [8]),
-        ({"publish_every": 4}, 8, [0, 4, 8], []),
-        ({"updates_per_step": 4}, 2, [0, 4, 8], []),
-        ({"updates_per_step": 2, "publish_every": 3}, 5, [0, 4, 6, 10], []),
-    ],
-)
-def test_params_are_published_first_last_and_every_so_many_updates(
-    tmp_path, monkeypatch, cadence, steps, published, at_end
-):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
-    agent, variables = tiny.make(Catch().spec), Versions()
-    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1, **cadence)
-    learner.start()
-    for _ in range(steps):
-        learner.step()
-    learner.settle()
-    assert variables.seen == published
-    learner.close()
-    assert variables.seen == published + at_end
-    newest = unpack(variables.get(-1)[1], agent.update.params(learner._state))
-    np.testing.assert_array_equal(newest["linear"]["w"], learner._state.weights["linear"]["w"])
 
 
 def test_each_of_several_updates_is_logged_as_if_it_were_alone(tmp_path, monkeypatch):
@@ -265,15 +225,6 @@ def test_the_update_is_compiled_once(tmp_path, monkeypatch):
     for _ in range(5):
         learner.step()
     assert learner._step._cache_size() == 1
-
-
-@pytest.mark.parametrize(
-    ("devices", "size", "message"),
-    [(99, 8, r"learner devices is 99; this process has \d+"), (0, 8, "learner devices is 0")],
-)
-def test_impossible_meshes_are_refused(devices, size, message):
-    with pytest.raises(ValueError, match=message):
-        make_mesh(devices, size)
 
 
 def test_one_device_and_eight_learn_the_same():

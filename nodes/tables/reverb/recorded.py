@@ -18,14 +18,14 @@ import tree
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from boonta.agents.base import Steps, Table
-from boonta.nodes.snapshots.store import Store
+from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.tables.reverb.server import make_table
 from boonta.nodes.tables.reverb.signature import columns, unpack_columns
 
 
 def newest_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
     """The newest sound snapshot in a replay server's folder; None if there is none."""
-    store = Store(folder, "snapshot of the tables")
+    store = SnapshotFolder(folder, "snapshot of the tables")
     newest = store.newest()
     return None if newest is None else store.path(newest)
 

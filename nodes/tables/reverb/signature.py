@@ -32,14 +32,14 @@ def unpack(like: Nest, packed: np.ndarray) -> Nest:
     Raises:
       ValueError: there are not as many bytes.
     """
-    shapes = tree.flatten(like)
-    sizes = [_bytes(shape) for shape in shapes]
+    specs = tree.flatten(like)
+    sizes = [_bytes(spec) for spec in specs]
     if packed.shape[-1] != sum(sizes):
         raise ValueError(f"a row has {packed.shape[-1]} bytes, but {layout(like)} has {sum(sizes)}")
     leaves, start = [], 0
-    for shape, size in zip(shapes, sizes):
+    for spec, size in zip(specs, sizes):
         part = np.ascontiguousarray(packed[..., start : start + size])
-        leaves.append(part.view(shape.dtype).reshape(*packed.shape[:-1], *shape.shape))
+        leaves.append(part.view(spec.dtype).reshape(*packed.shape[:-1], *spec.shape))
         start += size
     return tree.unflatten_as(like, leaves)
 

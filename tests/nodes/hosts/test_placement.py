@@ -18,7 +18,7 @@ import pytest
 from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
-from boonta.nodes.hosts.placement import Placed, Placement, split
+from boonta.nodes.hosts.placement import Placed, Placement, make_mesh, split
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring.launch import Program, Run, group
@@ -190,3 +190,12 @@ def test_lock_step_over_a_replay_table_and_several_tables_are_refused():
     made = Program("tiny", Run(), agent._replace(tables=halves), env, groups)
     with pytest.raises(ValueError, match=r"tables are \['trajectories', 'others'\]; one process has but one"):
         build(made)
+
+
+@pytest.mark.parametrize(
+    ("devices", "size", "message"),
+    [(99, 8, r"learner devices is 99; this process has \d+"), (0, 8, "learner devices is 0")],
+)
+def test_impossible_meshes_are_refused(devices, size, message):
+    with pytest.raises(ValueError, match=message):
+        make_mesh(devices, size)

@@ -9,15 +9,15 @@ import shutil
 import pytest
 
 from boonta.nodes.snapshots import files, manifest
-from boonta.nodes.snapshots.store import Store, numbers
+from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.tests.helpers.damage import flip
 
 
-def store(folder: pathlib.Path, keep: int = 3) -> Store:
-    return Store(folder, "snapshot", keep)
+def store(folder: pathlib.Path, keep: int = 3) -> SnapshotFolder:
+    return SnapshotFolder(folder, "snapshot", keep)
 
 
-def write(target: Store, number: int, content: str = "") -> None:
+def write(target: SnapshotFolder, number: int, content: str = "") -> None:
     with target.writing(number) as folder:
         (folder / "inner").mkdir(parents=True)
         (folder / "inner" / "array").write_text(content or f"the array of {number}")

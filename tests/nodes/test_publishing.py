@@ -1,0 +1,72 @@
+"""Which of the learner's params are published, and when."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from boonta.envs.catch import Catch
+from boonta.nodes.learner import Learner
+from boonta.nodes.variables import VariableServer, unpack
+from boonta.tests.helpers import tiny
+from boonta.tests.nodes.test_learner import Batches
+
+
+class Versions(VariableServer):
+    """Keeps which versions were published."""
+
+    def __init__(self):
+        super().__init__("variables")
+        self.seen: list[int] = []
+
+    def put(self, version, packed):
+        self.seen.append(version)
+        super().put(version, packed)
+
+
+@pytest.mark.parametrize(
+    ("cadence", "steps", "published", "at_end"),
+    [
+        ({}, 3, [0, 1, 2, 3], []),
+        ({"publish_every": 3}, 8, [0, 3, 6], [8]),
+        ({"publish_every": 4}, 8, [0, 4, 8], []),
+        ({"updates_per_step": 4}, 2, [0, 4, 8], []),
+        ({"updates_per_step": 2, "publish_every": 3}, 5, [0, 4, 6, 10], []),
+    ],
+)
+def test_params_are_published_first_last_and_every_so_many_updates(
+    tmp_path, monkeypatch, cadence, steps, published, at_end
+):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    agent, variables = tiny.make(Catch().spec), Versions()
+    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1, **cadence)
+    learner.start()
+    for _ in range(steps):
+        learner.step()
+    learner.settle()
+    assert variables.seen == published
+    learner.close()
+    assert variables.seen == published + at_end
+    newest = unpack(variables.get(-1)[1], agent.update.params(learner._state))
+    np.testing.assert_array_equal(newest["linear"]["w"], learner._state.weights["linear"]["w"])
+
+
+def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.CHECK_S", 0.0)
+    answered = threading.Event()
+
+    class Slow(Versions):
+        def put(self, version, packed):
+            assert answered.wait(60)
+            super().put(version, packed)
+
+    variables = Slow()
+    learner = Learner("learner", tiny.make(Catch().spec), None, variables, folder=str(tmp_path), devices=1)
+    learner.stop()
+    learner.start()
+    threading.Timer(0.5, answered.set).start()
+    learner.close()
+    assert 0 in variables.seen
