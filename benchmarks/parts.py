@@ -22,6 +22,7 @@ from boonta.benchmarks.timing import on_all_cores, per_second
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.tables import contract
 
 
 def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> float:
@@ -78,7 +79,7 @@ def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
     """Measures updates on one batch that stays on the device."""
     (table,) = agent.tables
-    steps = _noise(agent, env, (table.sequence_length, table.batch_size))
+    steps = contract.with_one_core(table, _noise(agent, env, (table.sequence_length, table.batch_size)))
     batch = jax.device_put(Batch(steps, np.ones(table.batch_size, np.float32)))
     step = jax.jit(agent.update.step, donate_argnums=0)
     state = [jax.jit(agent.update.init)(jax.random.PRNGKey(0))]

@@ -21,7 +21,7 @@ import tree
 
 from boonta.agents.base import Agent, Policy
 from boonta.envs.base import Env, TimeStep
-from boonta.nodes.acting.local import acting_params
+from boonta.nodes.acting.local import acting_params, jit_policy
 from boonta.nodes.base import Node
 from boonta.nodes.variables import VariableClient
 
@@ -272,10 +272,10 @@ def jit_for_groups(policy: Policy) -> ActForGroups:
       `nodes.acting.local.Acting` with its seed.
     """
 
+    act_locally = jit_policy(policy)
+
     def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
-        key = jax.random.fold_in(jax.random.PRNGKey(seed), t)
-        action, extras, after = policy.step(params, key, timestep, state)
-        return action, extras, policy.core(state), after
+        return act_locally(params, jax.random.PRNGKey(seed), t, timestep, state)
 
     def act(
         params: Nest, seeds: Any, t: Any, timestep: TimeStep, states: Sequence[Nest]

@@ -14,21 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch, Steps
+from boonta.agents.base import Agent, Batch
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused.updates import (
-    MOST_UNROLLED,
     compiler_options,
     convolves_on_cpu,
     looped,
     one_by_one,
     policy_lag,
+    require_few,
     require_finite,
 )
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
-from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
@@ -119,9 +119,8 @@ class Learner(Node):
         self._sequences = sequence_counts(self._tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
-        by_column = NamedSharding(mesh, PartitionSpec(None, "batch"))  # [T, B, ...]
-        self._by_device = NamedSharding(mesh, PartitionSpec("batch"))
-        over_batch = Batch(Steps(*[by_column] * len(Steps._fields)), self._by_device)
+        over_batch = batch_sharding(mesh)
+        self._by_device = over_batch.probability  # [B]
         with self.stopwatch("initialising"):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
@@ -200,11 +199,8 @@ class Learner(Node):
         platform = self._by_device.mesh.devices.flat[0].platform
         convolves = convolves_on_cpu(platform, self._agent.update, self._state, batch)
         in_turn = one_by_one if convolves else looped
-        if convolves and self._updates_per_step > MOST_UNROLLED:
-            raise ValueError(
-                f"{self.name}: updates_per_step is {self._updates_per_step}; on CPU, where each update of a "
-                f"convolutional agent is compiled, it must be at most {MOST_UNROLLED}"
-            )
+        if convolves:
+            require_few(self._updates_per_step, f"{self.name}: updates_per_step is {self._updates_per_step}")
         return jax.jit(
             functools.partial(self._update, in_turn),
             in_shardings=self._shardings,

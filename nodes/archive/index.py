@@ -12,7 +12,7 @@ from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.envs.base import Env
-from boonta.nodes.snapshots.files import digest, write_whole
+from boonta.nodes.snapshots.files import sealed, unseal, write_whole
 
 FORMAT = "boonta trajectories"
 VERSION = 1
@@ -104,8 +104,7 @@ def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -
 def write_index(folder: pathlib.Path, index: Index) -> None:
     """Writes the index with its own checksum."""
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(index)}
-    text = json.dumps({**content, "sha256": digest(content)}, indent=2) + "\n"
-    write_whole(folder / INDEX, text.encode())
+    write_whole(folder / INDEX, sealed(content))
 
 
 def read_index(folder: pathlib.Path) -> Index:
@@ -128,7 +127,7 @@ def read_index(folder: pathlib.Path) -> Index:
         raise ValueError(f"{path} is damaged, or not an archive's: {error!r}") from error
     if format_ == FORMAT and version > VERSION:
         raise ValueError(f"{path} is of version {version}; this program reads versions up to {VERSION}: update it")
-    if content.pop("sha256", None) != digest(content):
+    if not unseal(content):
         raise ValueError(f"{path} is damaged, or not an archive's: it doesn't match the checksum of itself")
     names = [field.name for field in dataclasses.fields(Index)]
     fields = {name: content[name] for name in names}

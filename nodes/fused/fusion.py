@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import stage
-from boonta.nodes.fused.updates import MOST_UNROLLED, looped, one_by_one, policy_lag
+from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, require_few
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.device import make_device_table
 
@@ -99,19 +99,16 @@ def fuse(
       num_envs: B, the number of slots.
       constrain: may lay a batch over devices.
       unrolled: whether a round makes its updates without a loop: inside of one, XLA on CPU computes the gradient of
-        convolutions 10 to 30 times slower. They are at most `MOST_UNROLLED`, because each one is compiled.
+        convolutions 10 to 30 times slower. They are few, see `require_few`, because each one is compiled.
 
     Raises:
       ValueError: the device can't keep this table; the message names the field, its value and what it must be.
     """
     (table,) = one_table(agent)
     rollouts, updates = ratio(table, num_envs)
-    if unrolled and updates > MOST_UNROLLED:
-        raise ValueError(
-            f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}: "
-            f"that makes {updates} updates a round; on CPU, where each one of a convolutional agent is compiled, it "
-            f"must be at most {MOST_UNROLLED}"
-        )
+    if unrolled:
+        sizes = f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}"
+        require_few(updates, f"{sizes}: that makes {updates} updates a round")
     learn = _make_learn(agent, constrain)
     in_turn = one_by_one if unrolled else looped
     if table.kind == "queue":

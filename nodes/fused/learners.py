@@ -16,7 +16,8 @@ from boonta.agents.base import Agent, Batch, Nest
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
-from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.tables import contract
 
 Row = dict[str, float]
 Metrics = dict[str, Any]  # Arrays of scalars by name: [] for one learner, [members] for a population.
@@ -151,6 +152,7 @@ def may_loop(setup: Setup, mesh: Mesh) -> bool:
     rows = (table.sequence_length, table.batch_size)
     shapes = step_shapes(agent, setup.env.spec)
     steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), shapes)
+    steps = jax.eval_shape(lambda steps: contract.with_one_core(table, steps), steps)
     batch = Batch(steps=steps, probability=jax.ShapeDtypeStruct((table.batch_size,), np.float32))
     learner = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))
     return not convolves_on_cpu(mesh.devices.flat[0].platform, agent.update, learner, batch)
@@ -178,9 +180,7 @@ def batch_by_slot(mesh: Mesh) -> Callable[[Batch], Batch]:
     """Lays a batch out as the learner does: its sequences are split over the mesh."""
 
     def constrain(batch: Batch) -> Batch:
-        columns, slots = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",)))
-        steps, probability = jax.lax.with_sharding_constraint((batch.steps, batch.probability), (columns, slots))
-        return batch._replace(steps=steps, probability=probability)
+        return jax.lax.with_sharding_constraint(batch, batch_sharding(mesh))
 
     return constrain
 

@@ -43,6 +43,23 @@ def one_by_one(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, 
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 
 
+def require_few(updates: int, settings: str) -> None:
+    """Refuses more updates without a loop than may be compiled one by one.
+
+    Args:
+      updates: updates in one program.
+      settings: the settings that make so many, for the message.
+
+    Raises:
+      ValueError: there are too many.
+    """
+    if updates > MOST_UNROLLED:
+        raise ValueError(
+            f"{settings}; on CPU, where each update of a convolutional agent is compiled, it must be at most "
+            f"{MOST_UNROLLED}"
+        )
+
+
 def convolves_on_cpu(platform: str, update: Update, state: Nest, batch: Batch) -> bool:
     """Whether an update computes gradients of convolutions on CPU. The update is traced, not compiled.
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from boonta.agents.base import Batch, Steps
 from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
 
 
@@ -135,3 +136,9 @@ def make_mesh(devices: int | None, batch_size: int) -> Mesh:
         raise ValueError(f"batch_size is {batch_size}; it must divide over {over}")
     chosen = [[device for device in jax.devices() if device.process_index == i][:count] for i in range(processes)]
     return Mesh(np.array(chosen).flatten(), ("batch",))
+
+
+def batch_sharding(mesh: Mesh) -> Batch:
+    """The shardings of a batch whose sequences are split over a mesh; its steps are [T, B, ...]."""
+    columns, slots = (NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",)))
+    return Batch(Steps(*[columns] * len(Steps._fields)), slots)

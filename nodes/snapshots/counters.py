@@ -99,8 +99,7 @@ class Counters:
             "seconds": self._seconds + self._age(),
         }
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**content, "sha256": files.digest(content)})
-        files.write_whole(folder / FILE, text.encode(), synced=False)  # After a power cut no node is left.
+        files.write_whole(folder / FILE, files.sealed(content), synced=False)  # After a power cut no node is left.
 
     def _age(self) -> float:
         return time.monotonic() - self._began
@@ -116,9 +115,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     """The counters that a monitor saved in a folder; None if there are none, or damaged ones."""
     try:
         content = json.loads((folder / FILE).read_bytes())
-        if content.pop("sha256") != files.digest(content):
-            return None
-        return _parse(content)
+        return _parse(content) if files.unseal(content) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 

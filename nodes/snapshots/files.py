@@ -46,6 +46,16 @@ def sha256(path: pathlib.Path) -> str:
     return digest.hexdigest()
 
 
-def digest(content: dict[str, Any]) -> str:
-    """The SHA-256 of what a JSON file says, however it is written."""
+def sealed(content: dict[str, Any]) -> bytes:
+    """A JSON object that contains its own SHA-256, for `unseal`."""
+    return (json.dumps({**content, "sha256": _digest(content)}, indent=1) + "\n").encode()
+
+
+def unseal(content: dict[str, Any]) -> bool:
+    """Takes the SHA-256 out of an object; returns whether it is that of the rest."""
+    return content.pop("sha256", None) == _digest(content)
+
+
+def _digest(content: dict[str, Any]) -> str:
+    """The SHA-256 of an object, whatever the order and the spaces in which its file has it."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -30,7 +30,7 @@ def write(folder: pathlib.Path, number: int) -> None:
             files.sync(path)
             listed[path.relative_to(folder).as_posix()] = [path.stat().st_size, files.sha256(path)]
     content = {"number": number, "files": listed}
-    files.write_whole(folder / NAME, json.dumps({**content, "sha256": files.digest(content)}, indent=1).encode())
+    files.write_whole(folder / NAME, files.sealed(content))
     for path in folders:
         files.sync(path)
 
@@ -76,9 +76,7 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
         if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
             raise ValueError
         content = json.loads(path.read_bytes())
-        if not isinstance(content, dict) or content.pop("sha256", None) != files.digest(content):
-            raise ValueError
-        if not _is_valid(content):
+        if not (isinstance(content, dict) and files.unseal(content) and _is_valid(content)):
             raise ValueError
     except FileNotFoundError:
         raise Unsound(f"{NAME} is missing, so it was never finished") from None

@@ -104,7 +104,8 @@ class SnapshotFolder:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
     def _require_room(self) -> None:
-        last = max((manifest.size(self.path(number)) for number in numbers(self.folder)[-1:]), default=0)
+        present = numbers(self.folder)
+        last = manifest.size(self.path(present[-1])) if present else 0
         if last and (free := shutil.disk_usage(self.folder).free) < last:
             raise OSError(
                 f"{self.folder} has {free / 1e6:,.1f} MB free, and the last {self._what} took {last / 1e6:,.1f} MB"

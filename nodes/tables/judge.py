@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import tree
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
 from boonta.agents.base import Batch, Steps, Table
 from boonta.envs.base import FIRST, LAST, MID
 from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import batch_sharding
 from boonta.nodes.tables.base import Drawn, Store
 
 SLOTS = 2
@@ -129,9 +130,7 @@ class Judge:
         """The dataset, which is opened when it is first asked for, so that it reads nothing ahead before."""
         if self._dataset is None:
             mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
-            columns = NamedSharding(mesh, PartitionSpec(None, "batch"))
-            sharding = Batch(Steps(*[columns] * len(Steps._fields)), NamedSharding(mesh, PartitionSpec("batch")))
-            self._dataset = self._store.open_dataset([self._table], sharding)
+            self._dataset = self._store.open_dataset([self._table], batch_sharding(mesh))
         return self._dataset
 
     @property

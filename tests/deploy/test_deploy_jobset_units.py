@@ -18,13 +18,19 @@ LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
 
-def test_a_sebulba_program_is_a_unit_per_host():
-    flags = ["catch", "--launch", "sebulba", "--seed", "3"]
+def rendered(flags: list[str]) -> tuple[dict, dict]:
+    """The manifest of IMPALA with these flags, which is valid and has one job, a unit of one host; and this job."""
     manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, resources.Table("image")))
     assert schemas.problems(manifest) == []
     kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
     (unit,) = manifest["spec"]["replicatedJobs"]
     assert (unit["name"], unit["template"]["spec"]["completions"]) == ("unit", 1)
+    return manifest, unit
+
+
+def test_a_sebulba_program_is_a_unit_per_host():
+    flags = ["catch", "--launch", "sebulba", "--seed", "3"]
+    manifest, unit = rendered(flags)
     assert unit["template"]["metadata"]["annotations"] == jobset.EXCLUSIVE
     assert (pod(manifest, "unit")["restartPolicy"], unit["template"]["spec"]["backoffLimit"]) == ("Never", 0)
     folder = "/runs/impala"
@@ -58,11 +64,7 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
 
 def test_an_anakin_program_is_a_unit_of_one_host():
     flags = ["catch", "--launch", "anakin", "--placement.learning", "8"]
-    manifest, policy = jobset.render(jobset.prepare(IMPALA, flags, resources.Table("image")))
-    assert schemas.problems(manifest) == []
-    kubernetes_validate.validate(policy, schemas.VERSION, strict=True)
-    (unit,) = manifest["spec"]["replicatedJobs"]
-    assert (unit["name"], unit["template"]["spec"]["completions"]) == ("unit", 1)
+    manifest, _ = rendered(flags)
     only = container(manifest, "unit")
     assert only["command"] == ["python", "programs/impala.py", *flags, "--workdir", "/runs/impala"]
     assert only["resources"]["limits"]["google.com/tpu"] == "8" and "ports" not in only

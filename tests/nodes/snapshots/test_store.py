@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import pathlib
 import shutil
@@ -161,7 +160,7 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
 def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, content):
     write(store(tmp_path), 1)
     if isinstance(content, dict):
-        content = json.dumps({**content, "sha256": files.digest(content)}).encode()
+        content = files.sealed(content)
     (tmp_path / "1" / manifest.NAME).write_bytes(content)
     with pytest.raises(manifest.Unsound, match="no snapshot in .* is sound"):
         store(tmp_path).newest()
