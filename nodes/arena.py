@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
 from boonta.nodes.acting.local import acting_params, jit_policy
 from boonta.nodes.base import Periodic
+from boonta.nodes.evaluator import require_share
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from boonta.nodes.variables import open_params
@@ -37,7 +39,8 @@ class Arena(Periodic):
       earlier: number of matches per evaluation against earlier versions, drawn from those kept.
       keep: number of versions kept, spread over the run.
       max_steps: number of moves of both players after which an unfinished game is a draw.
-      every_s: seconds from the start of one evaluation to the next.
+      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
+      max_share: the greatest share of its time that the node plays, above 0 and at most 1.
       seed: seed of the environments and of both sides.
     """
 
@@ -57,6 +60,7 @@ class Arena(Periodic):
         keep: int = 10,
         max_steps: int = 1_000,
         every_s: float = 60.0,
+        max_share: float = 0.25,
         seed: int = 0,
     ):
         super().__init__(name, monitor, every_s=every_s)
@@ -68,6 +72,7 @@ class Arena(Periodic):
             raise ValueError(f"{name}: games is {games}; it must be even, because half are played as either player")
         if earlier < 0 or keep < 2:
             raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
+        require_share(name, max_share)
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -76,6 +81,7 @@ class Arena(Periodic):
         self._earlier = earlier
         self._keep = keep
         self._max_steps = max_steps
+        self._max_share = max_share
         self._seed = seed
 
     def start(self) -> None:
@@ -89,6 +95,7 @@ class Arena(Periodic):
     def round(self) -> None:
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
+        started, first = time.monotonic(), not self._versions
         self._versions[version] = params
         outcomes = {}
         for name, player in self._opponents.items():
@@ -101,6 +108,8 @@ class Arena(Periodic):
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
         self._report(version, outcomes)
+        if not first:  # The first evaluation compiles, which doesn't come again.
+            self.rest_after(time.monotonic() - started, self._max_share)
 
     def _side(self, version: int) -> MakeSide:
         return policy_side(self._agent.eval_policy, self._act, self._versions[version], self.stopwatch)

@@ -298,3 +298,7 @@ class Periodic(Node):
 
     def ready(self) -> bool:
         return time.monotonic() >= self._due
+
+    def rest_after(self, busy_s: float, max_share: float) -> None:
+        """Puts the next round off until the seconds that this one was busy are at most this share of the time."""
+        self._due = max(self._due, time.monotonic() + busy_s * (1 / max_share - 1))

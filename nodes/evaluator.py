@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ class Evaluator(Periodic):
       variables: handle of the variable server, or `Colocated` with the learner.
       monitor: handle of the monitor.
       episodes: number of episodes per evaluation.
-      every_s: seconds from the start of one evaluation to the next.
+      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
+      max_share: the greatest share of its time that the node plays, above 0 and at most 1. Long episodes and deep
+        searches would else take the cores that actors and learner need.
       every_updates: updates between evaluations where the program is fused (`nodes.anakin`), which counts no seconds.
       max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
       seed: seed of the environments and the policy.
@@ -44,6 +47,7 @@ class Evaluator(Periodic):
         *,
         episodes: int = 4,
         every_s: float = 60.0,
+        max_share: float = 0.25,
         every_updates: int = 1_000,
         max_steps: int = 30_000,
         seed: int = 0,
@@ -57,10 +61,12 @@ class Evaluator(Periodic):
             raise ValueError(f"{name}: every_updates is {every_updates}; it must be at least 0")
         if max_steps < 1:
             raise ValueError(f"{name}: max_steps is {max_steps}; it must be at least 1")
+        require_share(name, max_share)
         self._agent = agent
         self._env = env
         self._variables = variables
         self._episodes, self._max_steps = episodes, max_steps
+        self._max_share = max_share
         self._seed = seed
 
     def start(self) -> None:
@@ -71,7 +77,10 @@ class Evaluator(Periodic):
     def round(self) -> None:
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
+        started = time.monotonic()
         returns = self._evaluate(params)
+        if self._evaluations:  # The first one compiles, which doesn't come again.
+            self.rest_after(time.monotonic() - started, self._max_share)
         self._evaluations += 1
         self.count(eval_episodes=len(returns))
         self.measure(
@@ -96,3 +105,9 @@ class Evaluator(Periodic):
                 break
         env.close()
         return [float(returns.get(slot, earned[slot])) for slot in range(self._episodes)]
+
+
+def require_share(name: str, max_share: float) -> None:
+    """Raises ValueError unless a node may spend this share of its time on evaluations."""
+    if not 0.0 < max_share <= 1.0:
+        raise ValueError(f"{name}: max_share is {max_share}; it must be above 0 and at most 1")

@@ -33,6 +33,7 @@ from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import publish
 
+PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
@@ -72,7 +73,8 @@ class Learner(Node):
       save_every_s: seconds between checkpoints.
       updates_per_step: updates that are dispatched at once, each on a batch of its own. More take fewer dispatches;
         the batches are drawn before the first of the updates changes any priority.
-      publish_every: updates between publications of params. The first params and the last are always published.
+      publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
+        must be fresh, else 10. The first params and the last are always published.
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
 
     Raises:
@@ -95,10 +97,13 @@ class Learner(Node):
         devices: int | None = None,
         save_every_s: float = 300.0,
         updates_per_step: int = 1,
-        publish_every: int = 1,
+        publish_every: int | None = None,
         agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
+        if publish_every is None:
+            queue = any(table.kind == "queue" for table in agent.tables)
+            publish_every = 1 if queue else PUBLISH_REPLAY_EVERY
         if updates_per_step < 1 or publish_every < 1:
             raise ValueError(
                 f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; they must be at least "

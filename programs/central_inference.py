@@ -34,7 +34,7 @@ def central_inference(
       actors: number of actor processes.
       num_envs: environments per actor.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
-      publish_every: updates between two publications of params; default: 1.
+      publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
     """
     agent = make(config, env.spec)
     groups = [

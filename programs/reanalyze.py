@@ -37,7 +37,7 @@ def reanalyze(
       actors: number of actor processes.
       num_envs: environments per actor; default: 32.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
-      publish_every: updates between two publications of params; default: 1.
+      publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
       refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
       reanalyzers: number of reanalyzer processes.
       ratio: share of an update's sequences whose targets are renewed.

@@ -17,12 +17,14 @@ class Evaluation:
 
     Attributes:
       episodes: episodes per evaluation; in a game of two, games against each opponent.
-      every_s: seconds from the start of one evaluation to the next.
+      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
+      max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1.
       every_updates: updates between evaluations in a fused program, which doesn't use `every_s`; 0 makes none there.
     """
 
     episodes: int = 20
     every_s: float = 30.0
+    max_share: float = 0.25
     every_updates: int = 1_000
 
     @classmethod
@@ -46,7 +48,8 @@ def evaluator(env: Env, evaluation: Evaluation) -> Group:
     """The node that measures params: an `Evaluator`, or an `Arena` where two play."""
     if env.spec.num_players == 1:
         return group(Evaluator, **dataclasses.asdict(evaluation))
-    return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, every_s=evaluation.every_s)
+    cadence: dict[str, Any] = {"every_s": evaluation.every_s, "max_share": evaluation.max_share}
+    return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, **cadence)
 
 
 def opponents_in(env: Env) -> dict[str, Any]:

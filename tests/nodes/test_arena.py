@@ -50,6 +50,15 @@ def test_it_may_share_a_process_with_the_learner():
     assert node.report()["metrics"]["eval_version"] == 3
 
 
+def test_the_arena_leaves_the_cores_to_others_once_it_has_compiled(variables):
+    variables.put(7, pack(params(2)))
+    node = arena(variables, {"one": Take(1)}, max_share=1e-9)
+    node.step()
+    assert node.ready()
+    node.step()
+    assert not node.ready()
+
+
 def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):
     variables.put(7, pack(params(2)))
     node = arena(variables, {"one": Take(1), "two": Take(2)})

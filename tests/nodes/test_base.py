@@ -167,3 +167,11 @@ def test_a_periodic_node_is_ready_only_when_due():
     node.step()
     assert time.monotonic() - started > 0.1
     assert not node.ready()
+
+
+def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
+    node = Periodic("evaluator", every_s=0.0)
+    node.rest_after(500.0, max_share=1.0)
+    assert node.ready()
+    node.rest_after(500.0, max_share=0.25)
+    assert 1_400 < node._due - time.monotonic() <= 1_500

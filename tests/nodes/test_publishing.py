@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import numpy as np
@@ -51,6 +52,19 @@ def test_params_are_published_first_last_and_every_so_many_updates(
     assert variables.seen == published + at_end
     newest = unpack(variables.get(-1)[1], agent.update.params(learner._state))
     np.testing.assert_array_equal(newest["linear"]["w"], learner._state.weights["linear"]["w"])
+
+
+def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_update(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    agent, variables = tiny.make(Catch().spec), Versions()
+    replay = dataclasses.replace(agent.tables[0], kind="replay", sampler="uniform")
+    agent = agent._replace(tables=(replay,))
+    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1)
+    learner.start()
+    for _ in range(20):
+        learner.step()
+    learner.settle()
+    assert variables.seen == [0, 10, 20]
 
 
 def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_error(tmp_path, monkeypatch):

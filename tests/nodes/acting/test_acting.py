@@ -170,6 +170,21 @@ def test_an_evaluation_is_one_episode_of_each_slot_and_writes_nothing(agent, var
     assert -1 <= report["metrics"]["eval_return"] <= 1 and report["metrics"]["eval_version"] == 5
 
 
+def test_the_evaluator_leaves_the_cores_to_others_once_it_has_compiled(agent, variables):
+    node = Evaluator("evaluator", agent, Catch(), variables, episodes=2, every_s=0.0, max_share=1e-9)
+    node.start()
+    node.step()
+    assert node.ready()
+    node.step()
+    assert not node.ready()
+
+
+@pytest.mark.parametrize("max_share", [0.0, -0.5, 1.5])
+def test_an_impossible_share_of_time_is_refused(agent, variables, max_share):
+    with pytest.raises(ValueError, match=f"evaluator: max_share is {max_share}; it must be above 0 and at most 1"):
+        Evaluator("evaluator", agent, Catch(), variables, max_share=max_share)
+
+
 class Endless:
     """Slot i earns i with every step, and no episode ever ends."""
 
