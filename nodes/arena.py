@@ -11,10 +11,10 @@ import numpy as np
 from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
 from boonta.nodes.acting.local import acting_params, jit_policy
-from boonta.nodes.base import Periodic
 from boonta.nodes.evaluator import require_share
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
+from boonta.nodes.periodic import Periodic
 from boonta.nodes.variables import open_params
 
 Nest = Any

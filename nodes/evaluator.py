@@ -10,7 +10,8 @@ import numpy as np
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import Play, acting_params, jit_policy
-from boonta.nodes.base import Periodic, Stopped
+from boonta.nodes.base import Stopped
+from boonta.nodes.periodic import Periodic
 from boonta.nodes.variables import open_params
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from boonta.nodes import metrics
-from boonta.nodes.base import Periodic
+from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import counters
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.

@@ -19,7 +19,7 @@ from typing import Any
 from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
-from boonta.nodes.base import Periodic
+from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.tables.reverb.server import make_table, require_same

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from safetensors import numpy as safetensors
 
-from boonta.nodes.base import Periodic
+from boonta.nodes.periodic import Periodic
 
 Nest = Any
 

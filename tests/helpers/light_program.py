@@ -6,8 +6,9 @@ import os
 import time
 from typing import Any
 
-from boonta.nodes.base import Node, Periodic
+from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.periodic import Periodic
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from boonta.nodes.base import Node, Periodic, Stopped
+from boonta.nodes.base import Node, Stopped
+from boonta.nodes.periodic import Periodic
 
 
 class FakeMonitor:

@@ -32,7 +32,7 @@ def narrow() -> Catch:
 NODE = '''
 """A node of the project's own: it counts its rounds."""
 
-from boonta.nodes.base import Periodic
+from boonta.nodes.periodic import Periodic
 
 
 class Clock(Periodic):
