@@ -10,6 +10,8 @@ from dm_env import specs
 from boonta.agents import encoders
 from boonta.agents.groups import Torso
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("size,channels,kernel,stride", [(84, 4, 8, 4), (20, 32, 4, 2), (21, 3, 4, 2), (9, 8, 3, 1)])
 def test_convolution_without_stride_is_the_same_convolution(size, channels, kernel, stride):

@@ -14,6 +14,8 @@ from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 
+pytestmark = pytest.mark.once
+
 IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
 ACTIONS = specs.DiscreteArray(6)
 FLAGS = ["--torso.kind", "nature", "--optimiser.anneal-updates", "7", "--trace-lambda", "0.5"]

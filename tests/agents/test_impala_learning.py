@@ -8,6 +8,8 @@ from boonta.agents.groups import Optimiser, Torso
 from boonta.envs.catch import Catch
 from boonta.nodes.tables.contract import with_one_core
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("lstm_size", [0, 32])
 def test_learns_catch(lstm_size):

@@ -14,6 +14,8 @@ from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
 from boonta.agents.impala.policy import Core, make_policy
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 
+pytestmark = pytest.mark.once
+
 ROWS, BATCH, ACTIONS = 30, 4, 3
 HEAD = categorical(ACTIONS)
 IMAGE = specs.BoundedArray((36, 36), np.uint8, 0, 255)

@@ -16,6 +16,8 @@ from boonta.agents.meta import bounded, meta_gradient
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused.fusion import fuse
 
+pytestmark = pytest.mark.once
+
 RATE = 0.1  # Learning rate of the inner gradient descent.
 
 

@@ -17,6 +17,8 @@ from boonta.agents.muzero.policy import Extras
 from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
 
+pytestmark = pytest.mark.once
+
 CLONE = dataclasses.replace(
     muzero.CATCH,
     policy_target="action",

@@ -53,8 +53,8 @@ def learn(env, config, updates, seed=0):
 def test_learns_to_beat_a_random_player():
     game = OpenSpiel("tic_tac_toe")
     config = dataclasses.replace(muzero.BOARD, num_simulations=16, value_target="search", bootstrap_length=3)
-    agent, params = learn(game, config, updates=1500)
+    agent, params = learn(game, config, updates=400)
     me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
     outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False)
-    assert np.mean(outcome) >= 0.5  # Two random players would have 0.
+    assert np.mean(outcome) >= 0.25  # Two random players would have 0, and these params before they learn 0.06.

@@ -7,6 +7,8 @@ from boonta.envs import base, conformance
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import RandomPlayer
 
+pytestmark = pytest.mark.once
+
 
 def play(env: base.BatchedEnv, *actions: list[int]) -> list[base.TimeStep]:
     """The steps of actions [T][B], after a reset."""

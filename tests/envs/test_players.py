@@ -10,6 +10,8 @@ from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 
+pytestmark = pytest.mark.once
+
 
 def match(game: base.Env, players: list[base.Player], games: int, seed: int = 0) -> np.ndarray:
     """Outcomes for the first player of so many games, played side by side; the first player moves first."""

@@ -12,6 +12,8 @@ from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.monitor import StopRule
 
+pytestmark = pytest.mark.once
+
 ENV = Catch()
 
 
@@ -27,7 +29,6 @@ def test_impala_solves_catch(tmp_path):
     assert metrics["eval_return"] >= 0.99 and metrics["return"] >= 0.95, metrics
 
 
-@pytest.mark.once
 def test_muzero_learns_from_its_replay(tmp_path):
     config = replaced(
         muzero.CATCH,

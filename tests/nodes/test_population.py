@@ -21,6 +21,8 @@ from boonta.nodes.monitor import StopRule
 from boonta.nodes.population import Population
 from boonta.tests.helpers import tiny
 
+pytestmark = pytest.mark.once
+
 ENV = Catch(rows=4, columns=3)
 
 

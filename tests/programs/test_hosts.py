@@ -22,7 +22,7 @@ PROGRAM = ROOT / "tests" / "helpers" / "unit_program.py"
 LIMIT_S = 240.0
 ENDS_S = 30.0  # Time that a host may outlive another.
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
 
 
 class Units:
@@ -110,14 +110,12 @@ def test_a_run_goes_on_with_another_number_of_hosts(learned):
     assert rows[-1]["updates"] >= updates + 5 and saved(learned / "two") >= updates + 5
 
 
-@pytest.mark.once
 def test_an_evaluation_on_the_first_host_ends_all(tmp_path):
     with Units(tmp_path / "run", 2, "--evaluate", "--placement.lag", "None", "--stop.eval-return", "0.5") as units:
         assert units.codes() == [0, 0], units.output() + units.output(1)
     assert "done: eval_return reached" in units.output(0) and "done: eval_return reached" in units.output(1)
 
 
-@pytest.mark.once
 @pytest.mark.parametrize("victim", [0, 1])
 def test_a_host_that_is_killed_ends_the_other(tmp_path, victim):
     with Units(tmp_path / "run", 2, "--save-every-s", "1") as units:
@@ -126,7 +124,6 @@ def test_a_host_that_is_killed_ends_the_other(tmp_path, victim):
         assert units.processes[1 - victim].wait(ENDS_S) not in (0, None)
 
 
-@pytest.mark.once
 def test_a_host_whose_actor_fails_ends_the_other(tmp_path):
     with Units(tmp_path / "run", 2, broken=True) as units:
         assert units.processes[1].wait(LIMIT_S) == 1
@@ -146,7 +143,6 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.once
 def test_hosts_that_are_not_alike_name_both(tmp_path):
     with Units(tmp_path / "run", 2, own=("--seed", "5")) as units:
         assert all(code not in (0, None) for code in units.codes())
@@ -155,7 +151,6 @@ def test_hosts_that_are_not_alike_name_both(tmp_path):
         assert f"but host {1 - index} is program unit_program" in units.output(index)
 
 
-@pytest.mark.once
 def test_a_folder_that_hosts_do_not_share_is_named(tmp_path):
     with Units(tmp_path / "run", 2, own=("--workdir", str(tmp_path / "elsewhere"))) as units:
         assert units.processes[1].wait(LIMIT_S) == 2
@@ -163,7 +158,6 @@ def test_a_folder_that_hosts_do_not_share_is_named(tmp_path):
     assert f"--workdir {tmp_path / 'elsewhere'} of host 1 is not the first host's" in units.output(1)
 
 
-@pytest.mark.once
 def test_a_batch_that_hosts_cannot_divide_is_refused(tmp_path):
     with Units(tmp_path / "run", 2, "--batch-size", "13") as units:
         assert 2 in units.codes() and 0 not in units.codes()

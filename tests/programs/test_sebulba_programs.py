@@ -24,6 +24,8 @@ from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.launch import Program, Run, group, main
 from boonta.programs.wiring.sebulba import build
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -46,7 +48,6 @@ def learned(tmp_path_factory):
     return folder, done
 
 
-@pytest.mark.once
 def test_impala_learns_catch(learned):
     folder, done = learned
     assert done.returncode == 0, done.stderr
@@ -56,7 +57,6 @@ def test_impala_learns_catch(learned):
     assert list((folder / "checkpoints").iterdir())
 
 
-@pytest.mark.once
 def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
     """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
     learn = ["--stop.updates", "1500", "--placement.learning", "1"]
@@ -71,7 +71,6 @@ def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
     assert last["env_steps"] > anakin["env_steps"]
 
 
-@pytest.mark.once
 def test_its_checkpoint_is_played(learned, capsys):
     folder, _ = learned
     play.play(folder)

@@ -13,6 +13,8 @@ from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, stage
 
+pytestmark = pytest.mark.once
+
 ENV = Catch(rows=4, columns=3)
 
 

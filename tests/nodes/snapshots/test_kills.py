@@ -15,6 +15,8 @@ import pytest
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.tests.helpers import saving
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("kills", [10, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_save_killed_at_random_moments_is_always_resumed(tmp_path, kills):
