@@ -10,7 +10,7 @@ from dm_env import specs
 from boonta.agents import encoders
 from boonta.agents.groups import Torso
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 @pytest.mark.parametrize("size,channels,kernel,stride", [(84, 4, 8, 4), (20, 32, 4, 2), (21, 3, 4, 2), (9, 8, 3, 1)])

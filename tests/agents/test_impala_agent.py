@@ -14,7 +14,7 @@ from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 IMAGE = specs.BoundedArray((84, 84), np.uint8, 0, 255)
 ACTIONS = specs.DiscreteArray(6)

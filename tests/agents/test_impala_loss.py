@@ -17,6 +17,8 @@ from boonta.agents.impala.policy import Core, Extras
 from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
 
+pytestmark = pytest.mark.unoptimised
+
 
 def random_trace(rng, t=7, b=5):
     values = rng.normal(size=(t + 1, b)).astype(np.float32)

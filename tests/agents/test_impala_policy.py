@@ -14,7 +14,7 @@ from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
 from boonta.agents.impala.policy import Core, make_policy
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ROWS, BATCH, ACTIONS = 30, 4, 3
 HEAD = categorical(ACTIONS)

@@ -16,7 +16,7 @@ from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 SMALL = muzero.Config(Torso(widths=(8,)), head_width=8, num_simulations=2, roots=2, unroll_length=2, bootstrap_length=1)
 FLAT = EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))
