@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from safetensors import numpy as safetensors
+import safetensors.numpy
 
 from boonta.nodes.periodic import Periodic
 
@@ -19,27 +20,40 @@ Nest = Any
 def pack(params: Nest) -> bytes:
     """Packs a pytree of arrays into bytes, by leaf path. The format is not pickle, so unpacking can't run code."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-    return safetensors.save({_name(path): np.ascontiguousarray(leaf) for path, leaf in leaves})
+    return safetensors.numpy.save({_name(path): np.asarray(leaf, order="C") for path, leaf in leaves})
 
 
 def unpack(packed: bytes, like: Nest) -> Nest:
     """Unpacks params into the structure of `like`, whose leaves are arrays or shapes.
 
     Raises:
-      ValueError: a leaf is missing, unknown, or of another shape.
+      ValueError: the bytes are damaged; or a leaf is missing, unknown, or of another dtype or shape.
     """
-    arrays = safetensors.load(packed)
+    try:
+        tensors = dict(safetensors.deserialize(packed))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"params are damaged: {error}") from error
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    names = [_name(path) for path, _ in paths]
-    if set(names) != set(arrays):
+    leaves = {_name(path): leaf for path, leaf in paths}
+    if leaves.keys() != tensors.keys():
         raise ValueError(
-            f"params don't fit the network: missing {sorted(set(names) - set(arrays))}, "
-            f"unknown {sorted(set(arrays) - set(names))}"
+            f"params don't fit the network: missing {sorted(leaves.keys() - tensors.keys())}, "
+            f"unknown {sorted(tensors.keys() - leaves.keys())}"
         )
-    for name, (_, leaf) in zip(names, paths):
-        if arrays[name].shape != tuple(leaf.shape):
-            raise ValueError(f"params don't fit the network: {name} is {arrays[name].shape}, expected {leaf.shape}")
-    return jax.tree_util.tree_unflatten(structure, [arrays[name] for name in names])
+    for name, leaf in leaves.items():
+        found = f"{tensors[name]['dtype']} {tuple(tensors[name]['shape'])}"
+        expected = f"{_dtype(np.dtype(leaf.dtype))} {tuple(leaf.shape)}"
+        if found != expected:
+            raise ValueError(f"params don't fit the network: {name} is {found}, expected {expected}")
+    arrays = [np.frombuffer(tensors[name]["data"], leaf.dtype).reshape(leaf.shape) for name, leaf in leaves.items()]
+    return jax.tree_util.tree_unflatten(structure, arrays)
+
+
+@functools.cache
+def _dtype(dtype: np.dtype) -> str:
+    """The name that safetensors has for a dtype, such as F32."""
+    ((_, tensor),) = safetensors.deserialize(safetensors.numpy.save({"": np.empty(0, dtype)}))
+    return tensor["dtype"]
 
 
 def _name(path: Any) -> str:

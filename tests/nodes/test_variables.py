@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,10 +21,33 @@ def test_packed_params_come_back_bit_for_bit():
 
 def test_params_of_another_network_are_refused_by_name():
     other = {"net/~/linear": {"w": np.zeros((2, 4), np.float32), "b": np.zeros(3, np.float32)}}
-    with pytest.raises(ValueError, match=r"w'\] is \(2, 3\), expected \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"w'\] is F32 \(2, 3\), expected F32 \(2, 4\)"):
         unpack(pack(PARAMS), other)
     with pytest.raises(ValueError, match="missing .*other.*unknown .*linear"):
         unpack(pack(PARAMS), {"other": {"w": np.zeros(1, np.float32)}})
+
+
+def test_params_of_another_dtype_are_refused_even_of_the_same_size():
+    for dtype, name in ((np.float16, "F16"), (np.int32, "I32")):
+        other = {"net/~/linear": {"w": PARAMS["net/~/linear"]["w"].astype(dtype), "b": np.zeros(3, np.float32)}}
+        with pytest.raises(ValueError, match=rf"w'\] is {name} \(2, 3\), expected F32 \(2, 3\)"):
+            unpack(pack(other), PARAMS)
+
+
+def test_damaged_params_are_refused():
+    packed = pack(PARAMS)
+    for damaged in (b"", packed[:-1], packed + b"x", b"\xff" * 8 + packed[8:], packed.replace(b"F32", b"F99")):
+        with pytest.raises(ValueError, match="params are damaged: "):
+            unpack(damaged, PARAMS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (1,), (2, 3)])
+def test_every_dtype_and_shape_comes_back(dtype, shape):
+    leaf = np.ones(shape, jnp.dtype(dtype))
+    back = unpack(pack({"leaf": leaf}), {"leaf": leaf})["leaf"]
+    assert (back.dtype, back.shape) == (leaf.dtype, leaf.shape)
+    np.testing.assert_array_equal(back, leaf)
 
 
 def test_nothing_newer_costs_no_bytes():
