@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -12,9 +12,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
 
 Nest = Any
+
+_COUNTS = dict[str, schema.Number]
 
 # One device writes a replicated array. If each device wrote a part of it, orbax would use JAX's `set_mesh` as a context
 # manager, which it is not in JAX 0.6: a process's first checkpoint would fail, and a mesh of one device would stay set.
@@ -74,12 +77,11 @@ class Checkpointer:
             return
         items = ocp.args.Composite(state=ocp.args.PyTreeSave(state), counts=ocp.args.JsonSave(dict(counts)))
         first = jax.process_index() == 0
-        try:
-            with self._store.writing(step) if first else contextlib.nullcontext(self._store.new) as path:
-                self._orbax.save(path, args=items)
-        except Exception as error:  # Orbax and tensorstore raise many different classes.
-            reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
-            raise OSError(f"checkpoint {step} could not be saved in {self._store.folder}: {reason[:300]}") from error
+        with (
+            _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
+            self._store.writing(step) if first else contextlib.nullcontext(self._store.new) as path,
+        ):
+            self._orbax.save(path, args=items)
         self._step = step
 
     def restore(self, like: Nest) -> tuple[Nest, dict[str, float]]:
@@ -90,7 +92,8 @@ class Checkpointer:
 
         Raises:
           FileNotFoundError: there is no checkpoint.
-          ValueError: none is sound; or it is of another network, and the message names the first leaf that differs.
+          ValueError: none is sound; or it is of another network, and the message names the first leaf that differs; or
+            orbax can't restore it.
         """
         step = self.latest()
         if step is None:
@@ -117,11 +120,27 @@ class Checkpointer:
 
     def _restore(self, step: int, like: Nest) -> tuple[Nest, dict[str, float]]:
         path = self._store.path(step)
-        _require_same_shapes(self._orbax.metadata(path).item_metadata["state"], like, str(path))
         like_state = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
-        restored = self._orbax.restore(path, args=ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore()))
+        failure = f"checkpoint {path} can't be restored"
+        with _orbax_errors_as(ValueError, failure):
+            saved = self._orbax.metadata(path).item_metadata["state"]
+        _require_same_shapes(saved, like, str(path))
+        with _orbax_errors_as(ValueError, failure):
+            items = ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore())
+            restored = self._orbax.restore(path, args=items)
+            counts = schema.checked(_COUNTS, restored["counts"])
         self._step = step
-        return restored["state"], restored["counts"]
+        return restored["state"], counts
+
+
+@contextlib.contextmanager
+def _orbax_errors_as(kind: type[Exception], failure: str) -> Iterator[None]:
+    """Raises one kind of error, with its reason, for the many that orbax and tensorstore raise."""
+    try:
+        yield
+    except Exception as error:
+        reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), repr(error))
+        raise kind(f"{failure}: {reason[:300]}") from error
 
 
 def _agreed(store: SnapshotFolder, warn: Callable[[str], None]) -> int | None:

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import collections
-import json
+import dataclasses
 import pathlib
 import time
-from collections.abc import Iterable
-from typing import Any
 
-from boonta.nodes.snapshots import files
+import pydantic
+
+from boonta.nodes.snapshots import files, schema
 
 FILE = "counters.json"
 Counts = dict[str, float]
+_FiniteCounts = dict[str, schema.Number]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Saved:
+    """The content of the file, by the attributes of `Counters`."""
+
+    lives: dict[str, tuple[str, _FiniteCounts]]
+    over: list[tuple[str, str]]
+    past: dict[str, _FiniteCounts]
+    base: _FiniteCounts
+    seconds: schema.Number
+
+
+_SAVED = pydantic.TypeAdapter(_Saved)
 
 
 class Counters:
@@ -91,15 +106,10 @@ class Counters:
         Raises:
           OSError: they can't be written.
         """
-        content = {
-            "lives": self.lives,
-            "over": sorted(self._over),
-            "past": self._past,
-            "base": self._base,
-            "seconds": self._seconds + self._age(),
-        }
+        saved = _Saved(self.lives, sorted(self._over), self._past, self._base, self._seconds + self._age())
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_whole(folder / FILE, files.sealed(content), synced=False)  # After a power cut no node is left.
+        content = files.sealed(dataclasses.asdict(saved))
+        files.write_whole(folder / FILE, content, synced=False)  # After a power cut no node is left.
 
     def _age(self) -> float:
         return time.monotonic() - self._began
@@ -114,21 +124,13 @@ class Counters:
 def load(folder: pathlib.Path) -> Counters | None:
     """The counters that a monitor saved in a folder; None if there are none, or damaged ones."""
     try:
-        content = json.loads((folder / FILE).read_bytes())
-        return _parse(content) if files.unseal(content) else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        saved = schema.load_sealed(_SAVED, schema.parse(schema.read(folder / FILE)))
+    except (OSError, ValueError):
         return None
-
-
-def _parse(content: dict[str, Any]) -> Counters:
     counters = Counters()
-    counters.lives = {name: (str(life), _numbers(counts.items())) for name, (life, counts) in content["lives"].items()}
-    counters._over = {(str(name), str(life)) for name, life in content["over"]}
-    counters._past = {name: _numbers(counts.items()) for name, counts in content["past"].items()}
-    counters._base = _numbers(content["base"].items())
-    counters._seconds = float(content["seconds"])
+    counters.lives = saved.lives
+    counters._over = set(saved.over)
+    counters._past = saved.past
+    counters._base = saved.base
+    counters._seconds = saved.seconds
     return counters
-
-
-def _numbers(items: Iterable[tuple[str, Any]]) -> Counts:
-    return {name: float(value) for name, value in items}

@@ -5,15 +5,36 @@ The manifest is the last file that is written. A snapshot without a valid one wa
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import pathlib
 import stat
-from typing import Any
+from typing import Annotated
 
-from boonta.nodes.snapshots import files
+import pydantic
+
+from boonta.nodes.snapshots import files, schema
 
 NAME = "MANIFEST.json"
-LARGEST = 1 << 26  # Bytes; a manifest has about a hundred for each file.
+
+
+def _require_inside(name: str) -> str:
+    """Refuses a file's name that could lead out of the folder."""
+    if not name.isprintable() or name.startswith("/") or ".." in name.split("/"):
+        raise ValueError("it leads out of the folder")
+    return name
+
+
+@dataclasses.dataclass(frozen=True)
+class _Manifest:
+    """The number of a snapshot, and the size in bytes and the SHA-256 of each file by its path in the folder."""
+
+    __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
+
+    number: schema.Size
+    files: dict[Annotated[str, pydantic.AfterValidator(_require_inside)], tuple[schema.Size, schema.Sha256]]
+
+
+_MANIFEST = pydantic.TypeAdapter(_Manifest)
 
 
 class Unsound(ValueError):
@@ -41,10 +62,10 @@ def verify(folder: pathlib.Path, number: int) -> None:
     Raises:
       Unsound: it doesn't.
     """
-    content = _read(folder)
-    if content["number"] != number:
-        raise Unsound(f"{NAME} is that of number {content['number']}")
-    for name, (size, digest) in content["files"].items():
+    manifest = _read(folder)
+    if manifest.number != number:
+        raise Unsound(f"{NAME} is that of number {manifest.number}")
+    for name, (size, digest) in manifest.files.items():
         path = folder / name
         try:
             found = path.lstat()
@@ -63,41 +84,18 @@ def verify(folder: pathlib.Path, number: int) -> None:
 def size(folder: pathlib.Path) -> int:
     """Bytes of a snapshot's files as its manifest has them; 0 without a valid one."""
     try:
-        return sum(size for size, _ in _read(folder)["files"].values())
+        return sum(size for size, _ in _read(folder).files.values())
     except Unsound:
         return 0
 
 
-def _read(folder: pathlib.Path) -> dict[str, Any]:
+def _read(folder: pathlib.Path) -> _Manifest:
     """The content of a manifest that is valid in itself; the files are another matter."""
-    path = folder / NAME
     try:
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
-            raise ValueError
-        content = json.loads(path.read_bytes())
-        if not (isinstance(content, dict) and files.unseal(content) and _is_valid(content)):
-            raise ValueError
+        return schema.load_sealed(_MANIFEST, schema.parse(schema.read(folder / NAME)))
     except FileNotFoundError:
         raise Unsound(f"{NAME} is missing, so it was never finished") from None
     except OSError as error:
         raise Unsound(f"{NAME} can't be read: {error.strerror}") from error
-    except (ValueError, RecursionError):
-        raise Unsound(f"{NAME} is damaged") from None
-    return content
-
-
-def _is_valid(content: dict[str, Any]) -> bool:
-    number, listed = content.get("number"), content.get("files")
-    if set(content) != {"number", "files"} or not isinstance(number, int) or not isinstance(listed, dict):
-        return False
-    return all(_is_inside(name) and _is_entry(entry) for name, entry in listed.items())
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a file's name can't lead out of the folder."""
-    return name.isprintable() and not name.startswith("/") and ".." not in name.split("/")
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, list) and [type(each) for each in entry] == [int, str]
+    except ValueError as error:
+        raise Unsound(f"{NAME} is damaged: {error}") from None

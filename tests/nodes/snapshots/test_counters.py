@@ -8,6 +8,7 @@ import random
 import pytest
 
 from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.snapshots import counters, files
 from boonta.tests.helpers.damage import DAMAGES
 from boonta.tests.nodes.test_monitor import report
 
@@ -138,6 +139,20 @@ def test_with_damaged_counters_it_ends_the_program(start, tmp_path, damage):
 def test_a_strange_file_is_no_counters(start, tmp_path, content):
     (tmp_path / FILE).write_text(json.dumps(content))
     assert not beat(start(), "actor/0", env_steps=1.0)["failure"]
+
+
+@pytest.mark.parametrize("value", ["10", None, True, float("nan"), float("inf"), 10**400, [1.0]])
+def test_a_counter_that_is_no_number_is_refused_even_with_the_right_digest(tmp_path, value):
+    content = {"lives": {}, "over": [], "past": {}, "base": {"env_steps": 1.0}, "seconds": 1.0}
+    (tmp_path / FILE).write_bytes(files.sealed(content))
+    assert counters.load(tmp_path).totals()["env_steps"] == 1.0
+    for changed in (
+        {"base": {"env_steps": value}},
+        {"seconds": value},
+        {"lives": {"actor/0": ["first", {"a": value}]}},
+    ):
+        (tmp_path / FILE).write_bytes(files.sealed({**content, **changed}))
+        assert counters.load(tmp_path) is None
 
 
 def test_counters_that_can_not_be_saved_are_told_and_the_run_goes_on(start, tmp_path):

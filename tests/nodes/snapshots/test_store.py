@@ -11,6 +11,8 @@ from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.tests.helpers.damage import flip
 
+SHA256 = "0" * 64
+
 
 def store(folder: pathlib.Path, keep: int = 3) -> SnapshotFolder:
     return SnapshotFolder(folder, "snapshot", keep)
@@ -105,6 +107,16 @@ def test_without_room_for_another_nothing_is_written(tmp_path, monkeypatch):
     assert names(tmp_path) == ["1"]
 
 
+def test_a_size_that_no_disk_has_is_no_reason_not_to_write(tmp_path, monkeypatch):
+    write(store(tmp_path), 1)
+    manifest_file = tmp_path / "1" / manifest.NAME
+    manifest_file.write_bytes(files.sealed({"number": 1, "files": {"empty": [10**400, SHA256]}}))
+    room = shutil.disk_usage(tmp_path)._replace(free=1)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: room)
+    write(store(tmp_path), 2)
+    assert store(tmp_path).newest() == 2
+
+
 def test_what_a_kill_left_behind_does_not_take_the_room(tmp_path, monkeypatch):
     write(store(tmp_path), 1)
     shutil.copytree(tmp_path / "1", tmp_path / "unfinished" / "new")
@@ -148,13 +160,16 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
         {"number": 2, "files": {}},
         {"number": 1, "files": []},
         {"number": "1", "files": {}},
-        {"number": 1, "files": {"../../secret": [1, "0"]}},
-        {"number": 1, "files": {"/etc/hostname": [1, "0"]}},
+        {"number": 1, "files": {"../../secret": [1, SHA256]}},
+        {"number": 1, "files": {"/etc/hostname": [1, SHA256]}},
         {"number": 1, "files": {"empty": [0]}},
-        {"number": 1, "files": {"empty": ["0", "0"]}},
-        {"number": 1, "files": {"\ud800": [0, "0"]}},
-        {"number": 1, "files": {"inner": [0, "0"]}},
-        {"number": 1, "files": {"x" * 5_000: [0, "0"]}},
+        {"number": 1, "files": {"empty": ["0", SHA256]}},
+        {"number": 1, "files": {"\ud800": [0, SHA256]}},
+        {"number": 1, "files": {"inner": [0, SHA256]}},
+        {"number": 1, "files": {"empty": [0, "0"]}},
+        {"number": 1, "files": {"empty": [-1, SHA256]}},
+        {"number": 1, "files": {"empty": [10**400, SHA256]}},
+        {"number": 1, "files": {"x" * 5_000: [0, SHA256]}},
     ],
 )
 def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, content):

@@ -1,0 +1,89 @@
+"""Reads JSON whose shape is declared: a content fits its schema, or it is refused before anything is done with it.
+
+A schema is a `pydantic.TypeAdapter` of a dataclass or another type. Types are strict: "1" or true is no number.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import stat
+from typing import Annotated, Any, TypeVar
+
+import pydantic
+
+from boonta.nodes.snapshots import files
+
+LARGEST = 1 << 26  # Bytes of a file that is read whole; a manifest has about a hundred for each file.
+SHOWN = 3  # Faults that a message names.
+
+T = TypeVar("T")
+
+Size = Annotated[int, pydantic.Field(ge=0, lt=1 << 63)]
+Sha256 = Annotated[str, pydantic.Field(pattern="^[0-9a-f]{64}$")]
+Number = pydantic.FiniteFloat
+ROW = pydantic.TypeAdapter(dict[str, Number | None])  # A row of metrics.
+
+
+def read(path: pathlib.Path, largest: int = LARGEST) -> bytes:
+    """Reads a whole file.
+
+    Raises:
+      ValueError: it isn't a regular file, or has more than `largest` bytes.
+      OSError: it can't be read.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise ValueError("it is not a regular file")
+    if found.st_size > largest:
+        raise ValueError(f"it has {found.st_size:,} bytes, more than {largest:,}")
+    return path.read_bytes()
+
+
+def parse(content: bytes) -> dict[str, Any]:
+    """Parses a JSON object of unknown shape.
+
+    Raises:
+      ValueError: it isn't one.
+    """
+    try:
+        value = json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is not a JSON object")
+    return value
+
+
+def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:
+    """Parses JSON that must fit a schema.
+
+    Raises:
+      ValueError: it isn't JSON, or doesn't fit; the message names the first fields that are wrong.
+    """
+    try:
+        return schema.validate_json(content, strict=True)
+    except pydantic.ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        named = [": ".join([".".join(map(str, fault["loc"])), fault["msg"]]).lstrip(": ") for fault in faults[:SHOWN]]
+        raise ValueError("; ".join(named)) from None
+
+
+def checked(hint: Any, value: Any) -> Any:
+    """A parsed JSON value as the type that a field's hint declares, such as a tuple for a list.
+
+    Raises:
+      ValueError: it isn't of that type.
+    """
+    return load(pydantic.TypeAdapter(hint), json.dumps(value))
+
+
+def load_sealed(schema: pydantic.TypeAdapter[T], content: dict[str, Any]) -> T:
+    """Checks an object that `files.sealed` has made: its digest, and then its schema.
+
+    Raises:
+      ValueError: it doesn't match its digest, or doesn't fit.
+    """
+    if not files.unseal(content):
+        raise ValueError("it doesn't match the checksum of itself")
+    return load(schema, json.dumps(content))
