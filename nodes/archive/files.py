@@ -17,18 +17,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import pathlib
 import warnings
 from collections.abc import Iterator
 
 import jax
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from boonta.agents.base import Steps
 from boonta.envs.base import FIRST, LAST, Env, EnvSpec
+from boonta.nodes.archive import parquet
 from boonta.nodes.archive.index import (
     INDEX,
     Chunk,
@@ -41,9 +39,12 @@ from boonta.nodes.archive.index import (
     require_environment,
     write_index,
 )
+from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import write_whole
 
-CHUNK_STEPS = 10_000  # Steps after which a chunk is closed; a reader holds one chunk in memory.
+# A chunk is closed after these; a reader holds one chunk in memory.
+CHUNK_STEPS = 10_000
+CHUNK_BYTES = 1 << 28  # Of its decoded columns; a single trajectory may have more, up to `parquet.LARGEST`.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,19 +86,26 @@ class ArchiveWriter:
         self._columns: dict[str, Leaf] = {}
         self._chunks: list[Chunk] = []
         self._held: list[Steps] = []
-        self._held_steps = 0
+        self._held_steps = self._held_bytes = 0
         self._returns: list[float] = []
 
     def add(self, trajectory: Steps) -> None:
-        """Adds the steps of an episode, or of a part of one, leaves [T, ...]."""
+        """Adds the steps of an episode, or of a part of one, leaves [T, ...].
+
+        Raises:
+          ValueError: they aren't at least two, or have other leaves than those before.
+        """
+        if len(trajectory.step_type) < 2:
+            raise ValueError(f"a trajectory has {len(trajectory.step_type)} rows; a transition needs 2")
         columns = {path: Leaf(leaf.dtype.name, leaf.shape[1:]) for path, leaf in leaves(trajectory).items()}
         require_columns("a trajectory", columns, self._columns)
         self._columns = self._columns or columns
         self._held.append(trajectory)
         self._held_steps += len(trajectory.step_type)
+        self._held_bytes += sum(leaf.nbytes for leaf in jax.tree.leaves(trajectory))
         if complete(trajectory):
             self._returns.append(episode_return(trajectory, self._env.spec))
-        if self._held_steps >= self._chunk_steps:
+        if self._held_steps >= self._chunk_steps or self._held_bytes >= CHUNK_BYTES:
             self._close_chunk()
 
     def close(self) -> Index:
@@ -126,12 +134,12 @@ class ArchiveWriter:
         lengths = [len(held.step_type) for held in self._held]
         together = jax.tree.map(lambda *parts: np.concatenate(parts), *self._held)
         number = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        content = _to_parquet({"trajectory": number, **leaves(together)})
+        content = parquet.encode({"trajectory": number, **leaves(together)})
         file = f"chunk-{len(self._chunks):05d}.parquet"
         write_whole(self._folder / file, content)
         episodes = sum(complete(held) for held in self._held)
         self._chunks.append(Chunk(file, len(number), len(lengths), episodes, hashlib.sha256(content).hexdigest()))
-        self._held, self._held_steps = [], 0
+        self._held, self._held_steps, self._held_bytes = [], 0, 0
 
 
 def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: bool = False) -> Archive:
@@ -161,7 +169,7 @@ def open_archive(folder: pathlib.Path, env: Env, signature: Steps, skip_broken: 
 
 
 def read(archive: Archive, seed: int | None = None) -> Iterator[Steps]:
-    """Yields the trajectories, leaves [T, ...], in the structure of the archive's signature.
+    """Yields the trajectories, leaves [T, ...] with T >= 2, in the structure of the archive's signature.
 
     Without a seed, each is yielded once, in the order in which it was added. With a seed, they are yielded endlessly:
     each round shuffles the chunks, and the trajectories within a chunk.
@@ -195,14 +203,29 @@ def episode_return(trajectory: Steps, spec: EnvSpec) -> float:
 
 
 def _trajectories(archive: Archive, chunk: Chunk) -> list[Steps]:
-    wanted = leaves(archive.signature)
-    columns = _from_parquet(_checked(archive.folder, chunk), {path: archive.index.columns[path] for path in wanted})
-    starts = np.flatnonzero(np.diff(columns.pop("trajectory"), prepend=-1))
+    wanted = {path: archive.index.columns[path] for path in leaves(archive.signature)}
+    content = _checked(archive.folder, chunk)
+    try:
+        columns = parquet.decode(content, wanted, chunk.steps)
+        starts = _starts(columns.pop("trajectory"), chunk.trajectories)
+    except ValueError as error:
+        raise ValueError(f"chunk {archive.folder / chunk.file} is damaged: {error}") from error
     structure = jax.tree.structure(archive.signature)
     return [
         jax.tree.unflatten(structure, [column[start:end] for column in columns.values()])
         for start, end in zip(starts, [*starts[1:], chunk.steps])
     ]
+
+
+def _starts(numbers: np.ndarray, trajectories: int) -> np.ndarray:
+    """The first row of each trajectory; each has at least two rows, which are a transition."""
+    steps = np.diff(numbers, prepend=-1)
+    starts = np.flatnonzero(steps)
+    if len(starts) != trajectories or not np.isin(steps, (0, 1)).all():
+        raise ValueError(f"its trajectories are not numbered from 0 to {trajectories - 1}")
+    if (np.diff(starts, append=len(numbers)) < 2).any():
+        raise ValueError("it has a trajectory of a single row")
+    return starts
 
 
 def _sound_chunks(folder: pathlib.Path, index: Index, skip_broken: bool) -> tuple[Chunk, ...]:
@@ -229,51 +252,9 @@ def _checked(folder: pathlib.Path, chunk: Chunk) -> bytes:
     """Reads the file of a chunk and verifies its checksum."""
     path = folder / chunk.file
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ValueError(f"chunk {path} can't be read: {error.strerror}") from error
+        content = schema.read(path, parquet.LARGEST)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"chunk {path} can't be read: {getattr(error, 'strerror', error)}") from error
     if hashlib.sha256(content).hexdigest() != chunk.sha256:
         raise ValueError(f"chunk {path} is broken: it doesn't match its checksum in {INDEX}")
     return content
-
-
-def _to_parquet(columns: dict[str, np.ndarray]) -> bytes:
-    """Encodes columns [N, ...] as a compressed Parquet file with a checksum of every page."""
-    fields, arrays = [], []
-    for path, values in columns.items():
-        metadata = {"dtype": values.dtype.name, "shape": json.dumps(values.shape[1:])}
-        array = _encode(values)
-        fields.append(pa.field(path, array.type, nullable=False, metadata=metadata))
-        arrays.append(array)
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_arrays(arrays, schema=pa.schema(fields)), sink, compression="zstd", write_page_checksum=True
-    )
-    return sink.getvalue().to_pybytes()
-
-
-def _from_parquet(content: bytes, wanted: dict[str, Leaf]) -> dict[str, np.ndarray]:
-    """Decodes `trajectory` and the wanted columns, read-only arrays [N, ...], of a Parquet file."""
-    table = pq.read_table(
-        pa.BufferReader(content), columns=["trajectory", *wanted], page_checksum_verification=True, use_threads=False
-    ).combine_chunks()
-    columns = {"trajectory": table.column("trajectory").to_numpy()}
-    return columns | {path: _decode(table.column(path), leaf) for path, leaf in wanted.items()}
-
-
-def _encode(values: np.ndarray) -> pa.Array:
-    if values.ndim == 1:
-        return pa.array(values)
-    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
-    width = little.dtype.itemsize * int(np.prod(little.shape[1:]))
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(little), [None, pa.py_buffer(little)])
-
-
-def _decode(column: pa.ChunkedArray, leaf: Leaf) -> np.ndarray:
-    if not leaf.shape:
-        return column.to_numpy()
-    array = column.chunk(0)
-    dtype = np.dtype(leaf.dtype).newbyteorder("<")
-    count = len(array) * int(np.prod(leaf.shape))
-    values = np.frombuffer(array.buffers()[1], dtype, count, offset=array.offset * array.type.byte_width)
-    return values.reshape(len(array), *leaf.shape)

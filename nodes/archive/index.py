@@ -5,25 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
+import pydantic
 from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.envs.base import Env
-from boonta.nodes.snapshots.files import sealed, unseal, write_whole
+from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.files import sealed, write_whole
 
 FORMAT = "boonta trajectories"
 VERSION = 1
 INDEX = "index.json"
+Count = Annotated[int, pydantic.Field(ge=1, lt=1 << 40)]
 
 
 class Leaf(NamedTuple):
     """The type of one leaf of one step."""
 
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[schema.Size, ...]
 
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
@@ -32,11 +35,32 @@ class Leaf(NamedTuple):
 class Chunk(NamedTuple):
     """A file: its name, its numbers of rows, trajectories and complete episodes, and its SHA-256 in hexadecimal."""
 
-    file: str
-    steps: int
-    trajectories: int
-    episodes: int
-    sha256: str
+    file: Annotated[str, pydantic.Field(pattern="^chunk-[0-9]{5,9}\\.parquet$")]  # So it lies in the archive's folder.
+    steps: Count
+    trajectories: Count
+    episodes: schema.Size
+    sha256: schema.Sha256
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """The description of an environment, see `describe`.
+
+    Attributes:
+      name: its class's.
+      settings: its fields, if it is a dataclass.
+      observations: types of the observation's leaves by path.
+      actions: type of an action.
+      num_actions: number of actions; None if they are not discrete.
+      num_players: number of players.
+    """
+
+    name: str
+    settings: dict[str, Any]
+    observations: dict[str, str]
+    actions: str
+    num_actions: int | None
+    num_players: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +68,7 @@ class Index:
     """The contents of an archive.
 
     Attributes:
-      environment: description of the environment, see `describe`.
+      environment: description of the environment.
       columns: leaves of one step, by path.
       steps: number of rows in all chunks.
       trajectories: number of trajectories, complete or not.
@@ -53,40 +77,44 @@ class Index:
       chunks: the files.
     """
 
-    environment: dict[str, Any]
+    environment: Environment
     columns: dict[str, Leaf]
-    steps: int
-    trajectories: int
-    episodes: int
+    steps: Count
+    trajectories: Count
+    episodes: schema.Size
     mean_return: float | None
     chunks: tuple[Chunk, ...]
 
 
-def describe(env: Env) -> dict[str, Any]:
+_INDEX = pydantic.TypeAdapter(Index)
+
+
+def describe(env: Env) -> Environment:
     """Describes an environment by its name, its settings if it is a dataclass, and its spec."""
     spec = env.spec
     any_env: Any = env
     fields = dataclasses.fields(any_env) if dataclasses.is_dataclass(any_env) else ()
     settings = {field.name: getattr(any_env, field.name) for field in fields}
-    return {
-        "name": type(env).__name__,
-        "settings": json.loads(json.dumps(settings, default=_text)),
-        "observations": {path: str(_leaf(leaf)) for path, leaf in leaves(spec.observations).items()},
-        "actions": str(_leaf(spec.actions)),
-        "num_actions": int(spec.actions.num_values) if isinstance(spec.actions, specs.DiscreteArray) else None,
-        "num_players": spec.num_players,
-    }
+    return Environment(
+        name=type(env).__name__,
+        settings=json.loads(json.dumps(settings, default=_text)),
+        observations={path: str(_leaf(leaf)) for path, leaf in leaves(spec.observations).items()},
+        actions=str(_leaf(spec.actions)),
+        num_actions=int(spec.actions.num_values) if isinstance(spec.actions, specs.DiscreteArray) else None,
+        num_players=spec.num_players,
+    )
 
 
-def require_environment(folder: pathlib.Path, archived: dict[str, Any], env: Env) -> None:
+def require_environment(folder: pathlib.Path, archived: Environment, env: Env) -> None:
     """Raises ValueError, naming what differs, if an archive is of another environment.
 
     Settings that only one of the two has are ignored, because later versions of an environment may add settings.
     """
-    wanted = describe(env)
-    known = archived["settings"].keys() & wanted["settings"].keys()
-    pairs = {field: (archived[field], wanted[field]) for field in wanted if field != "settings"}
-    pairs |= {f"setting {name}": (archived["settings"][name], wanted["settings"][name]) for name in sorted(known)}
+    there, here = dataclasses.asdict(archived), dataclasses.asdict(describe(env))
+    settings_there, settings_here = there.pop("settings"), here.pop("settings")
+    pairs = {field: (there[field], here[field]) for field in here}
+    known = sorted(settings_there.keys() & settings_here.keys())
+    pairs |= {f"setting {name}": (settings_there[name], settings_here[name]) for name in known}
     differing = [f"{field} is {was!r} there, {now!r} here" for field, (was, now) in pairs.items() if was != now]
     if differing:
         raise ValueError(f"{folder} is of another environment: {'; '.join(differing)}")
@@ -121,19 +149,19 @@ def read_index(folder: pathlib.Path) -> Index:
     if not path.exists():
         raise ValueError(f"{folder} has no {INDEX}: it is not an archive, or its export was cut short; export it again")
     try:
-        content = json.loads(path.read_bytes())
-        format_, version = content["format"], int(content["version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged, or not an archive's: {error!r}") from error
-    if format_ == FORMAT and version > VERSION:
-        raise ValueError(f"{path} is of version {version}; this program reads versions up to {VERSION}: update it")
-    if not unseal(content):
-        raise ValueError(f"{path} is damaged, or not an archive's: it doesn't match the checksum of itself")
-    names = [field.name for field in dataclasses.fields(Index)]
-    fields = {name: content[name] for name in names}
-    fields["columns"] = {name: Leaf(dtype, tuple(shape)) for name, (dtype, shape) in content["columns"].items()}
-    fields["chunks"] = tuple(Chunk(*chunk) for chunk in content["chunks"])
-    return Index(**fields)
+        content = schema.parse(schema.read(path))
+        if not _is_newer(content):
+            return schema.load_sealed(_INDEX, content)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged, or not an archive's: {error}") from error
+    raise ValueError(
+        f"{path} is of version {content['version']}; this program reads versions up to {VERSION}: update it"
+    )
+
+
+def _is_newer(content: dict[str, Any]) -> bool:
+    version = content.get("version")
+    return content.get("format") == FORMAT and type(version) is int and version > VERSION
 
 
 def leaves(nest: Nest) -> dict[str, Any]:

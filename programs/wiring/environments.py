@@ -198,15 +198,18 @@ def env_of_archive(folder: pathlib.Path) -> Env:
       ValueError: the folder is no archive, or the environment has changed since.
     """
     from boonta.nodes.archive.index import read_index, require_environment
+    from boonta.nodes.snapshots.schema import checked
 
     recorded = read_index(folder).environment
-    name, settings = recorded["name"], recorded["settings"]
+    name = recorded.name
     known = {family.name: family for family in FAMILIES.values() if not family.jax}
     if name not in known:
         raise BadInput(f"{folder} is of {name!r}; known are {', '.join(known)}. Name it in the program's `env =` line")
+    made = getattr(importlib.import_module(known[name].module), name)
+    hints = typing.get_type_hints(made)
     try:
-        env = getattr(importlib.import_module(known[name].module), name)(**settings)
-    except TypeError as error:
+        env = made(**{field: checked(hints[field], value) for field, value in recorded.settings.items()})
+    except (KeyError, ValueError, TypeError) as error:
         raise BadInput(f"{folder} was recorded with settings that {name} no longer takes: {error}") from error
     require_environment(folder, recorded, env)
     return env

@@ -276,3 +276,5 @@ def test_archives_arent_mixed_and_not_empty(tmp_path):
     writer.add(trajectory(0))
     with pytest.raises(ValueError, match=r"a trajectory: 'observation' is float32\[10, 5\]; it must be|has no"):
         writer.add(trajectory(0, env=nim.Nim()))
+    with pytest.raises(ValueError, match="a trajectory has 1 rows; a transition needs 2"):
+        writer.add(jax.tree.map(lambda leaf: leaf[:1], trajectory(0)))
