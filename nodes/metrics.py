@@ -145,11 +145,17 @@ class MetricsWriter:
         self._events.close()
 
 
-def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float]]:
-    """The rows of a run, oldest first, without one that a kill cut short."""
+def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]]:
+    """The rows of a run, oldest first, without malformed ones, such as one that a kill cut short.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    from boonta.nodes.snapshots import schema  # Only tools read metrics; nodes need not load pydantic, of 8 MB.
+
     rows = []
-    with open(folder / file) as lines:
+    with open(folder / file, "rb") as lines:
         for line in lines:
-            with contextlib.suppress(json.JSONDecodeError):
-                rows.append(json.loads(line))
+            with contextlib.suppress(ValueError):
+                rows.append(schema.load(schema.ROW, line))
     return rows

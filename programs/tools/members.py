@@ -20,6 +20,7 @@ from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
 MEASURED = ("member", "updates", "return", "loss", "eval_return", "eval_return_min", "eval_cut", "seed")
 Key = tuple[tuple[str, float], ...]  # A combination of hyper-parameters: fields and their values.
+Curves = dict[Key, dict[float, list[float]]]  # By combination and number of updates, the returns of its seeds.
 
 
 def members(workdir: pathlib.Path, out: pathlib.Path | None = None) -> None:
@@ -48,7 +49,7 @@ def members(workdir: pathlib.Path, out: pathlib.Path | None = None) -> None:
     print(target)
 
 
-def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
+def curves_of(workdir: pathlib.Path) -> Curves:
     """Reads the evaluation returns of each combination, one per seed, by updates; NaN if a member diverged.
 
     Raises:
@@ -58,20 +59,22 @@ def curves_of(workdir: pathlib.Path) -> dict[Key, dict[int, list[float]]]:
         rows = metrics.read(workdir, metrics.MEMBERS)
     except OSError as error:
         raise BadInput(f"--workdir {workdir} has no {metrics.MEMBERS}: {error.strerror}") from error
-    if not rows:
+    newest: dict[tuple[float, float], dict[str, float | None]] = {}
+    for row in rows:
+        updates, member = row.get("updates"), row.get("member")
+        if updates is not None and member is not None:
+            newest[updates, member] = row  # A resumed run repeats the evaluations after its checkpoint.
+    if not newest:
         raise BadInput(f"--workdir {workdir} has no evaluation in {metrics.MEMBERS} yet")
-    # A resumed run repeats the evaluations after its checkpoint; the last one counts.
-    newest = {(row["updates"], row["member"]): row for row in rows}
-    curves: dict[Key, dict[int, list[float]]] = {}
-    for row in newest.values():
-        key = tuple((name, value) for name, value in row.items() if name not in MEASURED)
-        sound = row.get("loss", 0.0) is not None and row.get("eval_return") is not None
-        curve = curves.setdefault(key, {})
-        curve.setdefault(int(row["updates"]), []).append(row["eval_return"] if sound else np.nan)
+    curves: Curves = {}
+    for (updates, _), row in newest.items():
+        key = tuple((name, value) for name, value in row.items() if name not in MEASURED and value is not None)
+        value = row.get("eval_return") if row.get("loss", 0.0) is not None else None
+        curves.setdefault(key, {}).setdefault(updates, []).append(np.nan if value is None else value)
     return curves
 
 
-def draw(curves: dict[Key, dict[int, list[float]]], target: pathlib.Path) -> None:
+def draw(curves: Curves, target: pathlib.Path) -> None:
     """Draws a curve for each combination: the mean over seeds that haven't diverged, and the range of their returns."""
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     for key, curve in curves.items():

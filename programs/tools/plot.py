@@ -41,7 +41,7 @@ def plot(workdir: tuple[pathlib.Path, ...], out: pathlib.Path, x: X = "env_steps
         evaluation = {  # Each evaluation has one point, at the steps at which it was first reported.
             row["eval_version"]: (row[x], row["eval_return"])
             for row in reversed(rows)
-            if row.get("eval_return") is not None
+            if row.get("eval_return") is not None and row.get("eval_version") is not None
         }
         if not training and not evaluation:
             raise BadInput(f"--workdir {folder} has no returns by {x} yet")

@@ -61,6 +61,14 @@ def test_a_run_without_an_evaluation_is_told(tmp_path):
         members.members(tmp_path)
 
 
+def test_rows_without_a_member_and_numbers_that_no_picture_has_are_told(tmp_path, capsys):
+    write(tmp_path, {"updates": 1}, {"member": 1, "updates": None}, row(0, 0.1, 0.5, decay=None))
+    assert members.curves_of(tmp_path) == {(("learning_rate", 0.1),): {10: [0.5]}}
+    write(tmp_path, row(0, 1e308, 1e308), {**row(0, 0.1, -1e308), "updates": 1e308})
+    with pytest.raises(BadInput, match="--out .* can't be written"):
+        members.members(tmp_path)
+
+
 def test_a_folder_of_no_population(tmp_path):
     with pytest.raises(BadInput, match="has no members.jsonl"):
         members.members(tmp_path)

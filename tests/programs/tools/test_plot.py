@@ -36,6 +36,13 @@ def test_a_folder_without_metrics_is_named(tmp_path):
         plot.plot((tmp_path,), tmp_path / "curve.png")
 
 
+def test_rows_that_are_no_numbers_are_left_out(tmp_path):
+    rows = ['{"env_steps": 1, "return": "1"}', '{"env_steps": 1, "eval_return": 1}', "[]", '{"env_steps": 1']
+    (tmp_path / "metrics.jsonl").write_text("\n".join(rows))
+    with pytest.raises(BadInput, match="has no returns by env_steps yet"):
+        plot.plot((tmp_path,), tmp_path / "curve.png")
+
+
 @pytest.mark.parametrize("name", ["curve.nonsense", "missing/curve.png"])
 def test_a_picture_that_cannot_be_written(tmp_path, name):
     (tmp_path / "metrics.jsonl").write_text('{"env_steps": 1.0, "return": 1.0}\n')
