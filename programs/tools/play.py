@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import inspect
 import pathlib
+import typing
+from collections.abc import Mapping
 from typing import Any
 
 import imageio.v3 as imageio
@@ -20,9 +22,10 @@ from boonta.envs.base import Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.snapshots.schema import checked
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.run import BadInput, Run, command
+from boonta.programs.wiring.run import BadInput, Run, command, read_config
 
 STEPS_PER_S = {1: 15, 2: 1}  # By number of players; a move on a board takes time to look at.
 ENDINGS = (".gif", ".mp4")
@@ -68,29 +71,48 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
 
 
 def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, Any]]:
-    """A run's program function, and the run and settings that it was called with."""
+    """A run's program function, and the run and settings that it was called with.
+
+    Raises:
+      BadInput: the folder holds no run, or one that the program's file can no longer make.
+    """
     try:
-        config = json.loads((workdir / "config.json").read_text())
+        config = read_config(workdir / "config.json")
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
-    function = getattr(load(pathlib.Path(config["file"])), config["function"])
-    run, settings = parse(function, config["arguments"])
+    function = getattr(load(pathlib.Path(config.file)), config.function, None)
+    if not inspect.isfunction(function):
+        raise BadInput(f"--workdir {workdir} is of {config.file}, which has no function {config.function!r}")
     try:
-        return function, run, as_recorded(settings, config["settings"])
-    except (KeyError, TypeError) as error:
+        run, settings = parse(function, config.arguments)
+        hints = inspect.get_annotations(function, eval_str=True)
+        return function, run, settings | as_recorded(settings, config.settings, hints)
+    except (KeyError, TypeError, ValueError, SystemExit) as error:  # Tyro exits where it can't parse the arguments.
         raise BadInput(f"--workdir {workdir} was made with settings that the program no longer has: {error}") from error
 
 
-def as_recorded(settings: Any, recorded: Any) -> Any:
-    """The settings of a run, from its config.json; the program's defaults may have changed since."""
-    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
-        fields = {name: as_recorded(getattr(settings, name, None), value) for name, value in recorded.items()}
-        return dataclasses.replace(settings, **fields)
-    if callable(settings):  # A user's own environment, which is made again from its name alone.
-        return settings
-    if isinstance(settings, dict):
-        return settings | {name: as_recorded(settings[name], value) for name, value in recorded.items()}
-    return tuple(recorded) if isinstance(recorded, list) else recorded
+def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run, from its config.json; the program's defaults may have changed since.
+
+    Args:
+      settings: the program's settings now.
+      recorded: those in config.json.
+      hints: the settings' types.
+
+    Raises:
+      KeyError: the program has no such setting.
+      TypeError, ValueError: a setting has another type.
+    """
+    values = {}
+    for name, value in recorded.items():
+        now = settings[name]
+        if dataclasses.is_dataclass(now) and not isinstance(now, type):
+            if not isinstance(value, dict):
+                raise TypeError(f"{name} is {value!r}; it must have fields")
+            values[name] = dataclasses.replace(now, **as_recorded(vars(now), value, typing.get_type_hints(type(now))))
+        else:  # A user's own environment, which is callable, is made again from its name alone.
+            values[name] = now if callable(now) else checked(hints[name], value)
+    return values
 
 
 def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:

@@ -14,16 +14,40 @@ from collections.abc import Callable
 from typing import IO, Any, Literal, NoReturn
 
 import numpy as np
+import pydantic
 import tyro
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
+from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import numbers
 
 
 class BadInput(Exception):
     """The user asked for something that can't work; the message names it, and what would work."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The content of a run's config.json.
+
+    Attributes:
+      program: the program's name.
+      seed: the run's seed.
+      settings: the program function's other arguments, in which anything but JSON's own types is a text.
+      file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
+    """
+
+    program: str
+    seed: int
+    settings: dict[str, Any]
+    file: str = ""
+    function: str = ""
+    arguments: tuple[str, ...] = ()
+
+
+_CONFIG = pydantic.TypeAdapter(Config)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +172,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     resolved = {"program": name, "seed": run.seed, "settings": _plain(settings)}
     config = folder / "config.json"
     if config.exists():
-        _require_same_run(folder, _read_config(config), resolved, run.allow_changes)
+        _require_same_run(folder, read_config(config), resolved, run.allow_changes)
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / "config.json.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
@@ -175,19 +199,24 @@ def lock(folder: pathlib.Path) -> IO[str]:
     return held
 
 
-def _read_config(path: pathlib.Path) -> dict[str, Any]:
+def read_config(path: pathlib.Path) -> Config:
+    """Reads the config.json of a run.
+
+    Raises:
+      OSError: it can't be read.
+      BadInput: it is damaged, or not a run's.
+    """
     try:
-        config = json.loads(path.read_text())
-        return {"program": config["program"], "seed": config["seed"], "settings": dict(config["settings"])}
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path} is damaged, or not a run's: {error!r}; mend it, or choose another --workdir") from error
+        return schema.load(_CONFIG, schema.read(path))
+    except ValueError as error:
+        raise BadInput(f"{path} is damaged, or not a run's: {error}; mend it, or choose another --workdir") from error
 
 
-def _require_same_run(folder: pathlib.Path, old: dict[str, Any], new: dict[str, Any], allow_changes: bool) -> None:
-    if old["program"] != new["program"]:
-        raise BadInput(f"--workdir {folder} holds a run of {old['program']}, not of {new['program']}; choose another")
-    before, after = _flat(old["settings"]), _flat(new["settings"])
-    before["seed"], after["seed"] = old["seed"], new["seed"]
+def _require_same_run(folder: pathlib.Path, old: Config, new: dict[str, Any], allow_changes: bool) -> None:
+    if old.program != new["program"]:
+        raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {new['program']}; choose another")
+    before, after = _flat(old.settings), _flat(new["settings"])
+    before["seed"], after["seed"] = old.seed, new["seed"]
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
         for field in {**before, **after}

@@ -22,7 +22,8 @@ def nim_program(run: RunFlags, heap: int = 5) -> Program:
 def make_run(folder: pathlib.Path, number: int, *arguments: str, program: str = __file__) -> pathlib.Path:
     """What a run whose agent takes `number` has left in its folder."""
     folder.mkdir(parents=True)
-    config = {"file": program, "function": "nim_program", "arguments": list(arguments), "settings": {}}
+    origin = {"file": program, "function": "nim_program", "arguments": list(arguments)}
+    config = {"program": "nim_program", "seed": 0, "settings": {}, **origin}
     (folder / "config.json").write_text(json.dumps(config))
     Checkpointer(folder / "checkpoints").save(1, jax.tree.map(jax.numpy.asarray, nim.params(number)), {})
     return folder

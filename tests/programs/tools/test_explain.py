@@ -29,8 +29,9 @@ SMALL = ["--config.torso.widths", "8", "--config.head-width", "8", "--config.unr
 def make_run(workdir, program, *arguments):
     """What a run has left in its folder, with params that mean nothing, but differ from each other."""
     workdir.mkdir(parents=True, exist_ok=True)
-    config = {"file": program.__file__, "function": program.__name__.split(".")[-1], "arguments": arguments}
-    config["settings"] = {}  # The arguments alone determine them.
+    name = program.__name__.split(".")[-1]
+    config = {"program": name, "file": program.__file__, "function": name, "arguments": arguments}
+    config |= {"seed": 0, "settings": {}}  # The arguments alone determine them.
     (workdir / "config.json").write_text(json.dumps(config))
     agent, _ = agent_and_env(workdir)
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import imageio.v3 as imageio
 import jax
@@ -70,6 +71,23 @@ def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
         play.play(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"arguments": ["--nonsense", "1"]}, "was made with settings that the program no longer has"),
+        ({"arguments": "--seed"}, "arguments: Input should be a valid array"),
+        ({"settings": {"nonsense": 1}}, "was made with settings that the program no longer has: 'nonsense'"),
+        ({"function": "nonsense"}, "has no function 'nonsense'"),
+        ({"file": "/nowhere.py"}, "program file /nowhere.py doesn't exist"),
+    ],
+)
+def test_a_config_that_its_program_does_not_fit_is_refused(tmp_path, changed, message):
+    path = nim_program.make_run(tmp_path / "run", 1) / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    with pytest.raises(BadInput, match=message):
+        play.agent_and_env(path.parent)
+
+
 def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_nothing_is_played(tmp_path, capsys):
     folder = nim_program.make_run(tmp_path / "run", 1)
     agent, _ = play.agent_and_env(folder)
@@ -99,7 +117,9 @@ class Config:
 
 def test_settings_are_those_of_the_run_whatever_the_defaults_have_become():
     recorded = {"game": "nim", "config": {"rate": 0.1, "sizes": [2, 3], "limit": 5}}
-    settings = play.as_recorded({"game": "chess", "config": Config()}, recorded)
+    settings = play.as_recorded({"game": "chess", "config": Config()}, recorded, {"game": str, "config": Config})
     assert settings == {"game": "nim", "config": Config(0.1, (2, 3), 5)}
-    with pytest.raises(TypeError, match="gone"):
-        play.as_recorded({"config": Config()}, {"config": {"gone": 1}})
+    with pytest.raises(KeyError, match="gone"):
+        play.as_recorded({"config": Config()}, {"config": {"gone": 1}}, {"config": Config})
+    with pytest.raises(ValueError, match="valid number"):
+        play.as_recorded({"config": Config()}, {"config": {"rate": "0.1"}}, {"config": Config})
