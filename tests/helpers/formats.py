@@ -1,0 +1,272 @@
+"""Every format that Boonta reads: a valid example, malformed ones, and what reads them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import strategies as st
+
+from boonta.envs.catch import Catch
+from boonta.nodes import metrics
+from boonta.nodes.archive import files as archive
+from boonta.nodes.archive.index import INDEX
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots import counters, files, manifest
+from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.variables import pack, unpack
+from boonta.programs.tools import members, play
+from boonta.programs.wiring.environments import env_of_archive
+from boonta.programs.wiring.run import BadInput, Run, claim_workdir
+from boonta.tests.helpers import malformed
+from boonta.tests.nodes.archive.test_files import SIGNATURE, make
+
+ALLOWED = (ValueError, OSError, BadInput)
+PROGRAM = pathlib.Path(__file__).parents[2] / "programs" / "impala.py"
+
+
+class Format(NamedTuple):
+    """A format.
+
+    Attributes:
+      valid: a valid file's content, which `read` reads without an error.
+      broken: malformed contents.
+      read: reads a content, and uses what it reads as the program does.
+      share: cases of it in a hundred; readers differ a hundredfold in speed, and formats in what can be wrong.
+    """
+
+    valid: bytes
+    broken: st.SearchStrategy[bytes]
+    read: Callable[[bytes], Any]
+    share: int
+
+
+def params(folder: pathlib.Path) -> Format:
+    like = {"conv": {"w": np.ones((2, 3), np.float32)}, "steps": np.int32(3), "mask": np.ones((2, 0), bool)}
+    valid = pack(like)
+    return Format(valid, malformed.safetensors_files(valid), lambda content: unpack(content, like), 20)
+
+
+def archive_index(folder: pathlib.Path) -> Format:
+    make(folder)
+    path = folder / INDEX
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        _read_archive(folder)
+
+    return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 15)
+
+
+def archive_chunk(folder: pathlib.Path) -> Format:
+    make(folder)
+    index = _unsealed((folder / INDEX).read_bytes())
+    chunk = index["chunks"][1]
+    valid = (folder / chunk[0]).read_bytes()
+
+    def read(content: bytes) -> None:
+        chunk[-1] = hashlib.sha256(content).hexdigest()
+        (folder / INDEX).write_bytes(files.sealed(index))
+        (folder / chunk[0]).write_bytes(content)
+        _read_archive(folder)
+
+    return Format(valid, malformed.changed_bytes(valid) | _parquet_files(valid), read, 10)
+
+
+def config(folder: pathlib.Path) -> Format:
+    run = Run(workdir=str(folder))
+    settings = {"game": "catch", "width": 8, "config": {"rate": 0.1, "sizes": [1, 2]}}
+    claim_workdir("program", run, settings, {}).close()
+    path = folder / "config.json"
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        try:
+            claim_workdir("program", run, settings, {}).close()
+        finally:
+            for kept in folder.glob("config-until-*"):
+                kept.unlink()
+
+    return Format(valid, malformed.json_files(json.loads(valid)), read, 10)
+
+
+def recorded_program(folder: pathlib.Path) -> Format:
+    path = folder / "config.json"
+    origin = {"file": str(PROGRAM), "function": "impala", "arguments": ["catch", "--actors", "2"]}
+    path.write_text(json.dumps({"program": "impala", "seed": 0, "settings": {}, **origin}))
+    function, run, settings = play.program_of(folder)
+    path.unlink()
+    claim_workdir("impala", Run(workdir=str(folder)), settings, origin).close()
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        play.agent_and_env(folder)
+
+    return Format(valid, malformed.json_files(json.loads(valid)), read, 2)
+
+
+def metrics_rows(folder: pathlib.Path) -> Format:
+    rows = [{"env_steps": 10.0 * i, "return": i, "eval_return": None, "eval_version": i} for i in range(4)]
+    valid = _lines(rows)
+
+    def read(content: bytes) -> None:
+        (folder / metrics.FILE).write_bytes(content)
+        for row in metrics.read(folder):
+            for value in row.values():
+                assert value is None or np.isfinite(value)
+
+    return Format(valid, _rows(rows, valid), read, 15)
+
+
+def members_rows(folder: pathlib.Path) -> Format:
+    rows = [
+        {"member": i, "seed": 1, "rate": 0.5, "updates": 10 * i, "eval_return": 0.1, "loss": None} for i in range(4)
+    ]
+    valid = _lines(rows)
+
+    def read(content: bytes) -> None:
+        (folder / metrics.MEMBERS).write_bytes(content)
+        for key, curve in members.curves_of(folder).items():
+            assert all(np.isfinite(value) for _, value in key) and all(map(np.isfinite, curve))
+
+    return Format(valid, _rows(rows, valid), read, 8)
+
+
+def snapshot_manifest(folder: pathlib.Path) -> Format:
+    store = SnapshotFolder(folder, "snapshot")
+    with store.writing(1) as new:
+        (new / "inner").mkdir(parents=True)
+        (new / "inner" / "array").write_text("1, 2")
+    path = folder / "1" / manifest.NAME
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        assert store.next == 2
+        store._require_room()
+        store.newest()
+
+    return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 10)
+
+
+def checkpoint_counts(folder: pathlib.Path) -> Format:
+    state = {"w": np.ones(3, np.float32)}
+    Checkpointer(folder).save(1, state, {"env_steps": 10.0, "updates": 2})
+    path = folder / "1" / "counts" / "metadata"
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        (folder / "1" / manifest.NAME).unlink()
+        manifest.write(folder / "1", 1)
+        _, counts = Checkpointer(folder).restore(state)
+        assert all(np.isfinite(value) for value in counts.values())
+
+    return Format(valid, malformed.json_files(json.loads(valid)), read, 1)
+
+
+def monitor_counters(folder: pathlib.Path) -> Format:
+    saved = counters.Counters()
+    saved.record("actor/0", "first", {"env_steps": 10.0})
+    saved.record("actor/0", "second", {"env_steps": 5.0})
+    saved.resume("learner", {"updates": 4.0, "seconds": 2.0})
+    saved.save(folder)
+    path = folder / counters.FILE
+    valid = path.read_bytes()
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        loaded = counters.load(folder)
+        if loaded is None:
+            raise ValueError("damaged")
+        now = counters.Counters()
+        now.record("actor/0", "second", {"env_steps": 6.0})
+        now.resume("actor/0", {"env_steps": 2.0})
+        continued = now.continued_from(loaded)
+        assert all(np.isfinite(value) for value in continued.totals().values())
+        continued.save(folder)
+
+    return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 9)
+
+
+FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
+    made.__name__: made
+    for made in (
+        params,
+        archive_index,
+        archive_chunk,
+        config,
+        recorded_program,
+        metrics_rows,
+        members_rows,
+        snapshot_manifest,
+        checkpoint_counts,
+        monitor_counters,
+    )
+}
+
+
+def _read_archive(folder: pathlib.Path) -> None:
+    opened = archive.open_archive(folder, env_of_archive(folder), SIGNATURE)
+    for steps in itertools.islice(archive.read(opened, seed=0), 12):
+        archive.complete(steps)
+        archive.episode_return(steps, Catch().spec)
+
+
+def _unsealed(content: bytes) -> dict[str, Any]:
+    value = json.loads(content)
+    value.pop("sha256")
+    return value
+
+
+def _lines(rows: list[Any]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def _rows(rows: list[Any], valid: bytes) -> st.SearchStrategy[bytes]:
+    """Malformed JSON lines."""
+    changed = malformed.json_files(rows[1])
+    return st.tuples(changed, st.just(valid)).map(b"\n".join) | malformed.changed_bytes(valid)
+
+
+@st.composite
+def _parquet_files(draw: st.DrawFn, valid: bytes) -> bytes:
+    """Parquet files that are sound, but of other columns, types, or rows than an archive's index says."""
+    table = pq.read_table(pa.BufferReader(valid))
+    for _ in range(draw(st.integers(1, 2))):
+        i = draw(st.integers(0, max(0, table.num_columns - 1)))
+        kind = draw(st.sampled_from(["drop", "type", "rows", "numbers", "null", "rename", "repeat"]))
+        if not table.num_columns:
+            break
+        if kind == "drop":
+            table = table.remove_column(i)
+        elif kind == "type":
+            other = draw(st.sampled_from([pa.int8(), pa.float64(), pa.string(), pa.binary(), pa.binary(3), pa.bool_()]))
+            plain = {pa.string(): "1", pa.binary(): b"1", pa.binary(3): b"123", pa.bool_(): True}.get(other, 1)
+            table = table.set_column(i, table.field(i).name, pa.array([plain] * table.num_rows, other))
+        elif kind == "rows":
+            table = table.slice(0, draw(st.integers(0, table.num_rows)))
+        elif kind == "numbers":
+            numbers = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 2)
+            values = draw(st.lists(numbers, min_size=table.num_rows, max_size=table.num_rows))
+            table = table.set_column(i, table.field(i).name, pa.array(values, pa.int32()))
+        elif kind == "null":
+            table = table.set_column(i, table.field(i).name, pa.nulls(table.num_rows, table.field(i).type))
+        elif kind == "rename":
+            table = table.rename_columns([draw(malformed.STRINGS.filter(str.isascii)), *table.column_names[1:]])
+        elif kind == "repeat":
+            table = pa.concat_tables([table] * draw(st.integers(2, 3)))
+    sink = pa.BufferOutputStream()
+    rows = draw(st.sampled_from([1, 3, 1000]))
+    pq.write_table(table, sink, compression=draw(st.sampled_from(["zstd", "none", "snappy"])), row_group_size=rows)
+    return sink.getvalue().to_pybytes()
