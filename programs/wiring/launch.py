@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 
+from boonta.programs.wiring import network
 from boonta.programs.wiring.arguments import RunFlags, origin_of, parse, presets_of
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
@@ -40,11 +41,13 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
 
     Args:
       function: `(run, **settings) -> program`.
-      arguments: the command line's arguments; None takes the process's own.
+      arguments: the command line's arguments; None takes the process's own. Only then is the program given a network of
+        its own, since nothing else can be in this process.
     """
     run = Run()
     try:
         run, settings = parse(function, arguments)
+        reach = _network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
@@ -53,6 +56,14 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         print(f"error: {error}", file=sys.stderr)
         run.leave(2)
     with claim:
-        print("\n".join(filter(None, (presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
         code = start()
     run.leave(code)
+
+
+def _network(run: Run, arguments: Sequence[str] | None) -> str:
+    """A line about who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
+    if run.launch in ("sebulba", "anakin"):
+        return ""
+    own = run.network == "private" and arguments is None
+    return f"network: {network.isolate() if own else network.OPEN}"

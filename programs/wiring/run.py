@@ -65,6 +65,8 @@ class Run:
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
+      network: "private": the program's servers can't be reached from elsewhere, or it refuses to start; "open": whoever
+        reaches this machine can use them, and so run code as you. "sebulba" and "anakin" have none on one host.
       process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba".
@@ -77,6 +79,7 @@ class Run:
     save_every_s: float = 300.0
     allow_changes: bool = False
     start_from: str = ""
+    network: Literal["private", "open"] = "private"
     process_env: tuple[str, ...] = ()
     placement: Placement = Placement()
     hosts: Hosts = Hosts()
@@ -187,7 +190,7 @@ def lock(folder: pathlib.Path) -> IO[str]:
       BadInput: the folder can't be written, or another process uses it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
     except OSError as error:
         raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error

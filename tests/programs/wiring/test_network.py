@@ -1,0 +1,130 @@
+"""Who can reach a program's servers: nobody outside, or nobody outside this machine, or it refuses to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from boonta.programs.wiring import network
+from boonta.tests.programs.test_programs import LIGHT, finish, pids, start, wait_for_rows
+
+pytestmark = pytest.mark.timeout(240)
+FILE = network.__file__
+NOBODY = 65534
+LISTENING = "0A"  # In /proc/net/tcp.
+BOUND = """
+import json, os, socket
+found = []
+for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"), (socket.AF_INET, "127.0.0.1")):
+    with socket.socket(family) as server:
+        server.bind((address, 0))
+        server.listen()
+        with socket.create_connection(("localhost", server.getsockname()[1])):
+            found.append(server.getsockname()[0])
+print(json.dumps({"got": os.environ["BOONTA_NETWORK"], "net": os.readlink("/proc/self/ns/net"), "bound": found}))
+"""
+
+
+def entered(*python: str, **options) -> dict:
+    """What a command of Python's finds after this file."""
+    python = python or (sys.executable,)
+    command = [*python, "-I", "-S", options.pop("file", FILE), python[0], "-c", BOUND]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=60, **options).stdout)
+
+
+def can_unshare(**options) -> bool:
+    return subprocess.run(["unshare", "-Urn", "true"], capture_output=True, **options).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces")
+def test_a_process_gets_a_network_of_its_own():
+    found = entered()
+    assert found["got"] == network.PRIVATE and found["net"] != os.readlink("/proc/self/ns/net")
+    assert found["bound"] == ["0.0.0.0", "::", "127.0.0.1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not can_unshare(user=NOBODY), reason="needs root, and users with namespaces")
+def test_it_takes_no_rights():
+    system = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if system is None:
+        pytest.skip("other users need a Python that they can read")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file = shutil.copy(FILE, folder)
+        os.chmod(file, 0o644)
+        found = entered(system, file=file, user=NOBODY, group=NOBODY, cwd="/")
+    assert found["got"] == network.PRIVATE and found["net"] != os.readlink("/proc/self/ns/net")
+
+
+@pytest.fixture
+def no_namespace(tmp_path) -> str:
+    """This file as it is on a machine that refuses namespaces."""
+    code = pathlib.Path(FILE).read_text()
+    assert code.count("\n        enter_namespace()\n") == 1
+    file = tmp_path / "network.py"
+    file.write_text(code.replace("\n        enter_namespace()\n", "\n        raise OSError('not permitted')\n"))
+    return str(file)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_where_namespaces_are_refused_servers_listen_on_the_loopback_device(tmp_path, no_namespace):
+    for _ in range(2):  # The second finds the library.
+        found = entered(file=no_namespace, env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+        assert found["got"] == network.LOOPBACK and found["net"] == os.readlink("/proc/self/ns/net")
+        assert found["bound"] == ["127.0.0.1", "::ffff:127.0.0.1", "127.0.0.1"]
+    assert len(list((tmp_path / "cache" / "boonta").iterdir())) == 1
+
+
+def test_a_machine_that_allows_neither_is_told(tmp_path, monkeypatch, no_namespace):
+    empty = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    found = entered(file=no_namespace, env=empty)
+    assert found["got"].startswith(network.REFUSED) and found["bound"][0] == "0.0.0.0"
+    monkeypatch.setenv(network.GOT, found["got"])
+    message = r"no network namespace \(not permitted\), and no library .* \(there is no C compiler\).* --network open"
+    with pytest.raises(OSError, match=message):
+        network.isolate()
+
+
+def test_a_process_becomes_itself_again(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\nfrom boonta.programs.wiring import network\n"
+        "print(os.getpid(), *sys.argv[1:])\nprint(network.isolate())\n"
+    )
+    done = subprocess.run([sys.executable, str(script), "--a", "b c"], capture_output=True, text=True, check=True)
+    first, second, got = done.stdout.splitlines()
+    assert first == second and first.endswith(" --a b c")
+    assert got.startswith(("a namespace", "the loopback", "refused"))
+
+
+def listening(pid: int | str) -> set[str]:
+    """The inodes of the sockets that listen in a process's network."""
+    rows = [
+        line.split()
+        for file in ("tcp", "tcp6")
+        for line in pathlib.Path(f"/proc/{pid}/net/{file}").read_text().splitlines()[1:]
+    ]
+    return {row[9] for row in rows if row[3] == LISTENING}
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces")
+def test_nothing_outside_sees_a_program_listen(tmp_path):
+    process = start("--workdir", str(tmp_path / "run"), program=LIGHT)
+    wait_for_rows(tmp_path / "run", process)
+    nodes = pids(tmp_path / "run")
+    servers = {inode for pid in nodes.values() for inode in listening(pid)}
+    assert len(servers) >= 2 and not servers & listening("self")  # The monitor's, and the variable server's.
+    networks = {os.readlink(f"/proc/{pid}/ns/net") for pid in [process.pid, *nodes.values()]}
+    assert len(networks) == 1 and networks != {os.readlink("/proc/self/ns/net")}
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
+    process.terminate()
+    output = finish(process)
+    assert output.startswith(f"network: {network.PRIVATE}\n") and process.returncode == 128 + 15, output
