@@ -67,6 +67,7 @@ class Anakin(Node):
       eval_steps: env steps after which an evaluation's episode is cut.
       stop: the program's stop rule; its limits of updates and env steps are kept exactly, or to the round.
       save_every_s: seconds between checkpoints.
+      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
       fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses one learner.
 
     Raises:
@@ -93,6 +94,7 @@ class Anakin(Node):
         eval_steps: int = 10_000,
         stop: StopRule | None = None,
         save_every_s: float = 300.0,
+        keep_every_h: float | None = None,
         fuse: Callable[[Setup, bool], FusedLearner] | None = None,
     ):
         super().__init__(name, monitor)
@@ -117,7 +119,7 @@ class Anakin(Node):
         self._folder, self._start_from = pathlib.Path(folder), start_from
         self._eval_every, self._eval_episodes = eval_every, eval_episodes
         self._limits = stop or StopRule()
-        self._save_every_s = save_every_s
+        self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
         setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps)
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
 
@@ -126,7 +128,9 @@ class Anakin(Node):
         with self.stopwatch("initialising"):
             learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._state_folder, start_from=self._start_from, warn=self.warn)
+            self._checkpointer = Checkpointer(
+                self._state_folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
+            )
             learner, self._base = self._checkpointer.resume(learner)
             if self.monitor is not None:
                 self.heartbeat()

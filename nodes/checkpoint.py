@@ -35,6 +35,7 @@ class Checkpointer:
     Args:
       folder: the folder of the checkpoints; `resume` and `save` make it if it is missing.
       keep: number of newest checkpoints to keep.
+      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
       start_from: another folder, from which `resume` restores if the first one has no checkpoint.
       warn: called with what is wrong with a damaged checkpoint, if one is passed over.
     """
@@ -43,10 +44,11 @@ class Checkpointer:
         self,
         folder: pathlib.Path,
         keep: int = 3,
+        keep_every_h: float | None = None,
         start_from: str | None = None,
         warn: Callable[[str], None] = print_warning,
     ):
-        self._store = SnapshotFolder(folder, "checkpoint", keep)
+        self._store = SnapshotFolder(folder, "checkpoint", keep, keep_every_h)
         self._start_from = start_from
         self._warn = warn
         self._step: int | None = None  # The last one that was saved or restored.

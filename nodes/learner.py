@@ -71,6 +71,7 @@ class Learner(Node):
       seed: seed of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
+      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
       updates_per_step: updates that are dispatched at once, each on a batch of its own. More take fewer dispatches;
         the batches are drawn before the first of the updates changes any priority.
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
@@ -96,6 +97,7 @@ class Learner(Node):
         seed: int = 0,
         devices: int | None = None,
         save_every_s: float = 300.0,
+        keep_every_h: float | None = None,
         updates_per_step: int = 1,
         publish_every: int | None = None,
         agreement: Agreement | None = None,
@@ -115,7 +117,7 @@ class Learner(Node):
         self._folder, self._start_from = pathlib.Path(folder), start_from
         self._seed = seed
         self._devices = devices
-        self._save_every_s = save_every_s
+        self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
         self._updates_per_step, self._publish_every = updates_per_step, publish_every
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
@@ -130,7 +132,9 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(self._folder, start_from=self._start_from, warn=self.warn)
+            self._checkpointer = Checkpointer(
+                self._folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
+            )
             self._state, counts = self._checkpointer.resume(self._state)
             if self.monitor is not None and self._agreement.first:
                 self.heartbeat()

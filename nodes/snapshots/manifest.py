@@ -89,6 +89,14 @@ def size(folder: pathlib.Path) -> int:
         return 0
 
 
+def written_at(folder: pathlib.Path) -> float | None:
+    """When a snapshot was finished, in seconds since the epoch by the clock of that time; None if it never was."""
+    try:
+        return (folder / NAME).stat().st_mtime
+    except OSError:
+        return None
+
+
 def _read(folder: pathlib.Path) -> _Manifest:
     """The content of a manifest that is valid in itself; the files are another matter."""
     try:

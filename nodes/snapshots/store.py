@@ -1,6 +1,6 @@
 """Numbered snapshots in a folder. Each appears whole or not at all, is verified when read, and the newest few stay.
 
-Newest means the highest number: no clock has a say.
+Newest means the highest number: no clock has a say. A clock only decides which of the older ones stay for good.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ class SnapshotFolder:
       folder: folder of the snapshots, each of which is a folder named by its number; the first save makes it.
       what: the word for a snapshot in messages.
       keep: number of newest snapshots to keep.
+      keep_every_h: hours between older snapshots that stay for good, the first one among them; None keeps none.
     """
 
-    def __init__(self, folder: pathlib.Path, what: str, keep: int = 3):
+    def __init__(self, folder: pathlib.Path, what: str, keep: int = 3, keep_every_h: float | None = None):
         self.folder = folder.absolute()
         self._keep = keep
+        self._keep_every_h = keep_every_h
         self._what = what
         self._scratch = self.folder / SCRATCH
         self._unsound: set[int] = set()
@@ -128,7 +130,20 @@ class SnapshotFolder:
     def _prune(self, number: int) -> None:
         """Removes the snapshots that are not needed. Each is renamed first, so that a kill leaves none torn."""
         present = numbers(self.folder)
-        kept = [each for each in present if each <= number and each not in self._unsound][-self._keep :]
-        for each in set(present) - set(kept):
+        sound = [each for each in present if each <= number and each not in self._unsound]
+        for each in set(present) - set(sound[-self._keep :]) - self._for_good(sound):
             self.path(each).rename(self._scratch / f"old-{each}")
         self._unsound.clear()
+
+    def _for_good(self, sound: list[int]) -> set[int]:
+        """The snapshots that were written so many hours after the one before them in this set."""
+        kept: set[int] = set()
+        last = float("-inf")
+        if self._keep_every_h is None:
+            return kept
+        for each in sound:
+            written = manifest.written_at(self.path(each))
+            if written is not None and written - last >= 3_600 * self._keep_every_h:
+                kept.add(each)
+                last = written
+        return kept

@@ -147,8 +147,8 @@ def parameters(node: type[Node]) -> set[str]:
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
-    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`, and the
-    handles `monitor`, `variables`, `replay` and `inference`.
+    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`,
+    `keep_every_h`, and the handles `monitor`, `variables`, `replay` and `inference`.
 
     Args:
       program: the node's program.
@@ -166,6 +166,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
         "start_from": run.start_folder,
         "save_every_s": run.save_every_s,
+        "keep_every_h": run.keep_every_h,
         **served,
     }
     if role == "actor" and "inference" in served:

@@ -62,6 +62,7 @@ class Run:
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
+      keep_every_h: hours between checkpoints of the learner that stay for good; of the others the newest three do.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
@@ -77,6 +78,7 @@ class Run:
     seed: int = 0
     stop: StopRule = StopRule()
     save_every_s: float = 300.0
+    keep_every_h: float = 6.0
     allow_changes: bool = False
     start_from: str = ""
     network: Literal["private", "open"] = "private"
@@ -89,6 +91,8 @@ class Run:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
         if self.save_every_s <= 0:
             raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
+        if self.keep_every_h <= 0:
+            raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
         if self.process_env and self.launch != "local_mp":
             raise ValueError(
                 f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "

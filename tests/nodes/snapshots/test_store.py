@@ -36,6 +36,16 @@ def test_the_newest_few_stay_and_nothing_else(tmp_path):
     assert store(tmp_path).newest() == 11 and store(tmp_path).next == 12
 
 
+def test_one_of_every_few_hours_stays_for_good(tmp_path):
+    target = SnapshotFolder(tmp_path, "snapshot", keep=1, keep_every_h=2.0)
+    for number, hours in enumerate((0.0, 1.0, 1.9, 2.0, 3.9, 4.1, 5.0), 1):
+        write(target, number)
+        os.utime(tmp_path / str(number) / "MANIFEST.json", (1e9 + 3_600 * hours,) * 2)
+    write(target, 8)
+    assert numbers(tmp_path) == [1, 4, 6, 8]
+    assert target.newest() == 8
+
+
 def test_there_may_be_none(tmp_path):
     assert store(tmp_path / "nowhere").newest() is None
     assert store(tmp_path / "nowhere").next == 1
