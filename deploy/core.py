@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # How long to wait for all hosts, which may still have to start and to pull images.
-# With many hosts nodes come and go, so the monitor waits this long for a first heartbeat, and for the next one.
-PATIENCE = {"start_s": REACH_S, "silent_s": 180.0}
+# With many hosts nodes come and go, so the monitor waits this long for a first heartbeat, and for the next one. It
+# names who is silent much sooner. No launcher supervises the nodes: the platform does.
+PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
 # Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
 RESTARTABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.

@@ -74,7 +74,9 @@ class Actor(Node):
         tables = written_by(self.role, self._agent.tables)
         open_act = open_acting(self, self._agent, self._variables, tables[0], self._refresh_every)
         size = self._num_envs // len(self._numbers)
-        seeds = np.random.SeedSequence(self._seed).generate_state(self._numbers.stop)
+        # Another life has another seed: it must not take the steps of the first again.
+        seed_of_life = [self._seed, self.past_lives] if self.past_lives else self._seed
+        seeds = np.random.SeedSequence(seed_of_life).generate_state(self._numbers.stop)
         self._groups = []
         for i in self._numbers:
             seed = int(seeds[i])

@@ -16,12 +16,10 @@ from typing import Any, TypeVar
 import psutil
 
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.watch import pulse
 
 T = TypeVar("T")
-HEARTBEAT_S = 1.0
-MONITOR_DEADLINE_S = 60.0
 END_REPORT_S = 5.0
-SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
 
 
 class Stopped(Exception):
@@ -42,10 +40,13 @@ class Node:
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
       serves: others call this node, so it ends only after them.
+      limit_s: seconds in one activity after which the node hangs; `watch.pulse.UNLIMITED` names those without a limit.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       warning: the node's first warning, or empty; the launcher shows it.
+      past_lives: the number of times that the launcher has started the node before, because it died.
+      stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
         whether the node has a process of its own, which then ends when the launcher's process does.
@@ -53,13 +54,15 @@ class Node:
 
     role = ""
     serves = False
+    limit_s = 300.0
 
     def __init__(self, name: str, monitor: Any = None):
         self.name = name
         self.stopwatch = Stopwatch()
         self.monitor = monitor
         self.ending = False
-        self.failure = self.build = self.warning = ""
+        self.failure = self.build = self.warning = self.stuck = ""
+        self.past_lives = 0
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
@@ -74,6 +77,7 @@ class Node:
         self._process = psutil.Process()
         self._life = uuid.uuid4().hex
         self._acknowledged = False  # Whether a monitor has answered a heartbeat.
+        self._started = False  # Whether `start` has succeeded.
 
     # What a subclass defines.
 
@@ -132,6 +136,11 @@ class Node:
     def stop(self) -> None:
         self._stop.set()
 
+    def fail(self, error: BaseException) -> None:
+        """Ends the node with this error, unless it has failed before."""
+        self._error = self._error or error
+        self._stop.set()
+
     def sleep(self, seconds: float) -> None:
         """Waits for `seconds`, or until the node is asked to stop."""
         self._stop.wait(seconds)
@@ -164,13 +173,14 @@ class Node:
     def run(self) -> None:
         """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""
         background = [
-            threading.Thread(target=self._watch, args=self.launcher(), daemon=True),
-            threading.Thread(target=self._pulse, daemon=True),
+            threading.Thread(target=pulse.watch, args=(self, self._parent, *self.launcher()), daemon=True),
+            threading.Thread(target=pulse.beat, args=(self,), daemon=True),
         ]
         for thread in background:
             thread.start()
         try:
             self._work("starting", self.start)
+            self._started = not self.failed
             if not self.stopping:
                 self._work_on_all_tasks()
             self._work("closing", self.close)
@@ -204,28 +214,7 @@ class Node:
         except Stopped:
             pass
         except BaseException as error:
-            self._error = self._error or error
-            self._stop.set()
-
-    def _watch(self, launcher_stop: threading.Event, owns_process: bool) -> None:
-        """Stops when the launcher's event is set, or when the process that launched the node's own process is gone."""
-        while not self.stopping:
-            if launcher_stop.wait(0.5) or (owns_process and os.getppid() != self._parent):
-                self.sleep(SERVE_ON_S if self.serves else 0.0)
-                self.stop()
-                return
-
-    def _pulse(self) -> None:
-        answered = time.monotonic()
-        while not self.stopping:
-            try:
-                self.heartbeat()
-                answered = time.monotonic()
-            except Exception as error:  # Any transport error; it counts once it lasts too long.
-                if time.monotonic() - answered > MONITOR_DEADLINE_S:
-                    self._error = TimeoutError(f"{self.name}: no answer from the monitor: {error}")
-                    self._stop.set()
-            self.sleep(HEARTBEAT_S)
+            self.fail(error)
 
     def heartbeat(self) -> None:
         """Reports to the monitor, and stops if the monitor asks for it."""
@@ -261,6 +250,8 @@ class Node:
                 "warning": self.warning,
                 "life": self._life,
                 "acknowledged": self._acknowledged,
+                "started": self._started,
+                "stuck": self.stuck,
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }
 

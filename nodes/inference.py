@@ -162,12 +162,15 @@ class Inference(Node):
 
         Returns:
           `[version of the params, action [B, ...], leaves of the extras [B, ...], leaves of the core before the step]`;
-          None after `timeout_s`.
+          None after `timeout_s`; an empty list if the group is unknown, because this node has been started again, and
+          must register.
 
         Raises:
-          ValueError: the group is unknown, this is not its next step, or shapes or dtypes are not its environment's.
+          ValueError: this is not the group's next step, or shapes or dtypes are not its environment's.
         """
         with self._changed:
+            if name not in self._groups:
+                return []
             request = self._request(name, t, leaves)
         if threading.get_ident() == self._thread and not request.answered.is_set():
             # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
@@ -177,9 +180,7 @@ class Inference(Node):
 
     def _request(self, name: str, t: int, leaves: Sequence[np.ndarray]) -> _Request:
         """Returns the group's request for step t; queues it if it is new."""
-        group = self._groups.get(name)
-        if group is None:
-            raise ValueError(f"{self.name}: {name} is unknown; a group must register before it asks")
+        group = self._groups[name]
         if group.request is not None and group.request.t == t:
             return group.request
         if t != group.t:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import threading
 import time
 from collections.abc import Sequence
 from concurrent import futures
@@ -31,10 +32,11 @@ from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
-from boonta.nodes.variables import publish
+from boonta.nodes.variables import Publisher
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
+RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
 
@@ -141,12 +143,15 @@ class Learner(Node):
                 self.monitor.resume(self.name, counts)
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
+        self._updated = False  # Whether it has been.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
         self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
+        self._publisher = Publisher(self._variables, lambda: self.stopping)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
+        threading.Thread(target=self._keep_published, daemon=True).start()
         self._dataset = open_dataset(self._replay, self._tables, over_batch)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._saved_at = time.monotonic()
@@ -161,12 +166,13 @@ class Learner(Node):
             self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
         if self._step is None:
             self._step = self._compile(batches[0])
-        with self.stopwatch("updating"):
+        with self.stopwatch("updating" if self._updated else "compiling"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step
             reports = self.settle()  # Of the step before this one; at most two are under way.
             self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
+        self._updated = True
         self.count(updates=self._updates_per_step)
         decision = self._agreement.merge(reports, self._updates)
         if decision.end:
@@ -193,7 +199,7 @@ class Learner(Node):
         if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
             self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
-                publish(self._variables, self._updates, self._agent.update.params(self._state))
+                self._publisher.put(self._updates, self._agent.update.params(self._state))
         if hasattr(self, "_dataset"):
             self._dataset.close()
 
@@ -250,7 +256,7 @@ class Learner(Node):
             require_finite(log, before + i + 1)
         if not drawn or before // self._publish_every < version // self._publish_every:
             with self.stopwatch("publishing"):
-                publish(self._variables, version, outcome.params)
+                self._publisher.put(version, outcome.params)
             self._published = version
         if priorities is not None:
             with self.stopwatch("prioritising"):
@@ -260,6 +266,12 @@ class Learner(Node):
             self.measure(log)
             self.warn(self._agent.update.warning(log))
         return reports
+
+    def _keep_published(self) -> None:
+        """Runs beside the steps: a variable server that is started again gets the newest params again."""
+        while not self.stopping:
+            self.sleep(RENEW_S)
+            self._publisher.renew()
 
     def _is_sound(self) -> bool:
         """Whether the newest step shows no failure within `CHECK_S`; the next step would raise it."""

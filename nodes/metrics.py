@@ -10,7 +10,7 @@ import math
 import pathlib
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 FILE = "metrics.jsonl"
@@ -30,7 +30,8 @@ class Stopwatch:
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        activity = _Activity(name, time.monotonic())
+        now = time.monotonic()
+        activity = _Activity(name, now, now)
         with self._lock:
             running = self._running[threading.get_ident()]
             running.append(activity)
@@ -46,6 +47,7 @@ class Stopwatch:
                 self._seconds[name] += elapsed - activity.inner_s
                 if running:
                     running[-1].inner_s += elapsed
+                    running[-1].since = time.monotonic()
 
     def seconds(self) -> dict[str, float]:
         """Seconds by activity, the innermost running ones included, summed over threads."""
@@ -56,14 +58,20 @@ class Stopwatch:
                 total[activity.name] = total.get(activity.name, 0.0) + now - activity.start - activity.inner_s
         return total
 
-    def longest(self) -> tuple[str, float]:
-        """The activity that has been running longest, and for how many seconds."""
+    def longest(self, among: Callable[[str], bool] = lambda name: True) -> tuple[str, float]:
+        """The activity in which a thread has been longest, and for how many seconds.
+
+        An activity that contains others goes on anew when one of those ends.
+
+        Args:
+          among: chooses the activities that count, by name.
+        """
         with self._lock:
-            innermost = self._innermost()
+            innermost = [activity for activity in self._innermost() if among(activity.name)]
         if not innermost:
             return "between steps", 0.0
-        activity = min(innermost, key=lambda a: a.start)
-        return activity.name, time.monotonic() - activity.start
+        activity = min(innermost, key=lambda each: each.since)
+        return activity.name, time.monotonic() - activity.since
 
     def _innermost(self) -> list[_Activity]:
         return [running[-1] for running in self._running.values() if running]
@@ -71,10 +79,18 @@ class Stopwatch:
 
 @dataclasses.dataclass
 class _Activity:
-    """Something a thread has been doing since `start`; `inner_s` is the time spent on activities within."""
+    """Something a thread does.
+
+    Attributes:
+      name: what it does.
+      start: when it began.
+      since: when it began, or when the last activity within ended.
+      inner_s: seconds spent on activities within.
+    """
 
     name: str
     start: float
+    since: float
     inner_s: float = 0.0
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import counters
+from boonta.nodes.watch.roster import Peer, Roster
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
-UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
@@ -55,15 +55,6 @@ class StopRule:
         return ""
 
 
-@dataclasses.dataclass
-class _Peer:
-    """The monitor's view of a node: its last report, when that came, and whether it has ended or is lost."""
-
-    report: dict[str, Any]
-    reported_at: float
-    gone: bool = False
-
-
 class Monitor(Periodic):
     """Keeps the program's counters and ends it. Nodes call `beat` every second; the launcher calls `status`.
 
@@ -72,8 +63,10 @@ class Monitor(Periodic):
       folder: the run's folder, for metrics and counters.
       stop: the rule by which the program has done its work.
       log_every_s: seconds between rows of metrics.
-      silent_s: seconds without a heartbeat after which a node counts as lost and the program fails.
+      silent_s: seconds without a heartbeat after which a node is named as silent.
+      lost_s: seconds without a heartbeat after which a node counts as lost and the program fails.
       start_s: seconds from the launch within which an expected node sends its first.
+      supervised: whether the launcher decides what follows when a node fails, hangs or is lost; else the program fails.
     """
 
     role = "monitor"
@@ -84,45 +77,49 @@ class Monitor(Periodic):
         folder: str,
         stop: StopRule,
         log_every_s: float = 10.0,
-        silent_s: float = 60.0,
+        silent_s: float = 15.0,
+        lost_s: float = 25.0,
         start_s: float = START_S,
+        supervised: bool = False,
     ):
         super().__init__(name, every_s=0.5)
         self._folder = pathlib.Path(folder)
         self._rule = stop
         self._log_every_s = log_every_s
-        self._silent_s = silent_s
+        self._lost_s = lost_s
         self._start_s = start_s
+        self._supervised = supervised
         self._state = threading.RLock()
-        self._expected: Sequence[str] = ()
-        self._peers: dict[str, _Peer] = {}
+        self._roster = Roster(silent_s)
         self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
-        self._saved_at = self._started = time.monotonic()
+        self._saved_at = self._launched_at = time.monotonic()
         self._reason = ""
         self._failure = ""
+        self._done = False
+        self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
         self._stop_asked: float | None = None
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._row: dict[str, float] = {}
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder)
-        self._mark = (time.monotonic(), self.totals(), metrics.seconds_by_group(self._reports()))
+        self._take_mark()
 
     # Nodes and the launcher call these.
 
     def expect(self, names: Sequence[str]) -> None:
         """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one."""
         with self._state:
-            self._expected = names
+            self._roster.expect(names)
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
             if not self._counters.is_over(report["name"], report["life"]):
-                gone = self._meet(report)
-                self._peers[report["name"]] = _Peer(report, time.monotonic(), gone)
+                gone, failure = self._meet(report)
+                self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 for name, values in report["samples"].items():
                     self._recent[name].extend(values)
             served = report["serves"] and not self._drained()
@@ -133,22 +130,26 @@ class Monitor(Periodic):
                 "counts": self.totals(),
             }
 
-    def _meet(self, report: dict[str, Any]) -> bool:
-        """Registers a node that is new or restarted; returns whether it has ended: `report_end` may overtake `beat`."""
+    def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
+        """Registers a node that is new or restarted; returns whether it has ended, and why: it may have said so before.
+
+        `report_end` may overtake `beat`.
+        """
         name, life = report["name"], report["life"]
-        before = self._peers.get(name)
+        before = self._roster.peers.get(name)
         new = before is None or before.report["life"] != life
         if new and report["acknowledged"] and not self._counters.knows(name, life):
             if self._before is not None and self._before.knows(name, life):
                 self._counters, self._before = self._counters.continued_from(self._before), None
+                self._came_back = True
             else:
-                self._fail(f"the monitor came back without its counters: {name} has reported to an earlier one")
+                self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # Before the node is answered: a monitor that comes back must know it.
         if report["build"] != self.build:
-            self._fail(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
-        return before is not None and not new and before.gone
+            self.fail_program(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
+        return (False, "") if before is None or new else (before.gone, before.failure)
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
@@ -158,12 +159,13 @@ class Monitor(Periodic):
     def report_end(self, name: str, failure: str) -> None:
         """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
         with self._state:
-            if name in self._peers:
-                self._peers[name].gone = True
+            self._roster.end(name, failure)
+            if self._supervised and not self._reason:
+                return  # The launcher may start it again.
             if failure:
-                self._fail(failure)
+                self.fail_program(failure)
             elif not self._reason:
-                self._fail(f"{name} ended before the program did")
+                self.fail_program(f"{name} ended before the program did")
 
     def stop_program(self, reason: str) -> None:
         """Asks every node to end."""
@@ -171,28 +173,31 @@ class Monitor(Periodic):
             if not self._reason:
                 self._reason, self._stop_asked = reason, time.monotonic()
 
-    def status(self) -> dict[str, Any]:
-        """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends."""
+    def finish_program(self, reached: str) -> None:
+        """Asks every node to end, since the program's stop rule has been reached."""
         with self._state:
-            now = time.monotonic()
-            nodes = {
-                name: {
-                    "activity": peer.report["activity"],
-                    "activity_s": peer.report["activity_s"] + now - peer.reported_at,
-                    "report_age_s": now - peer.reported_at,
-                    "rss_mb": peer.report["rss_mb"],
-                    "process": peer.report["process"],
-                    "gone": peer.gone,
-                    "warning": peer.report["warning"],
-                }
-                for name, peer in self._peers.items()
-            }
-            self._end_shown = self._stop_asked is not None and self._all_gone()
+            self._done = self._done or not self._reason
+            self.stop_program(reached)
+
+    def fail_program(self, failure: str) -> None:
+        """Asks every node to end, since the program has failed; the first failure is kept."""
+        with self._state:
+            self._failure = self._failure or failure
+            self.stop_program(self._failure)
+
+    def status(self) -> dict[str, Any]:
+        """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
+
+        "reason" is why it ends, "done" whether that is its stop rule, "failure" why it has failed.
+        """
+        with self._state:
+            self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
                 "totals": self.totals(),
                 "row": dict(self._row),
-                "nodes": nodes,
+                "nodes": self._roster.status(),
                 "reason": self._reason,
+                "done": self._done,
                 "failure": self._failure,
                 "warning": self.warning,
             }
@@ -203,7 +208,7 @@ class Monitor(Periodic):
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
             totals = self._counters.totals()
-            evaluations = metrics.measured(self._reports()).get("eval_return")
+            evaluations = metrics.measured(self._roster.reports).get("eval_return")
             if evaluations:
                 totals["eval_return"] = statistics.fmean(evaluations.values())
             return totals
@@ -212,13 +217,13 @@ class Monitor(Periodic):
         with self._state:
             reached = self._rule.reached(self.totals())
             if reached:
-                self.stop_program(reached)
-            self._fail_if_silent()
-            if self._peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
+                self.finish_program(reached)
+            self._fail_if_hung()
+            if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
-            if time.monotonic() - self._mark[0] >= self._log_every_s:
-                self._write_row()
-            if self._ending_s() > END_S or (self._end_shown and self._all_gone()):
+            if self._roster.peers and time.monotonic() - self._mark[0] >= self._log_every_s:
+                self._take_mark() if self._came_back else self._write_row()
+            if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
                 super().stop()
 
     def _save_counters(self) -> None:
@@ -228,31 +233,23 @@ class Monitor(Periodic):
         except OSError as error:  # The run can go on without, and a full disk may have room again.
             self.warn(f"the counters can't be saved: {error}")
 
-    def _fail_if_silent(self) -> None:
-        now = time.monotonic()
-        for name, peer in self._peers.items():
-            silent = now - peer.reported_at
-            if not peer.gone and silent > self._silent_s:
+    def _fail_if_hung(self) -> None:
+        """Fails the program if a node is lost or stuck, unless the launcher decides what follows."""
+        self._roster.grow_silent()
+        if self._supervised:
+            return
+        for name, peer in self._roster.peers.items():
+            hung = self._roster.hung(name)
+            if hung and (peer.silent_s > self._lost_s or hung == peer.report["stuck"]):
                 peer.gone = True
-                self._fail(f"{name} has sent no heartbeat for {silent:.0f} s; it was {peer.report['activity']}")
-        age = now - self._started
-        unknown = [name for name in self._expected if name not in self._peers]
+                self.fail_program(f"{name} {hung}")
+        age, unknown = time.monotonic() - self._launched_at, self._roster.unknown()
         if unknown and age > self._start_s and not self._reason:
-            self._fail(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
-
-    def _all_gone(self) -> bool:
-        return not self._awaited() and all(peer.gone for peer in self._peers.values())
+            self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
 
     def _drained(self) -> bool:
         """Whether services may end: no node is left that could call them, or the nodes had time enough."""
-        if self._ending_s() > DRAIN_S:
-            return True
-        return not self._awaited() and all(peer.gone or peer.report["serves"] for peer in self._peers.values())
-
-    def _awaited(self) -> bool:
-        """Whether a node may still send its first heartbeat: nodes outlive a monitor that was killed."""
-        unknown = any(name not in self._peers for name in self._expected)
-        return unknown and self._ending_s() < UNKNOWN_S
+        return self._ending_s() > DRAIN_S or self._roster.only_servers_left(self._ending_s())
 
     def _ending_s(self) -> float:
         """Seconds since nodes were asked to end; 0 while they have not been."""
@@ -267,27 +264,25 @@ class Monitor(Periodic):
         """Asks the nodes to stop, and stays until they have reported their end."""
         self.stop_program("the monitor was asked to stop")
 
-    def _fail(self, failure: str) -> None:
-        self._failure = self._failure or failure
-        self.stop_program(self._failure)
+    def _take_mark(self) -> tuple[float, dict[str, float], dict[str, float]]:
+        """Keeps the time, the totals and the seconds of activities, from which the next row's rates are taken."""
+        self._mark = time.monotonic(), self.totals(), metrics.seconds_by_group(self._roster.reports)
+        self._came_back = False
+        return self._mark
 
     def _write_row(self) -> None:
-        now, totals, seconds = time.monotonic(), self.totals(), metrics.seconds_by_group(self._reports())
         then, old_totals, old_seconds = self._mark
-        self._mark = (now, totals, seconds)
+        now, totals, seconds = self._take_mark()
         row = dict(totals)
         for name in ("env_steps", "frames", "updates"):
             row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
         row.update({name: statistics.fmean(values) for name, values in self._recent.items() if values})
-        for metric, values in metrics.measured(self._reports()).items():
+        for metric, values in metrics.measured(self._roster.reports).items():
             row[metric] = statistics.fmean(values.values())
             if len(values) > 1:  # Each node's own value is logged, too.
                 row.update({f"{metric}/{name}": value for name, value in values.items()})
-        row.update({f"rss_mb/{name}": peer.report["rss_mb"] for name, peer in self._peers.items()})
+        row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in self._roster.reports})
         for key, value in seconds.items():
             row[f"share/{key}"] = (value - old_seconds.get(key, 0.0)) / max(now - then, 1e-9)
         self._row = row
         self._writer.write(row, int(totals.get("env_steps", 0)))
-
-    def _reports(self) -> list[dict[str, Any]]:
-        return [peer.report for peer in self._peers.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 import safetensors.numpy
 
 from boonta.nodes.periodic import Periodic
+from boonta.nodes.watch.calls import answered
 
 Nest = Any
 
@@ -101,9 +102,12 @@ class VariableClient:
         self._newest: tuple[int, Nest] = (-1, None)
 
     def poll(self, timeout_s: float) -> bool | None:
-        """Fetches newer params if there are any; if there are none at all yet, sleeps `timeout_s` and returns None."""
+        """Fetches newer params if there are any; if there are none at all yet, sleeps `timeout_s` and returns None.
+
+        The newest fetched so far stay while the server is away, or has been started again and has none yet.
+        """
         with self._fetching:
-            version, packed = self._server.get(self._newest[0])
+            version, packed = answered(self._server.get, self._newest[0]) or (-1, b"")
             if packed:
                 self._newest = int(version), jax.device_put(unpack(packed, self._like))
         if self._newest[0] < 0:
@@ -231,9 +235,49 @@ def open_params(variables: Any, like: Nest) -> Any:
     return variables if isinstance(variables, Colocated) else VariableClient(variables, like)
 
 
-def publish(variables: Any, version: int, params: Nest) -> None:
-    """Publishes params: to `DeviceVariables` as they are, to a variable server as bytes."""
-    variables.put(version, params if isinstance(variables, DeviceVariables) else pack(jax.device_get(params)))
+class Publisher:
+    """Publishes a learner's params: to `DeviceVariables` as they are, to a variable server as bytes.
+
+    A variable server that has been started again has lost its params. It gets them again from `renew`, since it may be
+    long until the learner publishes the next: it may wait for the data of actors that wait for params.
+
+    Args:
+      variables: handle of the variable server, or `DeviceVariables`.
+      stopping: whether the learner is to stop.
+    """
+
+    def __init__(self, variables: Any, stopping: Callable[[], bool]):
+        self._variables = variables
+        self._stopping = stopping
+        self._newest: tuple[int, bytes] = (-1, b"")
+        self._sending = threading.Lock()
+
+    def put(self, version: int, params: Nest) -> None:
+        """Publishes params; waits for a variable server that is away."""
+        if isinstance(self._variables, DeviceVariables):
+            self._variables.put(version, params)
+            return
+        with self._sending:
+            self._newest = version, pack(jax.device_get(params))
+            self._send()
+
+    def renew(self) -> None:
+        """Publishes the newest params again if the variable server doesn't have them."""
+        if isinstance(self._variables, DeviceVariables):
+            return
+        with self._sending:
+            version = self._newest[0]
+            found = answered(self._variables.get, version)
+            if found is not None and found[0] != version:
+                self._send()
+
+    def _send(self) -> None:
+        def put() -> bool:
+            self._variables.put(*self._newest)
+            return True
+
+        while not answered(put) and not self._stopping():
+            pass
 
 
 def _replica(leaf: jax.Array, i: int) -> jax.Array:

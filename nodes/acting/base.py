@@ -7,7 +7,7 @@ doesn't import JAX, so that a process that uses an inference node loads neither 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import tree
 from boonta.agents.base import Agent, Table
 from boonta.envs.base import TimeStep
 from boonta.nodes.base import Node
+from boonta.nodes.watch.calls import answered
 
 Nest = Any
 
@@ -103,28 +104,34 @@ class RemoteAct:
         self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
         self._inference = inference
         self._name = f"{node.name}/{group}"
-        self._wait_for(lambda timeout: _request(inference.register, self._name, num_envs, seed, timeout))
-        self._t = 0
+        self._num_envs = num_envs
+        self._seeds = np.random.SeedSequence(seed)
+        self._register(seed)
 
     def __call__(self, timestep: TimeStep) -> Acted:
         """Returns the inference node's output for this time step.
+
+        If the node doesn't know the group, it has been started again. Then the group goes on with a fresh state, and
+        with another seed: the actions are not to be those of its first steps.
 
         Raises:
           TimeoutError: it has not answered within `ANSWER_DEADLINE_S`.
           ValueError, or courier's form of it: the time step doesn't match the environment's spec.
         """
         leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
-        request = functools.partial(_request, self._inference.act, self._name, self._t, leaves)
-        version, action, extras, core = self._wait_for(request)
+        while not (answer := self._wait_for(functools.partial(self._act, leaves))):
+            self._register(int(self._seeds.spawn(1)[0].generate_state(1)[0]))
+        version, action, extras, core = answer
         self._t += 1
         return Acted(version, action, tuple(extras), tuple(core))
 
+    def _register(self, seed: int) -> None:
+        def register(timeout_s: float) -> bool | None:
+            return answered(self._inference.register, self._name, self._num_envs, seed, timeout_s)
 
-def _request(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a server; returns None if courier's deadline expires because the server is starting or overloaded."""
-    try:
-        return call(*arguments)
-    except Exception as error:  # Courier's own exception class can't be imported without courier.
-        if str(error) != "Deadline Exceeded":
-            raise
-        return None
+        self._wait_for(register)
+        self._t = 0
+
+    def _act(self, leaves: Sequence[np.ndarray], timeout_s: float) -> Any:
+        """The answer; empty if the group is unknown, None if there is none within the time."""
+        return answered(self._inference.act, self._name, self._t, leaves, timeout_s)

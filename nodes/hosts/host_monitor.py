@@ -73,8 +73,10 @@ class HostMonitor(Monitor):
             self._elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
             reached = self._joint_rule.reached(merged.totals)
             self.agreed = self.agreed or bool(reached or merged.ending)
-            if reached or (merged.ending and self._asked):
-                self.stop_program(reached or self._asked)
+            if reached:
+                self.finish_program(reached)
+            elif merged.ending and self._asked:
+                self.stop_program(self._asked)
             elif merged.ending:  # The work isn't done, and this host's exit code must show that.
-                self._fail(f"host {merged.ending[0]} was asked to end; a checkpoint is saved")
+                self.fail_program(f"host {merged.ending[0]} was asked to end; a checkpoint is saved")
         return merged

@@ -10,13 +10,16 @@ import atexit
 import contextlib
 import functools
 import io
+import os
 import pathlib
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes.base import Node
+from boonta.programs.wiring import workers
 from boonta.programs.wiring.program import Group, Program, node_arguments, signature_of
 
 try:
@@ -40,18 +43,7 @@ CALL_DEADLINE_S = 30.0  # Without a deadline a courier call blocks for ever once
 # An inference node replies within half a second, if only that it has no answer yet. An actor that is asked to stop must
 # not wait longer than this.
 ASK_DEADLINE_S = 5.0
-
-
-class Worker(NamedTuple):
-    """The process or thread that Launchpad has launched for a node.
-
-    Attributes:
-      name: the node's name.
-      handle: a `subprocess.Popen`, or a `futures.Future` of a thread.
-    """
-
-    name: str
-    handle: Any
+STATUS_DEADLINE_S = 2.0  # The launcher asks the monitor several times a second, and has more to do.
 
 
 class Launchable(NamedTuple):
@@ -123,7 +115,7 @@ class _ReplayNode(lp.PyClassNode):
 
 def launch(
     program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path
-) -> tuple[list[Worker], Any]:
+) -> tuple[list[workers.Worker], Any]:
     """Launches a program as processes or threads of this machine.
 
     Args:
@@ -145,11 +137,43 @@ def launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
-    # The manager has no public access to its workers; they are in program order, as the nodes are.
-    handles = [handle for group in manager._active_workers.values() for handle in group]
-    workers = [Worker(name, handle) for name, handle in zip(launchable.nodes, handles)]
     address = launchable.nodes["monitor"].courier_address.resolve()
-    return workers, courier.Client(address, call_timeout=2.0)
+    monitor = courier.Client(address, call_timeout=STATUS_DEADLINE_S)
+    return _workers(program, list(launchable.nodes), manager, environment, logs), monitor
+
+
+def _workers(
+    program: Program,
+    names: Sequence[str],
+    manager: worker_manager.WorkerManager,
+    environment: Mapping[str, Mapping[str, str]],
+    logs: pathlib.Path,
+) -> list[workers.Worker]:
+    """The processes or threads that Launchpad has launched, in program order."""
+    groups = {name: group.label for group in program.all_groups for name in group.names}
+    # The manager has no public access to its workers; they are in program order, as the nodes are.
+    active = manager._active_workers
+    places = [(title, i) for title, handles in active.items() for i in range(len(handles))]
+    launched: list[workers.Worker] = []
+    for name, (title, i) in zip(names, places):
+        handle = active[title][i]
+        if isinstance(handle, subprocess.Popen):  # Its title is also the name of its log.
+            start = functools.partial(_start_again, active[title], i, environment[groups[name]], logs / title)
+            launched.append(workers.Process(name, handle, start))
+        else:
+            launched.append(workers.Thread(name, handle.future))
+    return launched
+
+
+def _start_again(
+    handles: list[subprocess.Popen], i: int, environment: Mapping[str, str], log: pathlib.Path, past_lives: int
+) -> subprocess.Popen:
+    """Starts a process like the one that died, in its place: the manager's handler of SIGQUIT kills those it has."""
+    variables = {**os.environ, **environment, worker.PAST_LIVES: str(past_lives)}
+    with open(log, "a") as output:
+        print(f"--- life {past_lives + 1}", file=output, flush=True)
+        handles[i] = subprocess.Popen(handles[i].args, env=variables, stdout=output, stderr=output)
+    return handles[i]
 
 
 # `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from boonta.nodes.snapshots import files
 from boonta.programs.wiring import supervise
 from boonta.programs.wiring.program import Program, check_nodes
 from boonta.programs.wiring.run import BadInput
@@ -61,7 +62,11 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     for variables in environment.values():  # All processes can import the modules beside the program's file, or here.
         paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    launched, monitor = launchpad.launch(program, environment, logs)
-    workers = [supervise.worker(name, handle) for name, handle in launched]
-    (logs / "pids.json").write_text(json.dumps({worker.name: worker.pid for worker in workers}))
-    return supervise.stay(workers, monitor)
+    workers, monitor = launchpad.launch(program, environment, logs)
+
+    def write_pids() -> None:
+        pids = json.dumps({worker.name: worker.pid for worker in workers})
+        files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+
+    write_pids()
+    return supervise.stay(workers, monitor, program.restarts, write_pids)

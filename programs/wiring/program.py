@@ -23,6 +23,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
+from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import Run
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
@@ -39,12 +40,14 @@ class Group:
       node: the class of its nodes.
       number: how many nodes it has.
       settings: arguments of the class's constructor besides those that every node gets, see `node_arguments`.
+      restarts: how often each of its nodes is started again when it has died; None is the run's `restarts`.
     """
 
     label: str
     node: type[Node]
     number: int = 1
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    restarts: Restarts | None = None
 
     def __post_init__(self) -> None:
         if self.number < 1:
@@ -63,17 +66,20 @@ class Group:
         return tuple(f"{self.label}/{i}" for i in range(self.number))
 
 
-def group(node: type[Node], number: int = 1, /, *, label: str = "", **settings: Any) -> Group:
+def group(
+    node: type[Node], number: int = 1, /, *, label: str = "", restarts: Restarts | None = None, **settings: Any
+) -> Group:
     """A group of nodes.
 
     Args:
       node: the class of its nodes.
       number: how many nodes it has.
       label: the group's name; default: the class's role, such as "actor".
+      restarts: how often each node is started again when it has died; None is the run's `restarts`.
       settings: arguments of the class's constructor; one that is None is left to the class's own default.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
-    return Group(label or node.role or node.__name__.lower(), node, number, chosen)
+    return Group(label or node.role or node.__name__.lower(), node, number, chosen, restarts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +132,13 @@ class Program:
         rest = [group for group in self.groups if group not in services and group not in inference]
         return (*services, *inference, *rest)
 
+    @property
+    def restarts(self) -> dict[str, Restarts]:
+        """By node, how often it is started again when it has died; empty if the run says that none is."""
+        if not self.run.restarts_nodes:
+            return {}
+        return {name: group.restarts or self.run.restarts for group in self.all_groups for name in group.names}
+
     def of_role(self, role: str) -> Group | None:
         """The group whose nodes have a role; None if there is none."""
         return next((group for group in self.groups if group.node.role == role), None)
@@ -148,7 +161,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`,
-    `keep_every_h`, and the handles `monitor`, `variables`, `replay` and `inference`.
+    `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
 
     Args:
       program: the node's program.
@@ -167,6 +180,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "start_from": run.start_folder,
         "save_every_s": run.save_every_s,
         "keep_every_h": run.keep_every_h,
+        "supervised": run.restarts_nodes,
         **served,
     }
     if role == "actor" and "inference" in served:

@@ -22,6 +22,7 @@ from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import numbers
+from boonta.programs.wiring.restarts import Restarts
 
 
 class BadInput(Exception):
@@ -68,6 +69,8 @@ class Run:
         on from the newest one there, counters included.
       network: "private": the program's servers can't be reached from elsewhere, or it refuses to start; "open": whoever
         reaches this machine can use them, and so run code as you. "sebulba" and "anakin" have none on one host.
+      restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
+        a policy of its own; with number 0 the first death of any node ends the run.
       process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba".
@@ -82,6 +85,7 @@ class Run:
     allow_changes: bool = False
     start_from: str = ""
     network: Literal["private", "open"] = "private"
+    restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
     placement: Placement = Placement()
     hosts: Hosts = Hosts()
@@ -104,6 +108,11 @@ class Run:
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
+
+    @property
+    def restarts_nodes(self) -> bool:
+        """Whether nodes that died are started again."""
+        return self.launch == "local_mp" and self.restarts.number > 0
 
     @property
     def start_folder(self) -> str | None:

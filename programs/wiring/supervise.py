@@ -1,27 +1,31 @@
-"""Supervises a launched program: shows it, notices dead nodes, ends the others, and reports how the program ended."""
+"""Supervises a launched program: shows it, starts dead nodes again, ends the others, and reports how it ended."""
 
 from __future__ import annotations
 
-import os
+import contextlib
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import START_S, Monitor
+from boonta.programs.wiring.memory import OutOfMemory
+from boonta.programs.wiring.restarts import History, Restarts
 from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.view import View
+from boonta.programs.wiring.workers import Thread, Worker
 
 GRACE_S = 14.0  # Time between the stop request and SIGKILL.
 # The same for threads. It is longer because closing a table that Reverb waits for blocks them all, up to 3 s each time.
 THREADS_GRACE_S = 30.0
-# Time without an answer after which the monitor counts as hung. Nodes wait longer, so that they aren't blamed first.
-SILENT_S = 45.0
+# Time without an answer after which the monitor counts as hung.
+SILENT_S = 15.0
+ASKED_S = 3.0  # Most time that counts for one call without an answer: this process may have been stopped meanwhile.
 POLL_S = 0.25
+NEVER = Restarts(number=0)
 
 
 def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
@@ -32,13 +36,25 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     """
     all_nodes = [monitor, *nodes]
     threads = futures.ThreadPoolExecutor(len(all_nodes))
-    return stay([_Thread(node.name, threads.submit(node.run)) for node in all_nodes], monitor)
+    return stay([Thread(node.name, threads.submit(node.run)) for node in all_nodes], monitor)
 
 
-def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
-    """Watches the workers until all have ended; returns the exit code."""
+def stay(
+    workers: Sequence[Worker],
+    monitor: Any,
+    policies: Mapping[str, Restarts] | None = None,
+    changed: Callable[[], None] = lambda: None,
+) -> int:
+    """Watches the workers until all have ended; returns the exit code.
+
+    Args:
+      workers: all nodes of the program.
+      monitor: the one of them that the others report to, or a client of it.
+      policies: how often each is started again, by name; one that isn't here never is.
+      changed: called when a worker has been started again.
+    """
     with View() as view:
-        supervisor = _Supervisor(workers, monitor, view)
+        supervisor = _Supervisor(workers, monitor, view, policies or {}, changed)
         supervisor.watch()
     code = supervisor.report()
     if any(worker.alive() for worker in workers):  # Threads can't be killed.
@@ -46,89 +62,44 @@ def stay(workers: Sequence[_Process | _Thread], monitor: Any) -> int:
     return code
 
 
-class _Process:
-    """A node that is a process."""
-
-    def __init__(self, name: str, process: subprocess.Popen):
-        self.name = name
-        self.pid = process.pid
-        self._process = process
-        self._sent: set[int] = set()  # Signals that we have sent.
-
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def death(self) -> str:
-        """Describes how it died; empty if it is alive, ended normally or was ended by us."""
-        code = self._process.poll()
-        if not code or -code in self._sent:
-            return ""
-        return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
-
-    def terminate(self) -> None:
-        if self.alive():
-            self._sent.add(signal.SIGTERM)
-            self._process.terminate()
-
-    def kill(self) -> None:
-        if self.alive():
-            self._sent.add(signal.SIGKILL)
-            self._process.kill()
-            self._process.wait()
-
-
-class _Thread:
-    """A node that is a thread, which nothing else can end."""
-
-    def __init__(self, name: str, future: futures.Future):
-        self.name = name
-        self.pid = os.getpid()
-        self._future = future
-
-    def alive(self) -> bool:
-        return not self._future.done()
-
-    def death(self) -> str:
-        """Describes how it died; empty if it is alive or ended normally."""
-        error = None if self.alive() else self._future.exception()
-        return f"raised {error!r}" if error else ""
-
-    def terminate(self) -> None:
-        """Does nothing."""
-
-    def kill(self) -> None:
-        """Does nothing."""
-
-
-def worker(name: str, handle: Any) -> _Process | _Thread:
-    """The worker that Launchpad has launched for the node `name`."""
-    return _Process(name, handle) if isinstance(handle, subprocess.Popen) else _Thread(name, handle.future)
-
-
 class _Supervisor:
     """Polls the workers and the monitor until all have ended."""
 
-    def __init__(self, workers: Sequence[_Process | _Thread], monitor: Any, view: View):
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        monitor: Any,
+        view: View,
+        policies: Mapping[str, Restarts],
+        changed: Callable[[], None],
+    ):
         self._workers = workers
         self._monitor = monitor
         self._view = view
+        self._changed = changed
+        now = time.monotonic()
+        self._histories = {each.name: History(each.name, policies.get(each.name, NEVER), now) for each in workers}
+        self._restarts = any(policy.number for policy in policies.values())
+        self._memory = OutOfMemory()
         self._status: dict[str, Any] = {}
-        self._answered = time.monotonic()
+        self._fresh = False  # Whether the monitor answered the last call.
+        self._met_at: float | None = None  # When the monitor's present life first answered.
+        self._asked_at, self._silent_s = now, 0.0
         self._signal = 0
         self._failure = ""
         self._asked: float | None = None
         self._terminated = False
-        self._grace_s = THREADS_GRACE_S if any(isinstance(worker, _Thread) for worker in workers) else GRACE_S
+        self._grace_s = THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._caught)
-        while any(worker.alive() for worker in self._workers):
+        while any(worker.alive() for worker in self._workers) or (self._asked is None and self._pending()):
             self._refresh()
             if self._asked is None:
-                self._look_for_an_end()
+                self._tend_all()
             elif time.monotonic() - self._asked > self._grace_s:
                 return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._terminated:
@@ -136,71 +107,162 @@ class _Supervisor:
             time.sleep(POLL_S)
 
     def report(self) -> int:
-        """Prints how the program ended, and returns the exit code."""
-        failure = self._status.get("failure") or self._failure or self._death()[1]
+        """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
+        failure = self._status.get("failure") or self._failure or self._first_death()
+        if not failure and not self._signal and not self._status.get("done"):
+            failure = self._status.get("reason") or "all nodes ended before the program's stop rule was reached"
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)
             return 1
         if self._signal:
             print(f"ended by {signal.Signals(self._signal).name}", flush=True)
             return 128 + self._signal
-        print(f"done: {self._status.get('reason', 'all nodes ended')}", flush=True)
+        print(f"done: {self._status['reason']}", flush=True)
         return 0
 
     def _caught(self, number: int, frame: Any) -> None:
         del frame
         self._signal = self._signal or number
 
+    def _pending(self) -> bool:
+        """Whether a worker is to start again."""
+        return any(history.due is not None for history in self._histories.values())
+
     def _refresh(self) -> None:
+        if self._monitor_worker.death():
+            self._fresh = False
+            return
         try:
-            if not self._status:
+            if self._met_at is None:
                 self._monitor.expect([worker.name for worker in self._workers if worker is not self._monitor_worker])
             self._status = self._monitor.status()
+            self._met_at = self._met_at or time.monotonic()
+            self._fresh, self._silent_s = True, 0.0
         except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
-            return
-        self._answered = time.monotonic()
-        self._view.show(self._status)
+            self._fresh = False
+            self._silent_s += min(time.monotonic() - self._asked_at, ASKED_S)
+        self._asked_at = time.monotonic()
+        if self._fresh:
+            self._view.show({**self._status, "restarts": self._past()} if self._restarts else self._status)
 
-    def _look_for_an_end(self) -> None:
-        """Asks all nodes to end if a signal came, a worker died, or the monitor hangs or has decided to end."""
-        dead, death = self._death()
-        silent = time.monotonic() - self._answered
+    def _past(self) -> dict[str, dict[str, Any]]:
+        """For the view: the nodes that have died, how often, the last cause, and whether they are still down."""
+        return {
+            name: {"number": len(history.deaths), "cause": history.deaths[-1].cause, "down": history.due is not None}
+            for name, history in self._histories.items()
+            if history.deaths
+        }
+
+    def _tend_all(self) -> None:
+        """Starts dead workers again; asks all to end if a signal came, one may not start again, or the monitor does."""
+        if any(worker.death() and self._histories[worker.name].due is None for worker in self._workers):
+            self._refresh()  # The worker may just have reported what its exit code doesn't show.
         if self._signal:
             self._ask(f"{signal.Signals(self._signal).name} to the launcher")
-        elif death:
-            self._failure = death
-            self._ask(death, dead)
-        elif silent > (SILENT_S if self._status else START_S):
-            self._failure = f"monitor has not answered for {silent:.0f} s"
-            self._ask(self._failure)
         elif self._status.get("reason"):
             self._asked = time.monotonic()
+        for worker in self._workers:
+            if self._asked is None:
+                self._tend(worker)
 
-    def _death(self) -> tuple[str, str]:
-        """Returns the first worker that died without reporting its end, and how it died; empty if there is none."""
+    def _tend(self, worker: Worker) -> None:
+        """Starts a worker again that has died or hangs, or asks all to end if it may not."""
+        history, now = self._histories[worker.name], time.monotonic()
+        if history.due is not None:
+            if now >= history.due:
+                self._start_again(worker)
+            return
+        node = self._reported(worker)
+        history.worked |= node["started"]
+        cause, raised = self._end_of_life(worker, node)
+        if not cause:
+            return
+        decision = history.die(now, cause, raised)
+        if decision.failure:
+            self._failure = decision.failure
+            self._ask(decision.failure, worker.name)
+            return
+        print(f"warning: {worker.name} {cause}; it starts again in {decision.delay_s:g} s", flush=True)
+        if worker is not self._monitor_worker:
+            self._report_end(worker.name, cause)
+
+    def _start_again(self, worker: Worker) -> None:
+        worker.kill()  # It may hang, or take its time to exit after an exception, whose traceback is in its log by now.
+        if worker.alive():
+            return
+        worker.start_again()
+        self._histories[worker.name].begin(time.monotonic())
+        if worker is self._monitor_worker:
+            self._met_at, self._silent_s = None, 0.0
+        self._changed()
+
+    def _end_of_life(self, worker: Worker, node: Mapping[str, Any]) -> tuple[str, bool]:
+        """Why a worker's life is over, or must be ended, and whether by an exception; empty if it goes on."""
+        how = worker.death()
+        if self._restarts and (node["failure"] or (self._fresh and node["gone"])):
+            why = node["failure"].removeprefix(f"{worker.name} ")
+            return why or "ended before the program did", bool(why)
+        if how:
+            starved = " (out of memory)" if "SIGKILL" in how and self._memory.happened() else ""
+            return f"{how}{starved} while {self._doing(worker)}", False
+        if not self._restarts and worker is not self._monitor_worker:
+            return "", False  # The monitor decides.
+        return self._hung(worker, node), False
+
+    def _hung(self, worker: Worker, node: Mapping[str, Any]) -> str:
+        """How a worker hangs, as a predicate; empty if it doesn't."""
+        if worker is self._monitor_worker:
+            hangs = self._silent_s > (START_S if self._met_at is None else SILENT_S)
+            return f"has not answered for {self._silent_s:.0f} s" if hangs else ""
+        if self._met_at is None:
+            return ""  # Nobody knows.
+        age = time.monotonic() - max(self._met_at, self._histories[worker.name].began)
+        if not node["process"] and age > START_S:
+            return f"has sent no heartbeat for {age:.0f} s, since it was started"
+        return node["hung"]
+
+    def _first_death(self) -> str:
+        """How the first worker died that did so without reporting its end; empty if there is none."""
         for worker in self._workers:
             how, doing = worker.death(), self._doing(worker)
             # A node that has reported its end is done; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
-            if how and doing != "ended" and not (self._signal and doing == "starting"):
-                return worker.name, f"{worker.name} {how} while {doing}"
-        return "", ""
+            # One that waits to be started again has been reported.
+            harmless = doing == "ended" or (self._signal and doing == "starting")
+            if how and not harmless and self._histories[worker.name].due is None:
+                return f"{worker.name} {how} while {doing}"
+        return ""
 
-    def _doing(self, worker: _Process | _Thread) -> str:
+    def _reported(self, worker: Worker) -> Mapping[str, Any]:
+        """The monitor's status of a worker's present life."""
+        node = self._status.get("nodes", {}).get(worker.name)
+        if node is None or node["process"].rpartition("/")[2] != str(worker.pid):
+            return {"process": "", "activity": "starting", "gone": False, "failure": "", "hung": "", "started": False}
+        return node
+
+    def _doing(self, worker: Worker) -> str:
         """The activity in a worker's last report to the monitor."""
         if worker is self._monitor_worker:
-            return "monitoring" if self._status else "starting"
-        node = self._status.get("nodes", {}).get(worker.name, {"activity": "starting", "gone": False})
+            return "starting" if self._met_at is None else "monitoring"
+        node = self._reported(worker)
         return "ended" if node["gone"] else node["activity"]
 
     def _ask(self, reason: str, dead: str = "") -> None:
+        """Asks all nodes to end; `dead` is the one whose death is the reason."""
         self._asked = time.monotonic()
         try:
             if dead:
                 self._monitor.report_end(dead, reason)
-            self._monitor.stop_program(reason)
+                self._monitor.fail_program(reason)
+            else:
+                self._monitor.stop_program(reason)
         except Exception:  # The monitor isn't up or has died.
             self._terminate_all()
+
+    def _report_end(self, name: str, cause: str) -> None:
+        """Tells the monitor that a worker has died, so that none waits for it at the program's end."""
+        with contextlib.suppress(Exception):  # The monitor may be away, too.
+            self._monitor.report_end(name, f"{name} {cause}")
 
     def _terminate_all(self) -> None:
         self._terminated = True

@@ -18,7 +18,7 @@ class View:
         self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
         self._next_line = 0.0
         self._last: dict[str, Any] | None = None
-        self._warned: set[str] = set()  # Nodes whose warning has been printed.
+        self._warned: set[tuple[str, str]] = set()  # Nodes, and of what they have been printed as a warning.
 
     def __enter__(self) -> View:
         if self._live:
@@ -32,13 +32,20 @@ class View:
             print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
-        """Refreshes the table, or prints a line if one is due; prints each node's warning once."""
+        """Refreshes the table, or prints a line if one is due; prints each node's warning once, and when it hangs."""
         self._last = status
         warnings = {name: node["warning"] for name, node in status["nodes"].items()}
         for name, warning in {"monitor": status.get("warning", ""), **warnings}.items():
-            if warning and name not in self._warned:
-                self._warned.add(name)
+            if warning and (name, "warning") not in self._warned:
+                self._warned.add((name, "warning"))
                 print(f"warning: {name}: {warning}", flush=True)
+        # A launcher that starts nodes again prints why.
+        for name, node in ({} if "restarts" in status else status["nodes"]).items():
+            if not node["hung"]:
+                self._warned.discard((name, "hung"))
+            elif (name, "hung") not in self._warned:
+                self._warned.add((name, "hung"))
+                print(f"warning: {name} {node['hung']}", flush=True)
         if self._live:
             self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
@@ -48,7 +55,7 @@ class View:
 
 def line(status: dict[str, Any]) -> str:
     """The program's state in one line."""
-    return "  ".join(f"{name} {value}" for name, value in _summary(status))
+    return "  ".join(f"{name} {value}" for name, value in [*_summary(status), *restarts(status.get("restarts", {}))])
 
 
 def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
@@ -79,6 +86,12 @@ def short(row: dict[str, float]) -> list[tuple[str, str]]:
     return [(name, f"{given[name]:.0%} of {wanted[name]:.0%}") for name in wanted if given[name] < wanted[name] - 0.005]
 
 
+def restarts(deaths: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
+    """The nodes that died and were started again: how often, and the last cause."""
+    told = [f"{name} {died['number']}x ({died['cause']})" for name, died in deaths.items()]
+    return [("died", ", ".join(told))] if told else []
+
+
 def waits(row: dict[str, float]) -> str:
     """Which nodes wait for which: shares of a thread's time, the largest first."""
     shares = {
@@ -94,11 +107,19 @@ def table_of(status: dict[str, Any]) -> table.Table:
     grid = table.Table.grid(padding=(0, 2))
     for name, value in _summary(status):
         grid.add_row(f"[bold]{name}", value)
-    nodes = table.Table("node", "doing", "for", "memory", box=None, padding=(0, 2))
+    nodes = table.Table("node", "doing", "for", "memory", "died", box=None, padding=(0, 2))
+    deaths = status.get("restarts", {})
     for name, node in status["nodes"].items():
-        doing = "ended" if node["gone"] else node["activity"]
+        died = deaths.get(name, {"number": 0, "cause": "", "down": False})
+        doing = "starting again" if died["down"] else "ended" if node["gone"] else node["activity"]
         silent = "  [red]silent" if node["report_age_s"] > 5 and not node["gone"] else ""
-        nodes.add_row(name, markup.escape(doing) + silent, f"{node['activity_s']:.0f} s", f"{node['rss_mb']:.0f} MB")
+        nodes.add_row(
+            name,
+            markup.escape(doing) + silent,
+            f"{node['activity_s']:.0f} s",
+            f"{node['rss_mb']:.0f} MB",
+            markup.escape(f"{died['number']}x, last: {died['cause']}") if died["number"] else "",
+        )
     whole = table.Table.grid()
     whole.add_row(grid)
     whole.add_row(nodes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -14,11 +15,14 @@ from launchpad.nodes import base
 from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.client import connect
 
+PAST_LIVES = "BOONTA_PAST_LIVES"  # Set in a process whose node has died before; its value says how often.
+
 
 def construct(node: type[Node], **arguments: Any) -> Node:
     """Constructs a node in the process or thread that Launchpad has made for it."""
     made = node(**arguments)
     made.launcher = _launcher
+    made.past_lives = int(os.environ.get(PAST_LIVES, "0"))
     return made
 
 

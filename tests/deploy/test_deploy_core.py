@@ -142,7 +142,8 @@ def test_only_spread_over_hosts_the_monitor_waits_for_them_as_long_as_they_may_t
     assert monitor.settings == {"log_every_s": 0.5, **core.PATIENCE}
     assert own.groups[0].settings == {"log_every_s": 0.5}
     node = core.bind(own, lambda task: "host").nodes["monitor"]
-    assert node._kwargs["silent_s"] == core.PATIENCE["silent_s"]
+    assert node._kwargs["lost_s"] == core.PATIENCE["lost_s"]
+    assert node._kwargs["supervised"] is False
 
 
 def test_program_files_that_cannot_be_built_are_refused(tmp_path):

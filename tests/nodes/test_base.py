@@ -151,7 +151,7 @@ def test_a_wait_ends_when_the_node_is_told_to_stop():
 
 
 def test_a_lost_monitor_ends_the_node(monkeypatch):
-    monkeypatch.setattr("boonta.nodes.base.MONITOR_DEADLINE_S", 0.5)
+    monkeypatch.setattr("boonta.nodes.watch.pulse.MONITOR_DEADLINE_S", 0.5)
 
     class Gone(FakeMonitor):
         def beat(self, report):

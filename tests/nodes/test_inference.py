@@ -189,10 +189,36 @@ def test_with_one_thread_nobody_waits_for_others():
     assert not node.ready()
 
 
+def test_groups_register_again_with_a_node_that_was_started_again():
+    """They go on with a fresh state and with other actions than at their first steps."""
+    agent = tiny.make(ENV.spec)
+    nodes = [inference(agent), inference(agent)]
+    first, second = TimeStep(*frames(4, FIRST)), TimeStep(*frames(4, MID))
+
+    class Client:
+        """Goes on with the second node once the first is gone."""
+
+        def register(self, *arguments):
+            return nodes[0].register(*arguments)
+
+        def act(self, *arguments):
+            answer = nodes[0].act(*arguments[:-1], timeout_s=0.0)
+            if answer is None:
+                nodes[0].step()
+            return answer
+
+    act = RemoteAct(Node("actor/0"), Client(), 0, 4, 5)
+    seed = nodes[0]._groups["actor/0/0"].seed
+    act(first)
+    del nodes[0]
+    act(second)
+    (group,) = nodes[0]._groups.values()
+    assert group.t == 1 and seed == 5 and group.seed != seed
+
+
 def test_what_cannot_be_answered_is_told_to_the_one_who_asked():
     node = inference(tiny.make(ENV.spec), max_batch=8)
-    with pytest.raises(ValueError, match="inference: actor/0/0 is unknown; a group must register before it asks"):
-        node.act("actor/0/0", 0, frames(2, FIRST))
+    assert node.act("actor/0/0", 0, frames(2, FIRST)) == []
     with pytest.raises(ValueError, match="actor/0/0 has 9 environments that step together; max_batch is 8"):
         node.register("actor/0/0", 9, 0)
     node.register("actor/0/0", 2, 0)

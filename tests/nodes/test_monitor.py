@@ -12,6 +12,8 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "process": "host/1",
         "life": "first",
         "acknowledged": False,
+        "started": True,
+        "stuck": "",
         "build": "",
         "warning": "",
         "serves": serves,
@@ -121,7 +123,7 @@ def test_a_node_that_leaves_early_is_a_failure(monitor):
 
 
 def test_a_silent_node_is_named_with_what_it_was_waiting_for(tmp_path):
-    monitor = Monitor("monitor", str(tmp_path), StopRule(), silent_s=0.0)
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), silent_s=0.0, lost_s=0.0)
     monitor.start()
     monitor.beat(report("learner"))
     monitor.round()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.nodes.variables import VariableClient, VariableServer, pack, unpack
+from boonta.nodes.variables import Publisher, VariableClient, VariableServer, pack, unpack
 
 PARAMS = {"net/~/linear": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3, np.float32)}}
 
@@ -69,6 +69,55 @@ def test_a_client_keeps_version_and_params_together():
     version, params = client.snapshot()
     assert version == 4
     np.testing.assert_array_equal(params["net/~/linear"]["w"], PARAMS["net/~/linear"]["w"])
+
+
+class Away(VariableServer):
+    """Is away for some calls: courier gives up at its deadline."""
+
+    def __init__(self, calls: int):
+        super().__init__("variables")
+        self.calls = calls
+
+    def put(self, version, packed):
+        self._answer()
+        super().put(version, packed)
+
+    def get(self, have):
+        self._answer()
+        return super().get(have)
+
+    def _answer(self):
+        self.calls -= 1
+        if self.calls >= 0:
+            raise RuntimeError("Deadline Exceeded")
+
+
+def test_a_server_that_is_away_is_waited_for():
+    server = Away(calls=2)
+    Publisher(server, lambda: False).put(7, PARAMS)
+    assert server.get(-1)[0] == 7
+    client = VariableClient(server, PARAMS)
+    assert client.poll(0.0)
+    server.calls = 1
+    assert client.poll(0.0) and client.snapshot()[0] == 7
+
+
+def test_a_learner_that_stops_waits_no_longer():
+    server = Away(calls=10**9)
+    Publisher(server, lambda: True).put(7, PARAMS)
+    assert server.calls == 10**9 - 1
+
+
+def test_a_server_that_came_back_without_params_gets_the_newest_again():
+    server = VariableServer("variables")
+    publisher = Publisher(server, lambda: False)
+    publisher.put(7, PARAMS)
+    client = VariableClient(server, PARAMS)
+    client.poll(0.0)
+    server.__init__("variables")
+    assert client.poll(0.0) and client.snapshot()[0] == 7
+    publisher.renew()
+    assert server.get(-1)[0] == 7
 
 
 @pytest.mark.cluster

@@ -57,9 +57,9 @@ def test_a_failing_request_ends_the_program_with_words(tmp_path):
     assert "waiting for inference" in output and "max_batch is 1" in output, output
 
 
-def test_a_killed_inference_node_ends_the_program_by_name(tmp_path):
+def test_without_restarts_a_killed_inference_node_ends_the_program_by_name(tmp_path):
     """Its actors are waiting for its answers, and end in time."""
-    process = start("--workdir", str(tmp_path), program=PROGRAM)
+    process = start("--workdir", str(tmp_path), "--restarts.number", "0", program=PROGRAM)
     wait_for_rows(tmp_path, process)
     os.kill(pids(tmp_path)["inference"], signal.SIGKILL)
     output = finish(process, timeout_s=30)

@@ -112,8 +112,8 @@ def test_ctrl_c_ends_every_process_in_time_and_the_learner_saves(tmp_path):
     ("program", "victim"),
     [(LIGHT, "actor/0"), (LIGHT, "learner"), (LIGHT, "variables"), (LIGHT, "monitor"), (TINY, "replay")],
 )
-def test_a_killed_node_ends_the_program_by_name(tmp_path, program, victim):
-    process = start("--workdir", str(tmp_path), program=program)
+def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, program, victim):
+    process = start("--workdir", str(tmp_path), "--restarts.number", "0", program=program)
     wait_for_rows(tmp_path, process)
     os.kill(pids(tmp_path)[victim], signal.SIGKILL)
     output = finish(process, timeout_s=30)
@@ -137,7 +137,8 @@ def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):
     process = start("--workdir", str(tmp_path), "--breaks-after", "50")
     output = finish(process)
     assert process.returncode == 1, output
-    assert "error: actor/0 failed while stepping environments: RuntimeError: the simulator is broken" in output, output
+    error = "error: actor/0 failed while stepping environments: RuntimeError: the simulator is broken"
+    assert f"{error}; it has done so 3 times in a row" in output, output
     assert running(tmp_path) == []
 
 

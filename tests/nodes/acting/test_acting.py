@@ -16,7 +16,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import QueueTable
-from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, VariableServer, pack, publish
+from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, Publisher, VariableServer, pack
 from boonta.tests.helpers import tiny
 
 
@@ -79,7 +79,7 @@ def test_params_are_looked_for_every_so_many_steps(agent, colocated, refresh_eve
     handle = Colocated(server, device) if colocated else server
     node = None
     for t in range(6):  # The version published last is the number of the step.
-        publish(server, t, jax.device_put(params, device))
+        Publisher(server, lambda: False).put(t, jax.device_put(params, device))
         node = node or actor(agent, handle, pipe, threads=1, refresh_every=refresh_every)
         node.step()
     assert list(first_sequence(pipe).version) == versions

@@ -27,6 +27,8 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             **report,
             "serves": False,
             "acknowledged": False,
+            "started": True,
+            "stuck": "",
             "build": "",
             "warning": "",
             "activity": "",

@@ -12,11 +12,12 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.programs.wiring import supervise  # noqa: E402
+from boonta.programs.wiring import supervise, workers  # noqa: E402
+from boonta.programs.wiring.restarts import Restarts  # noqa: E402
 
 
 class Worker:
-    """One that lives for some polls and then died of `death`."""
+    """One that lives for some polls and then died of `death`; started again, it ends well at once."""
 
     def __init__(self, name: str, polls: int = 0, death: str = ""):
         self.name = name
@@ -36,11 +37,15 @@ class Worker:
     def kill(self) -> None:
         self.killed = True
 
+    def start_again(self) -> None:
+        self.pid += 1
+        self._death = ""
+
 
 class Monitor:
     """Answers every `status` alike."""
 
-    def __init__(self, reason: str = "", failure: str = "", **activities: str):
+    def __init__(self, reason: str = "", failure: str = "", failures=None, hung=None, **activities: str):
         nodes = {
             name: {
                 "activity": activity,
@@ -49,11 +54,15 @@ class Monitor:
                 "report_age_s": 0,
                 "rss_mb": 0,
                 "process": "host/1",
+                "started": activity != "starting",
+                "failure": (failures or {}).get(name, ""),
+                "hung": (hung or {}).get(name, ""),
                 "warning": "",
             }
             for name, activity in activities.items()
         }
         self._status = {"totals": {}, "row": {}, "nodes": nodes, "reason": reason, "failure": failure}
+        self._status["done"] = reason.startswith("updates")
         self.expected: list[str] = []
 
     def expect(self, names: list[str]) -> None:
@@ -63,6 +72,8 @@ class Monitor:
         return self._status
 
     def stop_program(self, reason: str) -> None: ...
+
+    def fail_program(self, failure: str) -> None: ...
 
     def report_end(self, name: str, failure: str) -> None: ...
 
@@ -81,10 +92,12 @@ def quick(monkeypatch):
         signal.signal(number, handler)
 
 
-def ending(capsys, monitor, *workers, caught: int = 0) -> tuple[int, str]:
+def ending(capsys, monitor, *workers, caught: int = 0, restarts: int = 0) -> tuple[int, str]:
     """The exit code, and what was printed."""
+    policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in workers}
     with supervise.View() as view:
-        supervisor = supervise._Supervisor([Worker("monitor", polls=3), *workers], monitor, view)
+        everybody = [Worker("monitor", polls=3), *workers]
+        supervisor = supervise._Supervisor(everybody, monitor, view, policies, lambda: None)
         supervisor._signal = caught
         supervisor.watch()
     code = supervisor.report()
@@ -136,7 +149,8 @@ def test_a_node_that_does_not_end_in_time_is_killed_and_named(capsys, monkeypatc
 def test_threads_have_longer_to_end(capsys, monkeypatch):
     monkeypatch.setattr(supervise, "GRACE_S", 0.0)
     monkeypatch.setattr(supervise, "THREADS_GRACE_S", 0.2)
-    thread = supervise._Thread("learner", futures.Future())
+    thread = workers.Thread("learner", futures.Future())
+    thread.pid = 1  # As in the monitor's status.
     code, message = ending(capsys, Monitor(learner="saving a checkpoint"), thread, caught=signal.SIGTERM)
     assert (code, message) == (1, "error: learner (saving a checkpoint) did not end within 0.2 s")
 
@@ -153,12 +167,76 @@ def test_a_monitor_that_does_not_answer_is_named(capsys, monkeypatch):
 def test_how_a_process_died(code, death):
     process = subprocess.Popen([sys.executable, "-c", f"import os; {code}"])
     process.wait()
-    assert supervise._Process("learner", process).death() == death
+    assert workers.Process("learner", process).death() == death
 
 
 @pytest.mark.parametrize("end", ["terminate", "kill"])
 def test_what_we_ended_did_not_die(end):
-    worker = supervise._Process("learner", subprocess.Popen(["sleep", "60"]))
+    worker = workers.Process("learner", subprocess.Popen(["sleep", "60"]))
     getattr(worker, end)()
     worker._process.wait()
     assert worker.death() == ""
+
+
+def test_a_dead_worker_is_started_again_and_named(capsys):
+    learner = Worker("learner", death="was killed by SIGKILL")
+    supervised(Monitor("", learner="updating"), learner, restarts=1)
+    assert learner.pid == 2
+    assert "warning: learner was killed by SIGKILL while updating; it starts again in 0 s" in capsys.readouterr().out
+
+
+def supervised(monitor: Monitor, *workers, restarts: int) -> supervise._Supervisor:
+    """The supervisor of a program whose monitor lives on, after it has looked a few times."""
+    policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in workers}
+    with supervise.View() as view:
+        everybody = [Worker("monitor", polls=10**9), *workers]
+        supervisor = supervise._Supervisor(everybody, monitor, view, policies, lambda: None)
+        for _ in range(5):
+            supervisor._refresh()
+            supervisor._tend_all()
+    return supervisor
+
+
+def test_a_hung_worker_is_killed_and_started_again(capsys):
+    actor = Worker("actor/0", polls=10**9)
+    supervised(Monitor(hung={"actor/0": "has been acting for 9 s"}, **{"actor/0": "acting"}), actor, restarts=1)
+    assert actor.killed and actor.pid == 2  # The report of the life before says nothing of this one.
+    assert "warning: actor/0 has been acting for 9 s; it starts again in 0 s" in capsys.readouterr().out
+
+
+def test_a_worker_that_reported_its_failure_is_not_waited_for(capsys):
+    """TensorFlow's threads may hold its process up for long."""
+    failing = Monitor(failures={"actor/0": "actor/0 failed while acting: ValueError: no"}, **{"actor/0": "acting"})
+    actor = Worker("actor/0", polls=10**9)
+    supervised(failing, actor, restarts=1)
+    assert actor.pid == 2
+    assert "warning: actor/0 failed while acting: ValueError: no; it starts" in capsys.readouterr().out
+
+
+def test_an_exception_before_any_work_is_not_tried_again(capsys):
+    failing = Monitor(failures={"actor/0": "actor/0 failed while starting: ValueError: no"}, **{"actor/0": "starting"})
+    supervisor = supervised(failing, Worker("actor/0", death="exited with code 1"), restarts=3)
+    assert supervisor.report() == 1
+    assert capsys.readouterr().err == "error: actor/0 failed while starting: ValueError: no\n"
+
+
+def test_a_back_off_ends_when_the_program_does(capsys):
+    learner = Worker("learner", death="was killed by SIGKILL")
+    supervisor = supervise._Supervisor(
+        [Worker("monitor", polls=3), learner],
+        Monitor(learner="updating"),
+        supervise.View(),
+        {"learner": Restarts(backoff_s=1e9)},
+        lambda: None,
+    )
+    supervisor._refresh()
+    supervisor._tend_all()
+    supervisor._signal = signal.SIGTERM
+    supervisor.watch()
+    capsys.readouterr()
+    assert (supervisor.report(), capsys.readouterr().out) == (143, "ended by SIGTERM\n")
+
+
+def test_only_a_stop_rule_ends_well(capsys):
+    code, message = ending(capsys, Monitor("the monitor was asked to stop", learner="gone"), Worker("learner"))
+    assert (code, message) == (1, "error: the monitor was asked to stop")

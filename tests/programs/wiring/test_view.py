@@ -26,6 +26,7 @@ STATUS = {
             "rss_mb": 500.0,
             "process": "host/1",
             "gone": False,
+            "hung": "",
             "warning": "",
         },
         "learner": {
@@ -35,6 +36,7 @@ STATUS = {
             "rss_mb": 700.0,
             "process": "host/2",
             "gone": False,
+            "hung": "",
             "warning": "",
         },
     },
@@ -77,6 +79,28 @@ def test_a_nodes_warning_is_said_once(capsys):
         for _ in range(2):
             shown.show({**STATUS, "nodes": {**STATUS["nodes"], "learner": learner}})
     assert capsys.readouterr().out.count("warning: learner: raise support_limit\n") == 1
+
+
+DIED = {"learner": {"number": 2, "cause": "was killed by SIGKILL while updating", "down": True}}
+
+
+def test_line_and_table_show_who_died_and_why():
+    died = {**STATUS, "restarts": DIED}
+    assert view.line(died).endswith("died learner 2x (was killed by SIGKILL while updating)")
+    assert "died" not in view.line(STATUS)
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view.table_of(died))
+    (learner,) = (line for line in console.export_text().splitlines() if line.strip().startswith("learner"))
+    assert "starting again" in learner and "2x, last: was killed by SIGKILL while updating" in learner
+
+
+def test_a_node_that_hangs_is_named_each_time_it_does(capsys):
+    hung = {**STATUS["nodes"]["learner"], "hung": "has sent no heartbeat for 16 s; it was updating"}
+    hangs = {**STATUS, "nodes": {"learner": hung}}
+    with view.View() as shown:
+        for status in (hangs, hangs, STATUS, hangs):
+            shown.show(status)
+    assert capsys.readouterr().out.count("warning: learner has sent no heartbeat for 16 s; it was updating\n") == 2
 
 
 def test_before_the_first_row_there_is_nothing_to_count():

@@ -1,0 +1,57 @@
+"""What goes on beside a node's work: its heartbeats, and the watch over the process that launched it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from boonta.nodes.metrics import Stopwatch
+
+if TYPE_CHECKING:
+    from boonta.nodes.base import Node
+
+HEARTBEAT_S = 1.0
+# Time without an answer from the monitor after which a node gives up. A monitor that died may come back until then.
+MONITOR_DEADLINE_S = 120.0
+SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
+PAUSE_S = 5.0  # Between two heartbeats; after more, this process was stopped, or waited for the monitor.
+# The first words of activities that may take any time. All others are single acts, and have a limit.
+UNLIMITED = ("between", "closing", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
+
+
+def is_limited(activity: str) -> bool:
+    """Whether a node that doesn't get beyond an activity hangs."""
+    return activity != "starting" and activity.partition(" ")[0] not in UNLIMITED
+
+
+def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
+    """What a thread of the node doesn't get beyond, as a predicate; empty if they all get on."""
+    activity, seconds = stopwatch.longest(is_limited)
+    return f"has been {activity} for {seconds:.0f} s, its limit is {limit_s:g} s" if seconds > limit_s else ""
+
+
+def beat(node: Node) -> None:
+    """Sends heartbeats until the node stops. A monitor that doesn't answer for long ends the node."""
+    answered = began = time.monotonic()
+    while not node.stopping:
+        before, began = began, time.monotonic()
+        # All activities seem long to a process that was stopped as a whole, and goes on.
+        node.stuck = "" if began - before > PAUSE_S else stuck(node.stopwatch, node.limit_s)
+        try:
+            node.heartbeat()
+            answered = time.monotonic()
+        except Exception as error:  # Any transport error; it counts once it lasts too long.
+            if time.monotonic() - answered > MONITOR_DEADLINE_S:
+                node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))
+        node.sleep(HEARTBEAT_S)
+
+
+def watch(node: Node, parent: int, launcher_stop: threading.Event, owns_process: bool) -> None:
+    """Stops the node when the launcher's event is set, or when its process was launched by one that is gone."""
+    while not node.stopping:
+        if launcher_stop.wait(0.5) or (owns_process and os.getppid() != parent):
+            node.sleep(SERVE_ON_S if node.serves else 0.0)
+            node.stop()
+            return

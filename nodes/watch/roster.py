@@ -1,0 +1,118 @@
+"""The monitor's view of the nodes: their last reports, who is silent or stuck, and who has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
+# A node that is still starting may be silent for so long: while a library loads, no other code of the process runs.
+STARTING_SILENT_S = 60.0
+LONGEST_ROUND_S = 2.0  # The monitor itself may have been stopped for the rest of a longer one, and is no judge of it.
+
+
+@dataclasses.dataclass
+class Peer:
+    """What is known of a node.
+
+    Attributes:
+      report: its last report.
+      reported_at: when that came, by the monotonic clock.
+      gone: whether it has ended, or is lost.
+      failure: why it has ended, if it has failed.
+      silent_s: seconds since the last report, as far as the monitor was awake.
+    """
+
+    report: dict[str, Any]
+    reported_at: float
+    gone: bool = False
+    failure: str = ""
+    silent_s: float = 0.0
+
+    @property
+    def serves(self) -> bool:
+        return self.report["serves"]
+
+
+class Roster:
+    """The nodes that have reported, and those that are expected to.
+
+    Args:
+      silent_s: seconds without a heartbeat after which a node that works counts as silent.
+
+    Attributes:
+      peers: by name, the nodes that have reported.
+    """
+
+    def __init__(self, silent_s: float):
+        self.peers: dict[str, Peer] = {}
+        self._silent_s = silent_s
+        self._expected: Sequence[str] = ()
+        self._looked_at = time.monotonic()
+
+    @property
+    def reports(self) -> list[dict[str, Any]]:
+        return [peer.report for peer in self.peers.values()]
+
+    def expect(self, names: Sequence[str]) -> None:
+        """Names all nodes of the program."""
+        self._expected = names
+
+    def end(self, name: str, failure: str) -> None:
+        """Notes that a node has ended, and why if it has failed."""
+        if name in self.peers:
+            self.peers[name].gone, self.peers[name].failure = True, failure
+
+    def grow_silent(self) -> None:
+        """Adds the time since the last call to the silence of each node."""
+        now = time.monotonic()
+        elapsed, self._looked_at = min(now - self._looked_at, LONGEST_ROUND_S), now
+        for peer in self.peers.values():
+            peer.silent_s += elapsed
+
+    def hung(self, name: str) -> str:
+        """How a node hangs, as a predicate; empty if it doesn't, or has ended."""
+        peer = self.peers[name]
+        started = peer.report["started"]
+        if peer.gone:
+            return ""
+        if peer.silent_s > (self._silent_s if started else max(self._silent_s, STARTING_SILENT_S)):
+            return f"has sent no heartbeat for {peer.silent_s:.0f} s; it was {peer.report['activity']}"
+        return peer.report["stuck"]
+
+    def unknown(self) -> list[str]:
+        """The expected nodes that have never reported."""
+        return [name for name in self._expected if name not in self.peers]
+
+    def all_gone(self, ending_s: float) -> bool:
+        """Whether no node is left, `ending_s` seconds after they were asked to end."""
+        return not self._awaited(ending_s) and all(peer.gone for peer in self.peers.values())
+
+    def only_servers_left(self, ending_s: float) -> bool:
+        """Whether no node is left that could call others, `ending_s` seconds after they were asked to end."""
+        return not self._awaited(ending_s) and all(peer.gone or peer.serves for peer in self.peers.values())
+
+    def status(self) -> dict[str, dict[str, Any]]:
+        """By name, everything that a view shows of a node, and that a launcher decides on."""
+        now = time.monotonic()
+        return {
+            name: {
+                "activity": peer.report["activity"],
+                "activity_s": peer.report["activity_s"] + now - peer.reported_at,
+                "report_age_s": now - peer.reported_at,
+                "rss_mb": peer.report["rss_mb"],
+                "process": peer.report["process"],
+                "started": peer.report["started"],
+                "gone": peer.gone,
+                "failure": peer.failure,
+                "hung": self.hung(name),
+                "warning": peer.report["warning"],
+            }
+            for name, peer in self.peers.items()
+        }
+
+    def _awaited(self, ending_s: float) -> bool:
+        """Whether a node may still send its first heartbeat: nodes outlive a monitor that was killed."""
+        return bool(self.unknown()) and ending_s < UNKNOWN_S

@@ -1,0 +1,98 @@
+"""The processes and threads that nodes are: how they died, and how they are ended and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from concurrent import futures
+
+KILL_S = 5.0  # Time that a killed process may take to be gone; one that waits for a disk takes longer.
+StartAgain = Callable[[int], subprocess.Popen]  # Takes the number of lives that the node has had.
+
+
+class Process:
+    """A node that is a process.
+
+    Args:
+      name: the node's name.
+      process: its first one.
+      start_again: starts the next one.
+
+    Attributes:
+      name: the node's name.
+      pid: of its newest process.
+      past_lives: the number of its processes before that.
+    """
+
+    def __init__(self, name: str, process: subprocess.Popen, start_again: StartAgain | None = None):
+        self.name = name
+        self.pid = process.pid
+        self.past_lives = 0
+        self._process = process
+        self._start_again = start_again
+        self._sent: set[int] = set()  # Signals that we have sent.
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def death(self) -> str:
+        """Describes how it died; empty if it is alive, ended normally or was ended by us."""
+        code = self._process.poll()
+        if not code or -code in self._sent:
+            return ""
+        return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+
+    def terminate(self) -> None:
+        if self.alive():
+            self._sent.add(signal.SIGTERM)
+            self._process.terminate()
+
+    def kill(self) -> None:
+        if self.alive():
+            self._sent.add(signal.SIGKILL)
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=KILL_S)
+
+    def start_again(self) -> None:
+        """Starts the node's next process; the one before must have ended."""
+        assert self._start_again is not None, f"{self.name} can't be started again"
+        self.past_lives += 1
+        self._process = self._start_again(self.past_lives)
+        self.pid = self._process.pid
+        self._sent.clear()
+
+
+class Thread:
+    """A node that is a thread, which nothing else can end, or start again."""
+
+    past_lives = 0
+
+    def __init__(self, name: str, future: futures.Future):
+        self.name = name
+        self.pid = os.getpid()
+        self._future = future
+
+    def alive(self) -> bool:
+        return not self._future.done()
+
+    def death(self) -> str:
+        """Describes how it died; empty if it is alive or ended normally."""
+        error = None if self.alive() else self._future.exception()
+        return f"raised {error!r}" if error else ""
+
+    def terminate(self) -> None:
+        """Does nothing."""
+
+    def kill(self) -> None:
+        """Does nothing."""
+
+    def start_again(self) -> None:
+        """Can't be done."""
+        raise AssertionError(f"{self.name} is a thread")
+
+
+Worker = Process | Thread

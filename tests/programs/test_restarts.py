@@ -1,0 +1,146 @@
+"""Whole programs whose nodes are killed, stopped and broken, and that go on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import psutil
+import pytest
+
+from boonta.nodes import metrics
+from boonta.tests.helpers.runs import saved
+from boonta.tests.programs.test_programs import LIGHT, finish, pids, running, start, wait_for_rows
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+INFERENCE = "tests/helpers/inference_program.py"
+STEPS_PER_S = 20  # Of each counter of the light program, at most.
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen, what: str) -> None:
+    deadline = time.monotonic() + 150
+    while not condition():
+        if time.monotonic() > deadline or process.poll() is not None:
+            process.terminate()
+            raise AssertionError(f"{what}: {finish(process)}")
+        time.sleep(0.2)
+
+
+def rows(workdir: pathlib.Path) -> list[dict[str, float]]:
+    return [row for row in metrics.read(workdir) if {"env_steps", "updates"} <= set(row)]
+
+
+def move(workdir: pathlib.Path, since: int) -> bool:
+    """Whether actors and learner have counted again, in rows after the first `since`."""
+    news = rows(workdir)[since:]
+    moves = [all(old[name] < new[name] for name in ("env_steps", "updates")) for old, new in zip(news, news[1:])]
+    return moves[-2:] == [True, True]
+
+
+def end(workdir: pathlib.Path, process: subprocess.Popen, victim: str, number: int = signal.SIGKILL) -> None:
+    """Ends a node by a signal, and waits until all work again; the other nodes live on."""
+    before = pids(workdir)
+    os.kill(before[victim], number)
+    wait_until(lambda: pids(workdir)[victim] != before[victim], process, f"{victim} did not start again")
+    seen = len(rows(workdir))
+    wait_until(lambda: move(workdir, seen), process, f"not all work after {victim} was ended")
+    assert {**pids(workdir), victim: 0} == {**before, victim: 0}
+    assert not psutil.pid_exists(before[victim])
+
+
+def finish_by_rule(workdir: pathlib.Path, process: subprocess.Popen) -> str:
+    output = finish(process)
+    assert process.returncode == 0, output
+    assert running(workdir) == []
+    return output
+
+
+def test_each_kind_of_node_is_killed_and_works_again(tmp_path):
+    """A program goes on to its stop rule, and counts nothing twice."""
+    began = time.monotonic()
+    process = start("--workdir", str(tmp_path), "--stop.updates", "700", program=LIGHT)
+    wait_for_rows(tmp_path, process)
+    for victim in ("actor/0", "variables", "learner", "monitor"):
+        end(tmp_path, process, victim)
+    output = finish_by_rule(tmp_path, process)
+    for victim in ("actor/0", "variables", "learner", "monitor"):
+        assert f"warning: {victim} was killed by SIGKILL while " in output
+    assert "died actor/0 1x (was killed by SIGKILL while" in output
+    seen = rows(tmp_path)
+    for name in ("env_steps", "updates"):
+        assert all(old[name] <= new[name] for old, new in zip(seen, seen[1:])), name
+        assert seen[-1][name] <= STEPS_PER_S * (time.monotonic() - began)
+
+
+def test_a_stopped_process_is_replaced(tmp_path):
+    process = start("--workdir", str(tmp_path), program=LIGHT)
+    wait_for_rows(tmp_path, process)
+    end(tmp_path, process, "actor/0", signal.SIGSTOP)
+    process.send_signal(signal.SIGTERM)
+    output = finish(process)
+    assert process.returncode == 143, output
+    assert "warning: actor/0 has sent no heartbeat for " in output
+    assert running(tmp_path) == []
+
+
+def test_the_same_exception_again_and_again_ends_the_program(tmp_path):
+    process = start("--workdir", str(tmp_path), "--breaks-after", "50", program=LIGHT)
+    output = finish(process)
+    assert process.returncode == 1, output
+    cause = "failed while stepping: RuntimeError: the counter is broken"
+    assert output.count(f"warning: actor/0 {cause}; it starts again in ") == 2
+    assert f"error: actor/0 {cause}; it has done so 3 times in a row. Before that it {cause} (2 times)" in output
+    assert running(tmp_path) == []
+
+
+def test_ctrl_c_during_a_back_off_ends_the_program(tmp_path):
+    process = start("--workdir", str(tmp_path), "--restarts.backoff-s", "1000", program=LIGHT)
+    wait_for_rows(tmp_path, process)
+    os.kill(pids(tmp_path)["actor/0"], signal.SIGSEGV)
+    wait_until(lambda: not psutil.pid_exists(pids(tmp_path)["actor/0"]), process, "the dead actor is still there")
+    os.killpg(process.pid, signal.SIGINT)
+    output = finish(process, timeout_s=30)
+    assert process.returncode == 130, output
+    assert running(tmp_path) == []
+
+
+@pytest.mark.slow
+def test_a_cluster_survives_the_death_of_each_kind_of_node(tmp_path):
+    """Only the updates go back, by what the learner had not saved; actors have other seeds in their second lives."""
+    process = start("--workdir", str(tmp_path), "--save-every-s", "5")
+    wait_for_rows(tmp_path, process, 100)
+    for victim in ("actor/0", "evaluator", "variables", "replay", "monitor"):
+        end(tmp_path, process, victim)
+    seen = rows(tmp_path)
+    assert all(old[name] <= new[name] for name in ("env_steps", "updates") for old, new in zip(seen, seen[1:]))
+    end(tmp_path, process, "learner")
+    lowest = min(row["updates"] for row in rows(tmp_path)[len(seen) :])
+    assert lowest >= saved_before(seen, 5.0 + 5.0)
+    for victim in ("learner", "monitor"):
+        end(tmp_path, process, victim, signal.SIGSTOP)
+    seen = rows(tmp_path)
+    assert all(old["env_steps"] <= new["env_steps"] for old, new in zip(seen, seen[1:]))
+    process.send_signal(signal.SIGTERM)
+    output = finish(process)
+    assert process.returncode == 143, output
+    assert running(tmp_path) == [] and saved(tmp_path) > 0
+
+
+def saved_before(seen: list[dict[str, float]], seconds: float) -> float:
+    """The updates of the last row that is so much older than the newest."""
+    return max((row["updates"] for row in seen if row["seconds"] <= seen[-1]["seconds"] - seconds), default=0.0)
+
+
+@pytest.mark.slow
+def test_actors_go_on_with_an_inference_node_that_came_back(tmp_path):
+    process = start("--workdir", str(tmp_path), program=INFERENCE)
+    wait_for_rows(tmp_path, process)
+    end(tmp_path, process, "inference")
+    process.send_signal(signal.SIGTERM)
+    output = finish(process)
+    assert process.returncode == 143, output
+    assert "warning: inference was killed by SIGKILL while " in output
