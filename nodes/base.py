@@ -78,6 +78,7 @@ class Node:
         self._life = uuid.uuid4().hex
         self._acknowledged = False  # Whether a monitor has answered a heartbeat.
         self._started = False  # Whether `start` has succeeded.
+        self._reports = 0
 
     # What a subclass defines.
 
@@ -236,6 +237,7 @@ class Node:
         """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that courier passes."""
         activity, since = self.stopwatch.longest()
         with self._lock:
+            self._reports += 1
             return {
                 "name": self.name,
                 "process": f"{platform.node()}/{os.getpid()}",
@@ -249,6 +251,7 @@ class Node:
                 "build": self.build,
                 "warning": self.warning,
                 "life": self._life,
+                "number": self._reports,
                 "acknowledged": self._acknowledged,
                 "started": self._started,
                 "stuck": self.stuck,

@@ -117,7 +117,7 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            if not self._counters.is_over(report["name"], report["life"]):
+            if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 for name, values in report["samples"].items():

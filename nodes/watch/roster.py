@@ -60,6 +60,11 @@ class Roster:
         """Names all nodes of the program."""
         self._expected = names
 
+    def is_late(self, report: dict[str, Any]) -> bool:
+        """Whether a later report of the same life of the node has overtaken this one: calls may wait for a server."""
+        peer = self.peers.get(report["name"])
+        return peer is not None and peer.report["life"] == report["life"] and peer.report["number"] > report["number"]
+
     def end(self, name: str, failure: str) -> None:
         """Notes that a node has ended, and why if it has failed."""
         if name in self.peers:

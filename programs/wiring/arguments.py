@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.util
 import inspect
+import io
 import os
 import pathlib
 import sys
@@ -62,6 +64,19 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
     run = settings.pop("run")
     return _absolute(run, settings, function), settings
+
+
+def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
+    """The run that a command line asks for, before anything else of it is looked at; None if it can't be told yet."""
+    default = inspect.signature(function).parameters["run"].default
+    default = Run() if default is inspect.Parameter.empty else default
+    silence = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
+            run, _ = tyro.cli(Run, args=list(arguments), default=default, return_unknown_args=True)
+    except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong; `parse` says so.
+        return None
+    return run
 
 
 def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> inspect.Parameter | None:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from boonta.programs.wiring import network
-from boonta.programs.wiring.arguments import RunFlags, origin_of, parse, presets_of
+from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
+from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
@@ -42,8 +43,11 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     Args:
       function: `(run, **settings) -> program`.
       arguments: the command line's arguments; None takes the process's own. Only then is the program given a network of
-        its own, since nothing else can be in this process.
+        its own, or started again when it was one process that died, since nothing else can be in this process.
     """
+    own = run_of(function, sys.argv[1:]) if arguments is None else None
+    if own is not None and own.restarts_itself:
+        guard(name_of(function), own.restarts)  # This goes on in a child.
     run = Run()
     try:
         run, settings = parse(function, arguments)

@@ -70,7 +70,8 @@ class Run:
       network: "private": the program's servers can't be reached from elsewhere, or it refuses to start; "open": whoever
         reaches this machine can use them, and so run code as you. "sebulba" and "anakin" have none on one host.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
-        a policy of its own; with number 0 the first death of any node ends the run.
+        a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
+        0 the first death of any node ends the run.
       process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba".
@@ -102,6 +103,10 @@ class Run:
                 f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "
                 "nodes share the launcher's: set the variable before the command"
             )
+        if self.launch in ("serial", "local_mt") and self.restarts not in (Restarts(), Restarts(number=0)):
+            raise ValueError(
+                f"restarts is {self.restarts}; with --launch {self.launch} nothing is started again: leave it out"
+            )
         if self.hosts.number > 1 and self.launch != "sebulba":
             raise ValueError(f"hosts.number is {self.hosts.number}; with --launch {self.launch} it must be 1")
 
@@ -113,6 +118,11 @@ class Run:
     def restarts_nodes(self) -> bool:
         """Whether nodes that died are started again."""
         return self.launch == "local_mp" and self.restarts.number > 0
+
+    @property
+    def restarts_itself(self) -> bool:
+        """Whether the program is one process, which is started again when it died."""
+        return self.launch in ("sebulba", "anakin") and self.hosts.number == 1 and self.restarts.number > 0
 
     @property
     def start_folder(self) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import START_S, Monitor
+from boonta.programs.wiring import guard
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
 from boonta.programs.wiring.run import end_now
@@ -98,6 +99,7 @@ class _Supervisor:
             signal.signal(number, self._caught)
         while any(worker.alive() for worker in self._workers) or (self._asked is None and self._pending()):
             self._refresh()
+            guard.report(self._has_worked())
             if self._asked is None:
                 self._tend_all()
             elif time.monotonic() - self._asked > self._grace_s:
@@ -111,6 +113,7 @@ class _Supervisor:
         failure = self._status.get("failure") or self._failure or self._first_death()
         if not failure and not self._signal and not self._status.get("done"):
             failure = self._status.get("reason") or "all nodes ended before the program's stop rule was reached"
+        guard.report(self._has_worked(), ending=True, failure=failure)
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)
             return 1
@@ -123,6 +126,11 @@ class _Supervisor:
     def _caught(self, number: int, frame: Any) -> None:
         del frame
         self._signal = self._signal or number
+
+    def _has_worked(self) -> bool:
+        """Whether all nodes have come as far as their work."""
+        nodes = self._status.get("nodes", {})
+        return len(nodes) == len(self._workers) - 1 and all(node["started"] for node in nodes.values())
 
     def _pending(self) -> bool:
         """Whether a worker is to start again."""

@@ -8,6 +8,7 @@ import pytest
 
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.periodic import Periodic
+from boonta.nodes.watch import pulse
 
 
 class FakeMonitor:
@@ -176,3 +177,54 @@ def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
     assert node.ready()
     node.rest_after(500.0, max_share=0.25)
     assert 1_400 < node._due - time.monotonic() <= 1_500
+
+
+def test_the_activity_that_a_thread_does_not_get_beyond_is_named():
+    node = Node("actor/0")
+    with node.stopwatch("stepping"), node.stopwatch("acting"):
+        assert pulse.stuck(node.stopwatch, limit_s=0.0).startswith("has been acting for 0 s, its limit is 0 s")
+        assert pulse.stuck(node.stopwatch, limit_s=100.0) == ""
+
+
+@pytest.mark.parametrize("activity", ["waiting for params", "compiling", "saving a checkpoint", "resting", "starting"])
+def test_some_activities_may_take_any_time(activity):
+    node = Node("actor/0")
+    with node.stopwatch(activity):
+        assert pulse.stuck(node.stopwatch, limit_s=0.0) == ""
+
+
+def test_who_does_one_thing_after_another_is_not_stuck_in_what_contains_them(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    node = Node("evaluator")
+    with node.stopwatch("stepping"):
+        for _ in range(10):
+            with node.stopwatch("acting"):
+                now += 100.0
+        now += 5.0
+        assert node.stopwatch.longest() == ("stepping", 5.0)
+        assert pulse.stuck(node.stopwatch, limit_s=200.0) == ""
+
+
+class Wedged(Node):
+    """Has a step that never ends, and another thread that waits."""
+
+    limit_s = 0.0
+
+    @property
+    def tasks(self):
+        return (self.step, self.wait)
+
+    def step(self) -> None:
+        with self.stopwatch("acting"):
+            self.sleep(60.0)
+
+    def wait(self) -> None:
+        self.wait_for("params", lambda timeout: self.sleep(timeout))
+
+
+def test_a_heartbeat_says_which_thread_is_stuck_whoever_else_waits(monkeypatch):
+    monkeypatch.setattr(pulse, "HEARTBEAT_S", 0.05)
+    monitor = FakeMonitor(stop_after=10)
+    Wedged("actor/0", monitor).run()
+    assert "has been acting for 0 s, its limit is 0 s" in [report["stuck"] for report in monitor.reports]

@@ -11,6 +11,7 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "name": name,
         "process": "host/1",
         "life": "first",
+        "number": 1,
         "acknowledged": False,
         "started": True,
         "stuck": "",
@@ -106,6 +107,66 @@ def test_a_heartbeat_overtaken_by_the_goodbye_changes_nothing(monitor):
     monitor.report_end("actor/0", "")
     monitor.beat(report("actor/0"))
     assert monitor.status()["nodes"]["actor/0"]["gone"]
+
+
+def test_a_heartbeat_overtaken_by_a_later_one_changes_nothing(monitor):
+    monitor.beat({**report("actor/0", counts={"env_steps": 9.0}), "number": 2})
+    reply = monitor.beat({**report("actor/0", counts={"env_steps": 5.0}), "started": False})
+    assert reply["counts"]["env_steps"] == 9.0 and monitor.status()["nodes"]["actor/0"]["started"]
+    monitor.beat({**report("actor/0", counts={"env_steps": 2.0}), "life": "second"})
+    assert monitor.status()["totals"]["env_steps"] == 11.0
+
+
+def supervised(folder) -> Monitor:
+    node = Monitor("monitor", str(folder), StopRule(), silent_s=0.0, lost_s=0.0, supervised=True)
+    node.start()
+    return node
+
+
+def test_under_a_supervisor_the_monitor_names_who_failed_or_hangs_and_goes_on(tmp_path):
+    monitor = supervised(tmp_path)
+    monitor.beat(report("actor/0"))
+    monitor.beat({**report("actor/1"), "stuck": "has been acting for 301 s, its limit is 300 s"})
+    monitor.beat({**report("actor/2")})
+    monitor.report_end("actor/2", "actor/2 failed while acting: ValueError: bad")
+    assert monitor.status()["nodes"]["actor/1"]["hung"] == "has been acting for 301 s, its limit is 300 s"
+    monitor.round()
+    status = monitor.status()
+    assert status["reason"] == status["failure"] == ""
+    assert "has sent no heartbeat for 0 s; it was waiting" in status["nodes"]["actor/0"]["hung"]
+    assert status["nodes"]["actor/2"]["failure"] == "actor/2 failed while acting: ValueError: bad"
+    monitor.beat({**report("actor/2"), "life": "second"})
+    assert not monitor.status()["nodes"]["actor/2"]["gone"]
+
+
+def test_without_a_supervisor_a_stuck_node_fails_the_program(monitor):
+    monitor.beat({**report("actor/0"), "stuck": "has been acting for 301 s, its limit is 300 s"})
+    monitor.round()
+    assert monitor.status()["failure"] == "actor/0 has been acting for 301 s, its limit is 300 s"
+
+
+def test_a_silent_node_is_named_before_the_program_fails(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), silent_s=0.0, lost_s=1e9)
+    monitor.start()
+    monitor.beat(report("actor/0"))
+    monitor.round()
+    assert "has sent no heartbeat" in monitor.status()["nodes"]["actor/0"]["hung"]
+    assert monitor.status()["failure"] == ""
+
+
+def test_a_node_that_starts_may_be_silent_for_longer(tmp_path):
+    monitor = supervised(tmp_path)
+    monitor.beat({**report("actor/0"), "started": False})
+    monitor.round()
+    assert monitor.status()["nodes"]["actor/0"]["hung"] == ""
+
+
+def test_the_end_by_a_stop_rule_is_told_apart(monitor):
+    monitor.stop_program("the monitor was asked to stop")
+    assert not monitor.status()["done"]
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    monitor.round()
+    assert not monitor.status()["done"]  # The rule is reached, but it is not why the program ends.
 
 
 def test_a_failure_is_kept_with_its_first_cause(monitor):

@@ -21,7 +21,15 @@ def monitor(tmp_path, index: int = 0, **rule) -> HostMonitor:
 
 
 def beat(monitor: HostMonitor, **counts: float) -> dict:
-    report = {"name": "actor/0", "counts": counts, "samples": {}, "metrics": {}, "seconds": {}, "life": "1"}
+    report = {
+        "name": "actor/0",
+        "counts": counts,
+        "samples": {},
+        "metrics": {},
+        "seconds": {},
+        "life": "1",
+        "number": 1,
+    }
     return monitor.beat(
         {
             **report,
