@@ -58,6 +58,18 @@ def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent,
     assert ball == [0, 1, 2, 3, 4, 5]  # the ball falls one row a step: nothing is lost or doubled
 
 
+def test_each_life_of_an_actor_has_seeds_of_its_own(agent, variables):
+    def seeds(past_lives: int) -> list[int]:
+        env = mock.Mock(side_effect=Catch())
+        node = Actor("actor/0", agent, env, variables, QueueTable(agent.tables[0]), num_envs=4, threads=2, seed=7)
+        node.past_lives = past_lives
+        node.start()
+        return [call.args[1] for call in env.call_args_list]
+
+    assert len({*seeds(0), *seeds(1), *seeds(2)}) == 6
+    assert seeds(1) == seeds(1)
+
+
 def test_params_change_only_where_a_sequence_may_start(agent, variables):
     node = actor(agent, variables, QueueTable(agent.tables[0]), threads=1)
     for t in range(11):

@@ -13,8 +13,9 @@ pytest.importorskip("launchpad")
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
-from boonta.programs.wiring.arguments import parse  # noqa: E402
-from boonta.programs.wiring.run import BadInput, claim_workdir  # noqa: E402
+from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
+from boonta.programs.wiring.run import BadInput, Run, claim_workdir  # noqa: E402
+from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
 
@@ -35,6 +36,23 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
     run, _ = parse(tiny_program, ["--game", "/data/of/x/"])
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
+
+
+def test_the_run_is_known_before_the_rest_is_parsed(capsys):
+    known = run_of(impala, ["catch", "--env.rows", "5", "--launch", "anakin", "--restarts.number=2", "--width", "3"])
+    assert known is not None and known.launch == "anakin" and known.restarts.number == 2 and known.restarts_itself
+    assert run_of(impala, ["catch", "--help"]) is None and run_of(impala, ["--stop.updates", "-1"]) is None
+    assert run_of(solo_program, []) == Run(launch="anakin")
+    assert not run_of(solo_program, ["--restarts.number", "0"]).restarts_itself  # type: ignore[union-attr]
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("launch_type", ["local_mt", "serial"])
+def test_restarts_are_refused_where_nothing_starts_again(capsys, tmp_path, launch_type):
+    flags = ["--launch", launch_type, "--restarts.number"]
+    message = refused(capsys, "--workdir", str(tmp_path), *flags, "7")
+    assert f"with --launch {launch_type} nothing is started again" in " ".join(message.replace("│", " ").split())
+    assert not parse(tiny_program, [*flags, "0"])[0].restarts_nodes
 
 
 def test_an_unknown_flag_is_refused(capsys):

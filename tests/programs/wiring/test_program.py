@@ -17,6 +17,7 @@ from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.program import check_nodes, node_arguments, parameters
+from boonta.programs.wiring.restarts import Restarts
 
 
 def program_of(tmp_path, *groups, config=muzero.CATCH, seed: int = 0) -> Program:
@@ -40,6 +41,23 @@ def test_a_table_that_nobody_fills_is_refused(tmp_path):
 def test_two_groups_of_one_label_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"groups are \['learner', 'actor', 'actor'\]; each needs a label of its own"):
         program_of(tmp_path, group(Learner), group(Actor), group(Actor))
+
+
+def test_each_group_may_have_restarts_of_its_own(tmp_path):
+    own = Restarts(number=20, window_s=60.0)
+    groups = [group(Learner), group(Actor, 2, restarts=own)]
+    program = program_of(tmp_path, *groups)
+    assert program.restarts["actor/0"] == program.restarts["actor/1"] == own
+    assert program.restarts["learner"] == program.restarts["monitor"] == Restarts()
+    assert node_arguments(program, program.all_groups[0], 0, {})["supervised"]
+
+
+@pytest.mark.parametrize("run", [{"restarts": Restarts(number=0)}, {"launch": "local_mt"}])
+def test_without_restarts_no_group_has_any(tmp_path, run):
+    program = program_of(tmp_path, group(Learner), group(Actor, 2, restarts=Restarts(number=20)))
+    program = dataclasses.replace(program, run=Run(workdir=str(tmp_path), **run))
+    assert program.restarts == {}
+    assert not node_arguments(program, program.all_groups[0], 0, {})["supervised"]
 
 
 def test_actors_have_seeds_of_their_own(tmp_path):
