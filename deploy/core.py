@@ -20,7 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import Monitor
+from boonta.nodes.monitor import Monitor, failure_of
 from boonta.nodes.replay import require_free
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput, end_now
@@ -253,7 +253,7 @@ class _Ending:
 
     def _failure(self) -> str:
         if isinstance(self._instance, Monitor):
-            return self._instance.status()["failure"]
+            return failure_of(self._instance.status())
         return self._instance.failure
 
 

@@ -40,7 +40,7 @@ class Node:
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
       serves: others call this node, so it ends only after them.
-      limit_s: seconds in one activity after which the node hangs; `watch.pulse.UNLIMITED` names those without a limit.
+      limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.

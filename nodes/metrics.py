@@ -58,6 +58,12 @@ class Stopwatch:
                 total[activity.name] = total.get(activity.name, 0.0) + now - activity.start - activity.inner_s
         return total
 
+    @property
+    def finished(self) -> frozenset[str]:
+        """The activities that have come to an end at least once."""
+        with self._lock:
+            return frozenset(self._seconds)
+
     def longest(self, among: Callable[[str], bool] = lambda name: True) -> tuple[str, float]:
         """The activity in which a thread has been longest, and for how many seconds.
 
@@ -67,7 +73,8 @@ class Stopwatch:
           among: chooses the activities that count, by name.
         """
         with self._lock:
-            innermost = [activity for activity in self._innermost() if among(activity.name)]
+            running = self._innermost()
+        innermost = [activity for activity in running if among(activity.name)]
         if not innermost:
             return "between steps", 0.0
         activity = min(innermost, key=lambda each: each.since)

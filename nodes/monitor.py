@@ -23,6 +23,11 @@ SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is los
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
 
+def failure_of(status: dict[str, Any]) -> str:
+    """Why a program has failed, from the monitor's status; empty if it goes on, or ends by its stop rule."""
+    return status.get("failure") or ("" if status.get("done") else status.get("reason", ""))
+
+
 @dataclasses.dataclass(frozen=True)
 class StopRule:
     """The limits at which a program is done; the first one reached counts, and None is no limit.

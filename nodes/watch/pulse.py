@@ -16,6 +16,7 @@ HEARTBEAT_S = 1.0
 # Time without an answer from the monitor after which a node gives up. A monitor that died may come back until then.
 MONITOR_DEADLINE_S = 120.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
+FIRST_TIME = 6  # An activity's first time may take so many times its limit: JAX may compile in it.
 PAUSE_S = 5.0  # Between two heartbeats; after more, this process was stopped, or waited for the monitor.
 # The first words of activities that may take any time. All others are single acts, and have a limit.
 UNLIMITED = ("between", "closing", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
@@ -28,8 +29,15 @@ def is_limited(activity: str) -> bool:
 
 def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
     """What a thread of the node doesn't get beyond, as a predicate; empty if they all get on."""
-    activity, seconds = stopwatch.longest(is_limited)
-    return f"has been {activity} for {seconds:.0f} s, its limit is {limit_s:g} s" if seconds > limit_s else ""
+    for first_time, limit in ((False, limit_s), (True, FIRST_TIME * limit_s)):
+
+        def counts(activity: str, first_time: bool = first_time) -> bool:
+            return is_limited(activity) and (activity not in stopwatch.finished) is first_time
+
+        activity, seconds = stopwatch.longest(counts)
+        if seconds > limit:
+            return f"has been {activity} for {seconds:.0f} s, its limit is {limit:g} s"
+    return ""
 
 
 def beat(node: Node) -> None:

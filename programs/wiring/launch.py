@@ -11,9 +11,10 @@ from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
+from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
 
-__all__ = ["Group", "Program", "Run", "RunFlags", "group", "main", "prepare"]
+__all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 
 # Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
 # ValueError if the program can't run this way.

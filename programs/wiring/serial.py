@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import Monitor
+from boonta.nodes.monitor import Monitor, failure_of
 from boonta.programs.wiring.program import Program, check_nodes, construct, signature_of
 from boonta.programs.wiring.view import View
 
@@ -43,8 +43,8 @@ def run(program: Program) -> int:
     except KeyboardInterrupt as interrupt:
         print(f"ended by {signal.Signals(interrupt.args[0]).name}", flush=True)
         return 128 + interrupt.args[0]
-    if status["failure"]:
-        print(f"error: {status['failure']}", file=sys.stderr, flush=True)
+    if failure := failure_of(status):
+        print(f"error: {failure}", file=sys.stderr, flush=True)
         return 1
     print(f"done: {status['reason']}", flush=True)
     return 0

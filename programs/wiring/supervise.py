@@ -11,7 +11,7 @@ from concurrent import futures
 from typing import Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import START_S, Monitor
+from boonta.nodes.monitor import START_S, Monitor, failure_of
 from boonta.programs.wiring import guard
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
@@ -112,7 +112,7 @@ class _Supervisor:
         """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
         failure = self._status.get("failure") or self._failure or self._first_death()
         if not failure and not self._signal and not self._status.get("done"):
-            failure = self._status.get("reason") or "all nodes ended before the program's stop rule was reached"
+            failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)

@@ -186,6 +186,16 @@ def test_the_activity_that_a_thread_does_not_get_beyond_is_named():
         assert pulse.stuck(node.stopwatch, limit_s=100.0) == ""
 
 
+def test_the_first_time_of_an_activity_may_take_longer_since_it_may_compile(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    node = Node("actor/0")
+    for expected in ("", "has been acting for 150 s, its limit is 100 s"):
+        with node.stopwatch("acting"):
+            now += 150.0
+            assert pulse.stuck(node.stopwatch, limit_s=100.0) == expected
+
+
 @pytest.mark.parametrize("activity", ["waiting for params", "compiling", "saving a checkpoint", "resting", "starting"])
 def test_some_activities_may_take_any_time(activity):
     node = Node("actor/0")
