@@ -40,6 +40,7 @@ class Node:
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
       serves: others call this node, so it ends only after them.
+      served: the names of the methods that they may call.
       limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
@@ -54,6 +55,7 @@ class Node:
 
     role = ""
     serves = False
+    served: tuple[str, ...] = ()
     limit_s = 300.0
 
     def __init__(self, name: str, monitor: Any = None):

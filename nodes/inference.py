@@ -83,6 +83,7 @@ class Inference(Node):
 
     role = "inference"
     serves = True
+    served = ("register", "act")
 
     def __init__(
         self,

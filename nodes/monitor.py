@@ -75,6 +75,7 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
+    served = ("beat", "resume", "report_end", "expect", "status", "stop_program", "fail_program")
 
     def __init__(
         self,

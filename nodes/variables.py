@@ -66,6 +66,7 @@ class VariableServer(Periodic):
 
     role = "variables"
     serves = True
+    served = ("put", "get")
 
     def __init__(self, name: str, monitor: Any = None):
         super().__init__(name, monitor, every_s=1.0)

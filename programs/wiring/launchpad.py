@@ -83,8 +83,9 @@ def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> 
     arguments = node_arguments(program, group, i, served)
     if group.node.role == "replay":
         return _ReplayNode(group.node, **arguments)
-    kind = _ServiceNode if group.is_called else lp.PyClassNode
-    return kind(worker.construct, group.node, **arguments)
+    if group.is_called:
+        return _ServiceNode(worker.serve, group.node, **arguments)
+    return lp.PyClassNode(worker.construct, group.node, **arguments)
 
 
 class _ServiceNode(lp.CourierNode):
@@ -244,4 +245,5 @@ def lone(launchable: Launchable, name: str) -> Lone:
     flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nothing has parsed yet.
     # The manager is registered in this thread, where the node's code looks for its stop event.
     manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
-    return Lone(node._construct_instance(), node.function, manager.stop_event())  # Launchpad caches the instance.
+    made = node._construct_instance()  # Launchpad caches it.
+    return Lone(made.node if isinstance(made, worker.Service) else made, node.function, manager.stop_event())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import launchpad as lp
@@ -24,6 +24,33 @@ def construct(node: type[Node], **arguments: Any) -> Node:
     made.launcher = _launcher
     made.past_lives = int(os.environ.get(PAST_LIVES, "0"))
     return made
+
+
+class Service:
+    """What Launchpad's server offers of a node: the methods that the node's class lists, and no more.
+
+    The server offers all that `dir` names. It also runs the node, by a method that it must not offer.
+    """
+
+    def __init__(self, node: Node):
+        self.node = node
+
+    def __dir__(self) -> Sequence[str]:
+        return self.node.served
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.node.served:
+            raise AttributeError(f"{self.node.name} doesn't serve {name!r}")
+        return getattr(self.node, name)
+
+    def run(self) -> None:
+        """Runs the node to its end."""
+        self.node.run()
+
+
+def serve(node: type[Node], **arguments: Any) -> Service:
+    """Constructs a node that others call; see `construct`."""
+    return Service(construct(node, **arguments))
 
 
 def _launcher() -> tuple[threading.Event, bool]:

@@ -17,6 +17,7 @@ class Board(Periodic):
 
     role = "variables"
     serves = True
+    served = ("put",)
 
     def __init__(self, name, monitor):
         super().__init__(name, monitor, every_s=0.2)
