@@ -6,12 +6,12 @@ import contextlib
 import functools
 import signal
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor, failure_of
+from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, check_nodes, construct, signature_of
 from boonta.programs.wiring.view import View
 
@@ -41,12 +41,12 @@ def run(program: Program) -> int:
         with View() as view, contextlib.ExitStack() as endings:
             status = _loop(_start(build(program), endings), view)
     except KeyboardInterrupt as interrupt:
-        print(f"ended by {signal.Signals(interrupt.args[0]).name}", flush=True)
+        LOG.info("ended by %s", signal.Signals(interrupt.args[0]).name)
         return 128 + interrupt.args[0]
     if failure := failure_of(status):
-        print(f"error: {failure}", file=sys.stderr, flush=True)
+        LOG.error(failure)
         return 1
-    print(f"done: {status['reason']}", flush=True)
+    LOG.info("done: %s", status["reason"])
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -13,6 +12,7 @@ from typing import Any
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import START_S, Monitor, failure_of
 from boonta.programs.wiring import guard
+from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
 from boonta.programs.wiring.run import end_now
@@ -115,12 +115,12 @@ class _Supervisor:
             failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
         if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
+            LOG.error(failure)
             return 1
         if self._signal:
-            print(f"ended by {signal.Signals(self._signal).name}", flush=True)
+            LOG.info("ended by %s", signal.Signals(self._signal).name)
             return 128 + self._signal
-        print(f"done: {self._status['reason']}", flush=True)
+        LOG.info("done: %s", self._status["reason"])
         return 0
 
     def _caught(self, number: int, frame: Any) -> None:
@@ -190,7 +190,7 @@ class _Supervisor:
             self._failure = decision.failure
             self._ask(decision.failure, worker.name)
             return
-        print(f"warning: {worker.name} {cause}; it starts again in {decision.delay_s:g} s", flush=True)
+        LOG.warning("%s %s; it starts again in %g s", worker.name, cause, decision.delay_s)
         if worker is not self._monitor_worker:
             self._report_end(worker.name, cause)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from rich import live, markup, table
 
+from boonta.programs.wiring.journal import LOG
+
 LINE_EVERY_S = 10.0
 
 
@@ -38,14 +40,14 @@ class View:
         for name, warning in {"monitor": status.get("warning", ""), **warnings}.items():
             if warning and (name, "warning") not in self._warned:
                 self._warned.add((name, "warning"))
-                print(f"warning: {name}: {warning}", flush=True)
+                LOG.warning("%s: %s", name, warning)
         # A launcher that starts nodes again prints why.
         for name, node in ({} if "restarts" in status else status["nodes"]).items():
             if not node["hung"]:
                 self._warned.discard((name, "hung"))
             elif (name, "hung") not in self._warned:
                 self._warned.add((name, "hung"))
-                print(f"warning: {name} {node['hung']}", flush=True)
+                LOG.warning("%s %s", name, node["hung"])
         if self._live:
             self._live.update(table_of(status), refresh=True)
         elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:

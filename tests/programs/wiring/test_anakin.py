@@ -18,7 +18,7 @@ from boonta.programs.central_inference import central_inference
 from boonta.programs.impala import impala
 from boonta.programs.reanalyze import reanalyze
 from boonta.programs.tools import play
-from boonta.programs.wiring import anakin, launch
+from boonta.programs.wiring import anakin, journal, launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.run import BadInput
 
@@ -48,6 +48,11 @@ def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
     assert last["updates"] == 40 and last["env_steps"] == 8 * (1 + 40 * 4) and last["eval_version"] == 40
     assert last["compile_s"] > 0 and "return" in last and "share/anakin/compiling" in last
     assert json.loads((folder / "config.json").read_text())["function"] == "solo_program"
+    started, ended, code = journal.lines(folder)
+    assert " DEBUG started: --launch anakin, process " in started and ended.endswith(
+        "INFO done: updates reached 40 (limit 40)"
+    )
+    assert code.endswith("DEBUG ended with code 0")
 
 
 def test_it_is_resumed_and_other_settings_are_refused(finished):

@@ -1,0 +1,121 @@
+"""Tells how a run stands, or how it ended: what died and why, what is safe, and where it would go on.
+
+./run boonta status --workdir runs/impala_atari-Pong
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import pathlib
+import time
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots.manifest import Unsound
+from boonta.nodes.snapshots.store import numbers
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import BadInput, command, read_config
+
+# The folders of snapshots in a run's, with what the number of one counts.
+SNAPSHOTS = {"checkpoints": "updates", "members": "updates", "replay": "saves"}
+ENDS = (" INFO done: ", " INFO ended by ", " ERROR ", f" DEBUG {journal.ENDED}")
+
+
+def status(workdir: pathlib.Path, lines: int = 10) -> None:
+    """Tells how a run stands, or how it ended, also one that was killed.
+
+    Args:
+      workdir: the run's folder.
+      lines: how many of the newest lines of its log to print.
+    """
+    try:
+        config = read_config(workdir / "config.json")
+    except OSError as error:
+        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+    print(f"program {config.program}, seed {config.seed}, in {workdir}")
+    log = _log(workdir)
+    print(state_of(workdir, log))
+    for line in log[-lines:]:
+        print(f"  {line}")
+    reached = _reached(workdir)
+    if reached:
+        print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
+    for name, unit in SNAPSHOTS.items():
+        if (workdir / name).is_dir():
+            print(_snapshots(workdir / name, unit, reached.get(unit)))
+
+
+def state_of(workdir: pathlib.Path, log: list[str]) -> str:
+    """Whether a run goes on, has ended, or was cut off without a word."""
+    if _is_held(workdir):
+        return "it is running"
+    starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
+    last = log[starts[-1] :] if starts else log
+    if any(end in line for line in last for end in ENDS):
+        return "it has ended"
+    return "it was cut off: its launcher was killed, or the machine went down" if starts else "it never started"
+
+
+def _is_held(workdir: pathlib.Path) -> bool:
+    """Whether a process holds the run's folder."""
+    try:
+        with open(workdir / ".lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _log(workdir: pathlib.Path) -> list[str]:
+    try:
+        return journal.lines(workdir)
+    except OSError:
+        return []
+
+
+def _reached(workdir: pathlib.Path) -> dict[str, float]:
+    """The counters in the last row of metrics."""
+    try:
+        rows = metrics.read(workdir)
+    except OSError:
+        return {}
+    last = rows[-1] if rows else {}
+    return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
+
+
+def _snapshots(folder: pathlib.Path, unit: str, reached: float | None) -> str:
+    """Lines about the snapshots in a folder, and from which of them the run would go on."""
+    told, sound = [f"{folder.name}:"], None
+    for number in numbers(folder):
+        path = folder / str(number)
+        try:
+            manifest.verify(path, number)
+            sound, state = number, "sound"
+        except Unsound as error:
+            state = f"not sound: {error}"
+        told.append(f"  {number:>12,d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
+    if sound is None:
+        return "\n".join([*told, "  none is sound"])
+    lost = "" if reached is None else f", {max(0, reached - sound):,.0f} {unit} before the last row of metrics"
+    return "\n".join([*told, f"  it would go on from {sound:,d}{lost}"])
+
+
+def _written(path: pathlib.Path) -> str:
+    """When a snapshot was finished, and how long ago that is."""
+    at = manifest.written_at(path)
+    if at is None:
+        return "never finished"
+    age = datetime.timedelta(seconds=round(time.time() - at))
+    return f"{datetime.datetime.fromtimestamp(at).isoformat(' ', 'seconds')} ({age} ago)"
+
+
+def main() -> None:
+    """The command line of `status`."""
+    command(status)
+
+
+if __name__ == "__main__":
+    main()

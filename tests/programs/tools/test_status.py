@@ -1,0 +1,84 @@
+"""How a run stands, or how it ended, from what it has left in its folder."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.programs.tools.status import status
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import BadInput, lock
+
+
+@pytest.fixture
+def folder(tmp_path) -> pathlib.Path:
+    """A run that reached update 25 and has saved at 10 and 20."""
+    (tmp_path / "config.json").write_text(json.dumps({"program": "impala", "seed": 3, "settings": {}}))
+    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 1000, "updates": 25, "seconds": 60.5}\n{"env_st')
+    for number in (10, 20):
+        with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(number) as new:
+            new.mkdir()
+            (new / "array").write_bytes(bytes(1_500_000))
+    return tmp_path
+
+
+def told(folder: pathlib.Path, capsys) -> list[str]:
+    capsys.readouterr()
+    status(folder)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_run_that_was_cut_off(folder, capsys):
+    with journal.kept_in(folder):
+        journal.LOG.debug("%s--launch local_mp, process 7", journal.STARTED)
+        journal.LOG.info("done: updates reached 5")
+        journal.LOG.debug("%s--launch local_mp, process 8", journal.STARTED)
+        journal.LOG.warning("actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
+    lines = told(folder, capsys)
+    assert lines[0] == f"program impala, seed 3, in {folder}"
+    assert lines[1] == "it was cut off: its launcher was killed, or the machine went down"
+    assert lines[5].endswith("WARNING actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
+    assert lines[6] == "reached env_steps 1,000, updates 25, seconds 60.5"
+    assert lines[7] == "checkpoints:" and "  10  " in lines[8] and lines[8].endswith("1.5 MB  sound")
+    assert lines[-1] == "  it would go on from 20, 5 updates before the last row of metrics"
+
+
+@pytest.mark.parametrize("how", ["done: updates reached 25", "ended by SIGINT"])
+def test_a_run_that_ended(folder, capsys, how):
+    with journal.kept_in(folder):
+        journal.LOG.debug(journal.STARTED)
+        journal.LOG.info(how)
+    assert told(folder, capsys)[1] == "it has ended"
+
+
+def test_a_run_that_failed(folder, capsys):
+    with journal.kept_in(folder):
+        journal.LOG.debug(journal.STARTED)
+        journal.LOG.error("learner failed while updating: 100% wrong")
+    lines = told(folder, capsys)
+    assert lines[1] == "it has ended" and lines[3].endswith("ERROR learner failed while updating: 100% wrong")
+
+
+def test_a_run_that_goes_on(folder, capsys):
+    with lock(folder):
+        assert told(folder, capsys)[1] == "it is running"
+    assert told(folder, capsys)[1] == "it never started"
+
+
+def test_a_damaged_snapshot_is_named(folder, capsys):
+    array = folder / "checkpoints" / "20" / "array"
+    array.write_bytes(b"\1" + array.read_bytes()[1:])
+    lines = told(folder, capsys)
+    assert lines[-2].endswith("not sound: array is altered: its SHA-256 is another one")
+    assert lines[-1] == "  it would go on from 10, 15 updates before the last row of metrics"
+    (folder / "checkpoints" / "10" / "MANIFEST.json").unlink()
+    lines = told(folder, capsys)
+    assert "never finished" in lines[-3] and lines[-1] == "  none is sound"
+
+
+def test_a_folder_without_a_run_is_refused(tmp_path):
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} holds no run: No such file"):
+        status(tmp_path)

@@ -1,0 +1,45 @@
+"""What is logged of a run reaches the terminal and the run's folder."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from boonta.programs.wiring import journal
+
+
+def test_each_line_is_printed_and_kept_with_its_time(tmp_path, capsys):
+    with journal.kept_in(tmp_path):
+        journal.LOG.debug("for the file")
+        journal.LOG.info("done: 100%")
+        journal.LOG.warning("%s starts again", "actor/0")
+        journal.LOG.error("learner failed")
+    journal.LOG.info("after it")
+    printed = capsys.readouterr()
+    assert printed.out == "done: 100%\nwarning: actor/0 starts again\nafter it\n"
+    assert printed.err == "error: learner failed\n"
+    kept = journal.lines(tmp_path)
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} [A-Z]+ ", line) for line in kept)
+    assert [line.split(" ", 1)[1] for line in kept] == [
+        "DEBUG for the file",
+        "INFO done: 100%",
+        "WARNING actor/0 starts again",
+        "ERROR learner failed",
+    ]
+
+
+def test_a_second_start_goes_on_in_the_same_file(tmp_path):
+    for word in ("one", "two"):
+        with journal.kept_in(tmp_path):
+            journal.LOG.debug(word)
+    assert [line.rpartition(" ")[2] for line in journal.lines(tmp_path)] == ["one", "two"]
+
+
+@pytest.mark.parametrize("file", ["/dev/full", "/nowhere/run.log"])
+def test_a_disk_that_takes_nothing_ends_no_run(tmp_path, capsys, file):
+    os.symlink(file, tmp_path / journal.FILE)
+    with journal.kept_in(tmp_path):
+        journal.LOG.info("done: updates reached 5")
+    assert capsys.readouterr().out == "done: updates reached 5\n"
