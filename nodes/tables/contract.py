@@ -211,7 +211,22 @@ def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:
     return (batch_size - sum(others), *others)
 
 
-# What a batch's sequences were made with.
+# What a table takes, and what a batch's sequences were made with.
+
+
+def bytes_when_full(table: Table, step: Steps) -> int:
+    """Bytes of a full table's steps, not compressed; sequences that overlap share their rows.
+
+    Args:
+      table: the table.
+      step: one raw step, or its shapes and dtypes.
+    """
+
+    def size(nest: Any) -> int:
+        return sum(math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in tree.flatten(nest))
+
+    rows = min(table.period, table.sequence_length)
+    return table.size * (rows * size(step._replace(core=())) + size(step.core))
 
 
 def mean_version(version: np.ndarray) -> np.ndarray:

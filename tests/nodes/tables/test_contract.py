@@ -144,3 +144,14 @@ def test_learners_tables_that_cannot_work_are_refused(fields, message):
 def test_a_batch_too_small_for_its_tables_is_refused():
     with pytest.raises(ValueError, match="batch_size is 1; it must be at least 1 for each of .'a', 'b'."):
         learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))
+
+
+@pytest.mark.parametrize(("length", "period", "rows"), [(6, 5, 5), (6, 8, 6), (6, 1, 1)])
+def test_a_full_tables_bytes_are_those_of_its_rows_and_of_one_core_a_sequence(length, period, rows):
+    shape = jax.ShapeDtypeStruct
+    scalar = shape((), np.float32)
+    step = Steps(
+        shape((3, 2), np.uint8), scalar, scalar, scalar, scalar, {"logits": shape((4,), np.float32)}, scalar, (scalar,)
+    )
+    table = cut(length, period)
+    assert contract.bytes_when_full(table, step) == 10 * (rows * (6 + 5 * 4 + 16) + 4)
