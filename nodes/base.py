@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import platform
+import re
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from boonta.nodes.watch import pulse
 
 T = TypeVar("T")
 END_REPORT_S = 5.0
+NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
 
 
 class Stopped(Exception):
@@ -45,7 +47,6 @@ class Node:
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
-      warning: the node's first warning, or empty; the launcher shows it.
       past_lives: the number of times that the launcher has started the node before, because it died.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
@@ -63,7 +64,7 @@ class Node:
         self.stopwatch = Stopwatch()
         self.monitor = monitor
         self.ending = False
-        self.failure = self.build = self.warning = self.stuck = ""
+        self.failure = self.build = self.stuck = ""
         self.past_lives = 0
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
@@ -72,6 +73,7 @@ class Node:
         self._counts: dict[str, float] = collections.defaultdict(float)
         self._samples: dict[str, list[float]] = collections.defaultdict(list)
         self._metrics: dict[str, float] = {}
+        self._warnings: dict[str, str] = {}  # By their words without numbers.
         self._threads = 1
         self._stop = threading.Event()
         self._error: BaseException | None = None
@@ -125,8 +127,16 @@ class Node:
             self._metrics.update(metrics)
 
     def warn(self, warning: str) -> None:
-        """Shows a warning to the user, unless it is empty; only the node's first one is kept."""
-        self.warning = self.warning or warning
+        """Shows a warning to the user, unless it is empty, or differs from an earlier one in nothing but numbers."""
+        if warning:
+            with self._lock:
+                self._warnings.setdefault(NUMBER.sub("#", warning), warning)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The node's warnings, the oldest first."""
+        with self._lock:
+            return list(self._warnings.values())
 
     @property
     def stopping(self) -> bool:
@@ -251,7 +261,7 @@ class Node:
                 "metrics": dict(self._metrics),
                 "seconds": {name: value / self._threads for name, value in self.stopwatch.seconds().items()},
                 "build": self.build,
-                "warning": self.warning,
+                "warnings": list(self._warnings.values()),
                 "life": self._life,
                 "number": self._reports,
                 "acknowledged": self._acknowledged,

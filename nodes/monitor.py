@@ -205,7 +205,7 @@ class Monitor(Periodic):
                 "reason": self._reason,
                 "done": self._done,
                 "failure": self._failure,
-                "warning": self.warning,
+                "warnings": self.warnings,
             }
 
     # Internal methods, and `totals`, which subclasses extend.

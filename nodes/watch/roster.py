@@ -113,7 +113,7 @@ class Roster:
                 "gone": peer.gone,
                 "failure": peer.failure,
                 "hung": self.hung(name),
-                "warning": peer.report["warning"],
+                "warnings": peer.report["warnings"],
             }
             for name, peer in self.peers.items()
         }

@@ -34,12 +34,14 @@ class View:
             print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
-        """Refreshes the table, or prints a line if one is due; prints each node's warning once, and when it hangs."""
+        """Refreshes the table, or prints a line if one is due; prints each node's warnings once, and when it hangs."""
         self._last = status
-        warnings = {name: node["warning"] for name, node in status["nodes"].items()}
-        for name, warning in {"monitor": status.get("warning", ""), **warnings}.items():
-            if warning and (name, "warning") not in self._warned:
-                self._warned.add((name, "warning"))
+        warnings = {"monitor": status.get("warnings", [])} | {
+            name: node["warnings"] for name, node in status["nodes"].items()
+        }
+        for name, warning in [(name, each) for name, told in warnings.items() for each in told]:
+            if (name, warning) not in self._warned:
+                self._warned.add((name, warning))
                 LOG.warning("%s: %s", name, warning)
         # A launcher that starts nodes again prints why.
         for name, node in ({} if "restarts" in status else status["nodes"]).items():

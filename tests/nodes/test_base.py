@@ -238,3 +238,10 @@ def test_a_heartbeat_says_which_thread_is_stuck_whoever_else_waits(monkeypatch):
     monitor = FakeMonitor(stop_after=10)
     Wedged("actor/0", monitor).run()
     assert "has been acting for 0 s, its limit is 0 s" in [report["stuck"] for report in monitor.reports]
+
+
+def test_a_warning_that_differs_in_numbers_alone_is_not_given_again():
+    node = Node("learner")
+    for warning in ("", "1.5 MB free", "0.25 MB free", "", "the loss is 1e-05", "the loss is 2.5", "no room"):
+        node.warn(warning)
+    assert node.warnings == node.report()["warnings"] == ["1.5 MB free", "the loss is 1e-05", "no room"]

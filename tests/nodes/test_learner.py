@@ -166,7 +166,7 @@ def test_what_the_metrics_say_is_set_wrong_is_told_once(tmp_path, monkeypatch):
     for _ in range(4):
         learner.step()
     learner.settle()
-    assert learner.report()["warning"] == f"the loss is {seen[1]:.9f}" and seen[1] != seen[2]
+    assert learner.report()["warnings"] == [f"the loss is {seen[1]:.9f}"] and seen[1] != seen[2]
 
 
 def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):

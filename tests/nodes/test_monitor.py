@@ -16,7 +16,7 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "started": True,
         "stuck": "",
         "build": "",
-        "warning": "",
+        "warnings": [],
         "serves": serves,
         "activity": "waiting for trajectories",
         "activity_s": 1.0,

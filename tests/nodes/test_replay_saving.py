@@ -121,7 +121,7 @@ def test_whichever_file_of_the_newest_is_damaged_the_one_before_is_loaded(start,
         if damage(path):
             again = start()
             assert size(again) == 1, path
-            warning = again.report()["warning"]
+            (warning,) = again.report()["warnings"]
             assert f"snapshot of the tables 1 is used, since newer ones are not sound: {tmp_path}/2: " in warning
             assert path.name in warning
             path.write_bytes(content)
@@ -135,7 +135,7 @@ def test_where_none_is_sound_tables_start_empty_with_a_word(start, tmp_path):
     truncate(tmp_path / "1" / "chunks.tfrecord")
     again = start()
     assert size(again) == 0
-    assert "the tables start empty: no snapshot of the tables in" in again.report()["warning"]
+    assert "the tables start empty: no snapshot of the tables in" in again.report()["warnings"][0]
     again._save()
     assert numbers(tmp_path) == [2]
 
@@ -146,7 +146,7 @@ def test_a_save_that_fails_is_told_and_tried_again_but_the_last_one_ends_it(star
     with monkeypatch.context() as patch:
         fill_disk(patch)
         node.round()
-        assert "the tables could not be saved: " in node.report()["warning"]
+        assert "the tables could not be saved: " in node.report()["warnings"][0]
     node.round()
     assert numbers(tmp_path) == [1, 2]
     fill_disk(monkeypatch)
@@ -164,7 +164,7 @@ def test_what_reverb_itself_can_not_write_is_told(start, tmp_path, monkeypatch):
 
     monkeypatch.setattr(node, "_clear_reverbs_own", in_the_way)
     node.round()
-    assert "the tables could not be saved: " in node.report()["warning"] and not numbers(tmp_path)
+    assert "the tables could not be saved: " in node.report()["warnings"][0] and not numbers(tmp_path)
     (tmp_path / "reverb").unlink()
     monkeypatch.setattr(node, "_clear_reverbs_own", clear)
     node.round()

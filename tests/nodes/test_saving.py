@@ -26,8 +26,8 @@ def test_a_learner(tmp_path, monkeypatch):
         fill_disk(patch)
         learner.step()
         assert numbers(tmp_path) == [1]
-        assert "checkpoint 2 could not be saved" in learner.report()["warning"]
-        assert "has 0.0 MB free, and the last checkpoint took" in learner.report()["warning"]
+        assert "checkpoint 2 could not be saved" in learner.report()["warnings"][0]
+        assert "has 0.0 MB free, and the last checkpoint took" in learner.report()["warnings"][0]
     learner.step()
     assert numbers(tmp_path) == [1, 3]
     learner._save_every_s = 1e9
@@ -48,7 +48,7 @@ def test_a_fused_node(tmp_path, monkeypatch):
         for _ in range(2):
             anakin._save_beside()
         anakin._settle_save()
-        assert "could not be saved" in anakin.report()["warning"]
+        assert "could not be saved" in anakin.report()["warnings"][0]
     anakin._save_beside()
     anakin._settle_save()
     assert max(numbers(tmp_path)) == anakin._updates

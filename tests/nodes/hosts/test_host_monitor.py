@@ -38,7 +38,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "started": True,
             "stuck": "",
             "build": "",
-            "warning": "",
+            "warnings": [],
             "activity": "",
             "activity_s": 0.0,
             "rss_mb": 1,

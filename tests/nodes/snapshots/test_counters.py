@@ -159,7 +159,7 @@ def test_counters_that_can_not_be_saved_are_told_and_the_run_goes_on(start, tmp_
     monitor = start()
     (tmp_path / f"{FILE}.new").mkdir()
     beat(monitor, "actor/0", env_steps=1.0)
-    assert "the counters can't be saved" in monitor.status()["warning"]
+    assert "the counters can't be saved" in monitor.status()["warnings"][0]
     (tmp_path / f"{FILE}.new").rmdir()
     monitor._save_counters()
     assert (tmp_path / FILE).exists() and not monitor.status()["failure"]

@@ -57,7 +57,7 @@ class Monitor:
                 "started": activity != "starting",
                 "failure": (failures or {}).get(name, ""),
                 "hung": (hung or {}).get(name, ""),
-                "warning": "",
+                "warnings": [],
             }
             for name, activity in activities.items()
         }

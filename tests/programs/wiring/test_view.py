@@ -27,7 +27,7 @@ STATUS = {
             "process": "host/1",
             "gone": False,
             "hung": "",
-            "warning": "",
+            "warnings": [],
         },
         "learner": {
             "activity": "updating",
@@ -37,7 +37,7 @@ STATUS = {
             "process": "host/2",
             "gone": False,
             "hung": "",
-            "warning": "",
+            "warnings": [],
         },
     },
     "reason": "",
@@ -72,13 +72,15 @@ def test_the_table_shows_every_node_and_names_a_silent_one():
     assert "ending: updates reached 67" in text
 
 
-def test_a_nodes_warning_is_said_once(capsys):
-    learner = {**STATUS["nodes"]["learner"], "warning": "raise support_limit"}
+def test_each_of_a_nodes_warnings_is_printed_once(capsys):
+    learner = {**STATUS["nodes"]["learner"], "warnings": ["raise support_limit", "the disk is full"]}
     with view.View() as shown:
         shown.show(STATUS)
         for _ in range(2):
             shown.show({**STATUS, "nodes": {**STATUS["nodes"], "learner": learner}})
-    assert capsys.readouterr().out.count("warning: learner: raise support_limit\n") == 1
+    printed = capsys.readouterr().out
+    for warning in learner["warnings"]:
+        assert printed.count(f"warning: learner: {warning}\n") == 1
 
 
 DIED = {"learner": {"number": 2, "cause": "was killed by SIGKILL while updating", "down": True}}
