@@ -13,6 +13,8 @@ import time
 from types import FrameType
 from typing import Any
 
+from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
+
 from boonta.programs.wiring.restarts import History, Restarts
 
 SILENT_S = 20.0  # Time without a sign of life after which the process hangs; and before it first worked:
@@ -20,25 +22,33 @@ START_S = 180.0
 POLL_S = 0.25
 DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG.
 
+GUARD = "BOONTA_GUARD"  # The environment variable that tells a child about its guard: the pipe, and the process id.
+
 _pipe: int | None = None  # In a guarded process, where it reports to its guard.
 
 
 def guard(name: str, policy: Restarts) -> None:
     """Returns in a child process, which is to run the program; the parent stays here, and exits as the last child does.
 
-    The child is a fork, so that the program starts no later, and takes no more memory. Nothing may have started threads
-    that work, as JAX's devices do.
+    The child is a fork, so that the program starts no later, and takes no more memory. Where JAX has started its
+    devices, as a program file whose default environment is a JAX one does, a fork would have the locks of JAX's threads
+    but not the threads that release them; there the process's own command is run anew.
 
     Args:
       name: the program's name.
       policy: how often it is started again.
     """
+    inherited = os.environ.pop(GUARD, None)
+    if inherited is not None:
+        writer, parent_pid = map(int, inherited.split())
+        _become_guarded(writer, parent_pid)
+        return
     parent = _Guard(name, policy)
     while True:
         reader, writer = os.pipe()
-        if parent.fork() == 0:
+        if parent.start(writer) == 0:
             os.close(reader)
-            _become_guarded(writer)
+            _become_guarded(writer, parent.own_pid)
             return
         os.close(writer)
         with open(reader, "rb", buffering=0) as reports:
@@ -61,13 +71,16 @@ def report(worked: bool, ending: bool = False, failure: str = "") -> None:
             os.write(_pipe, line.encode())
 
 
-def _become_guarded(writer: int) -> None:
+def _become_guarded(writer: int, parent_pid: int) -> None:
     global _pipe
     _pipe = writer
     os.set_blocking(writer, False)
+    os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # It saves and ends, so that there are no orphans.
+    if os.getppid() != parent_pid:
+        sys.exit(128 + signal.SIGTERM)  # The guard died before this process could ask to be told.
 
 
 class _Guard:
@@ -76,17 +89,22 @@ class _Guard:
     def __init__(self, name: str, policy: Restarts):
         self._name = name
         self._history = History(name, policy, time.monotonic())
-        self._own_pid = os.getpid()
+        self.own_pid = os.getpid()
         self._child = 0
         self._signal = 0
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._forward)
 
-    def fork(self) -> int:
-        """Starts a child; returns its process id, and 0 in the child itself."""
+    def start(self, writer: int) -> int:
+        """Starts a child, which is to report to this pipe; returns its process id, and 0 in a forked child itself."""
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
+        if backends_are_initialized():
+            os.set_inheritable(writer, True)
+            environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
+            pid = os.posix_spawn(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        else:
+            pid = os.fork()
         self._child = pid
         if pid and self._signal:
             os.kill(pid, signal.SIGTERM)  # The signal came before there was a child to forward it to.
@@ -138,7 +156,7 @@ class _Guard:
     def _forward(self, number: int, frame: FrameType | None) -> None:
         """Handles a signal: the child ends the program. Ctrl-C reaches it anyway, and a second time does no harm."""
         del frame
-        if os.getpid() == self._own_pid:
+        if os.getpid() == self.own_pid:
             self._signal = self._signal or number
             if self._child:
                 os.kill(self._child, number)

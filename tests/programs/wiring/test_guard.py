@@ -72,6 +72,15 @@ def test_a_failure_before_any_work_ends_it_at_once(lives):
     assert (process.returncode, number_of(lives)) == (1, 1)
 
 
+def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
+    started = HEAD.replace("guard.SILENT_S", "import jax\njax.devices()\nguard.SILENT_S")
+    code = "assert 'BOONTA_GUARD' not in os.environ\nif life == 1: os.kill(os.getpid(), signal.SIGSEGV)"
+    process = begin(lives, code + "\njax.numpy.ones(3).sum().block_until_ready()", started)
+    output = process.communicate(timeout=120)[0]
+    assert (process.returncode, number_of(lives)) == (0, 2)
+    assert output == "warning: program was killed by SIGSEGV; it starts again in 0 s\n"  # No warning about a fork.
+
+
 def test_a_signal_reaches_the_program_and_its_code_comes_back(lives):
     process = begin(lives, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nopen(f'{lives}.up', 'w')\n" + WAIT)
     wait_for(lives.with_suffix(".up"))
