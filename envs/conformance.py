@@ -9,6 +9,7 @@ Glossary of shapes: B batch (environment slots stepped together), T time.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import warnings
 from typing import NamedTuple
@@ -48,8 +49,8 @@ def check(
     Args:
       env: the factory to check.
       num_envs: number of slots; with a single slot the check can't compare slots for independence.
-      steps: steps of each play; the environment is reset after a quarter of them. Some episodes should end within
-        them: otherwise the rules on ends can't be checked, which a warning reports.
+      steps: steps of each play; the environment is reset after a quarter of them, and two steps later. Some
+        episodes should end within them: otherwise the rules on ends can't be checked, which a warning reports.
       seed: seed of the environment and of the actions.
       lives: whether games may go on after LAST, as in `Atari(life_loss=True)`. The steps then don't determine what
         `episodes()` must return; the check only limits the number of episodes.
@@ -156,9 +157,7 @@ def _check_pickle(env: base.Env) -> None:
 
 def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
     """Asserts that the factory makes the batch asked for, and that `step` refuses actions for one slot too many."""
-    rule = "step() refuses an action of the wrong shape with a ValueError"
-    batch = env(num_envs, seed)
-    try:
+    with contextlib.closing(env(num_envs, seed)) as batch:
         if batch.num_envs != num_envs:
             raise ConformanceError("the batch has as many slots as asked for", f"{batch.num_envs}, not {num_envs}")
         if batch.spec != env.spec:
@@ -167,16 +166,14 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
         picture = batch.render()
         if picture is not None and (picture.dtype != np.uint8 or picture.shape != (num_envs, *picture.shape[1:3], 3)):
             raise ConformanceError("render() gives uint8 [B, H, W, 3]", f"{picture.dtype} {list(picture.shape)}")
-        batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
-    except ConformanceError:
-        raise
-    except ValueError:
-        return
-    except Exception as error:
-        raise ConformanceError(rule, repr(error)) from error
-    finally:
-        batch.close()
-    raise ConformanceError(rule, f"{num_envs + 1} actions passed for {num_envs} slots")
+        rule = "step() refuses an action of the wrong shape with a ValueError"
+        try:
+            batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
+        except ValueError:
+            return
+        except Exception as error:
+            raise ConformanceError(rule, repr(error)) from error
+        raise ConformanceError(rule, f"{num_envs + 1} actions passed for {num_envs} slots")
 
 
 def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t: int) -> None:

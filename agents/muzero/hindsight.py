@@ -56,7 +56,7 @@ def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hi
     stack = sequences.stack(extend(view_of(steps.observation)), extend(steps.step_type), config.frame_stack)
     later = extend(steps.action)[context:, 0]  # [M+K]
     action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
-    unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1] + 1)
+    unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1])
     support = make_support(config.support_limit, config.support_bins)
     value, reward = (expectation(support, logits) for logits in (unroll.value, unroll.reward))
     returns = value_targets(steps, value[:, :1], config.discount, num_rows, 1.0)[:, 0]

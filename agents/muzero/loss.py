@@ -5,6 +5,10 @@ and Appendix G; self-consistency after "Mastering Atari Games with Limited Data"
 https://arxiv.org/abs/2111.00210), Eq. 3; chance after "Planning in Stochastic Environments with a Learned Model"
 (Stochastic MuZero, https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.3.
 
+Glossary of shapes: B sequences, R roots of each, K model steps from each root, L frames of a stack. M rows of a
+sequence count: the roots, the rows that they are unrolled into, and those that targets bootstrap from. A real actions,
+to which the model adds the dummy action; Z categories of a value or reward; C chance codes; D features.
+
 Batch and roots are folded together, N = B * R, and come first: a batch split over devices stays split.
 """
 
@@ -53,7 +57,7 @@ class Unroll(NamedTuple):
     """The model's predictions for N roots and the K states after each.
 
     Attributes:
-      policy: float32 [N, K+1, A], logits.
+      policy: float32 [N, K+1, A+1], logits.
       value: float32 [N, K+1, Z], logits.
       reward: float32 [N, K, Z], logits of the rewards of the steps between.
       hidden: [N, K+1, ...], the hidden states.
@@ -74,8 +78,8 @@ def muzero_loss(
 
     Args:
       params: params of `model`.
-      context: target params and number of updates.
-      batch: steps with leaves [L-1+R+K+N', B, ...], N' the bootstrap length.
+      context: target params, number of updates, and the key for reanalyzing.
+      batch: steps with leaves [L-1+M, B, ...]; M is the sum of R, K and the bootstrap length.
       model: the model, from `make_model`.
       config: hyper-parameters.
       search: the actors' search, which renews targets, see `agents.muzero.reanalyze`; None keeps them.
@@ -85,7 +89,7 @@ def muzero_loss(
       |value - target| (Appendix G) in units of the support's limit, so that 1 is large.
     """
     support = make_support(config.support_limit, config.support_bins)
-    # 1. Frames are stacked as in acting; the context is dropped.
+    # 1. Frames are stacked as in acting; the first L-1 rows, which only fill the stacks, are dropped.
     view = view_of(batch.steps.observation)
     stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
     steps = sequences.drop_context(batch.steps, config.frame_stack)  # [M, B, ...]
@@ -97,7 +101,7 @@ def muzero_loss(
     targets = make_targets(steps, returns, policy_targets(steps, config), config.roots, config.unroll_length)
     targets = jax.tree.map(_fold, targets)  # [N, K+1, ...]
     # 3. The model follows the recorded actions.
-    unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1])
+    unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1] - 1)
     # 4. Each state has its losses; the root has none of those that belong to steps.
     losses = {
         "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),  # [N, K+1]
@@ -159,7 +163,7 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
       stack: [M, B, ..., L]; the first R rows are the roots, and the other rows follow them.
       action: int32 [B * R, K].
       model: the model, from `make_model`.
-      num_actions: A, the dummy action included.
+      num_actions: A; the action of that number is the dummy.
     """
     roots = action.shape[0] // stack.shape[1]
     seen = _fold_rows(stack[:roots])  # [N, ..., L]
@@ -168,11 +172,11 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
     for k in range(action.shape[1]):
         # Half the gradient at each step: the model's depth must not multiply it (Appendix G).
         hidden = optax.scale_gradient(hidden, 0.5)
-        choice = jax.nn.one_hot(action[:, k], num_actions)
+        choice = jax.nn.one_hot(action[:, k], num_actions + 1)
         if model.chance:
             hidden = model.chance.afterstate(params, hidden, choice)
             # After the dummy action the stack has frames of the next episode, so the last ones of this one are kept.
-            ended = (action[:, k] == num_actions - 1).reshape(-1, *(1,) * (seen.ndim - 1))
+            ended = (action[:, k] == num_actions).reshape(-1, *(1,) * (seen.ndim - 1))
             seen = jnp.where(ended, seen, _fold_rows(stack[k + 1 : k + 1 + roots]))
             encoding = model.chance.encode(params, seen)  # [N, C]
             code_logits, value = model.chance.predict(params, hidden)

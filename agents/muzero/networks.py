@@ -44,7 +44,7 @@ class ChanceModel(NamedTuple):
     """The additional functions of a model with chance; all are pure.
 
     Attributes:
-      afterstate: `(params, X, action [B, A] one-hot) -> X`, the state after the action and before the chance outcome.
+      afterstate: `(params, X, action [B, A+1] one-hot) -> X`, the state after the action and before the chance outcome.
       predict: `(params, afterstate) -> Prediction`, whose logits [B, C] are the chance codes'.
       encode: `(params, stack [B, ..., L]) -> probabilities [B, C]` of the codes that led to this observation.
     """
@@ -55,14 +55,14 @@ class ChanceModel(NamedTuple):
 
 
 class Model(NamedTuple):
-    """The model's pure functions. X [B, ...] are hidden states in [0, 1]; A includes the dummy action, the last one.
+    """The model's pure functions. X [B, ...] are hidden states in [0, 1]; of A+1 actions the last is the dummy.
 
     Attributes:
       init: `(key) -> params`.
       represent: h, `(params, stack [B, ..., L]) -> X`.
       predict: f, `(params, X) -> Prediction`.
-      dynamics: g, `(params, X, action [B, A] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it takes an
-        afterstate and a chance code [B, C] instead.
+      dynamics: g, `(params, X, action [B, A+1] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it
+        takes an afterstate and a chance code [B, C] instead.
       project: `(params, X) -> [B, D]`, the space in which hidden states are compared.
       foresee: `(params, projection [B, D]) -> [B, D]`, SimSiam's predictor, on the model's side of the comparison.
       chance: `ChanceModel`; None where the dynamics is deterministic.

@@ -1,6 +1,6 @@
 """The table's contract: which rows make a sequence, when samples are owed, and what a sequence's priority is.
 
-`agents.base.Table` holds the numbers, this module says what they mean. Every store of a table asks it: the Reverb
+`agents.base.Table` holds the numbers; this module says what they mean. Every store of a table asks it: the Reverb
 server, the queue and the replay in this process, the replay on the device. `nodes.tables.conformance` judges them.
 
 Each slot is an endless stream of rows, counted from 0; an episode's end is a row like any other:
@@ -38,12 +38,12 @@ FREE_SAMPLES_PER_INSERT = 1.0
 
 
 def completes(table: Table, rows: int) -> bool:
-    """Whether the newest of so many rows of a slot completes a sequence."""
+    """Whether a slot's row number `rows`, counted from 1, completes a sequence."""
     return rows >= table.sequence_length and (rows - table.sequence_length) % table.period == 0
 
 
 def completed(table: Table, rows: int) -> int:
-    """How many sequences so many rows of a slot complete; `rows` may be an array, or traced."""
+    """The number of sequences that the first `rows` rows of a slot complete; `rows` may be an array, or traced."""
     return (rows >= table.sequence_length) * ((rows - table.sequence_length) // table.period + 1)
 
 
@@ -53,7 +53,7 @@ def first_row(table: Table, sequence: int) -> int:
 
 
 def rows_of(table: Table, sequences: int) -> int:
-    """How many rows so many consecutive sequences of a slot span, from the first row to the last."""
+    """The number of rows from the first to the last of `sequences` consecutive sequences of a slot."""
     return first_row(table, sequences - 1) + table.sequence_length
 
 
@@ -113,7 +113,7 @@ class RateLimit(NamedTuple):
         return inserted * self.samples_per_insert - sampled
 
     def may_insert(self, inserted: int, sampled: int, number: int = 1) -> bool:
-        """Whether so many more sequences may come in.
+        """Whether `number` more sequences may come in.
 
         A store that inserts a whole group's sequences at once asks for one, and may exceed the limit by the others.
         """
@@ -121,7 +121,7 @@ class RateLimit(NamedTuple):
         return after <= self.min_size or self.owed(after, sampled) <= self.highest
 
     def may_sample(self, inserted: int, sampled: int, number: int) -> bool:
-        """Whether so many more samples may go out."""
+        """Whether `number` more samples may go out."""
         return inserted >= self.min_size and self.owed(inserted, sampled + number) >= self.lowest
 
 
@@ -134,8 +134,8 @@ def rate_limit(table: Table) -> RateLimit:
         -B                                              the reader may be one batch ahead, which the dataset prefetches
         2 * share * samples_per_insert * min_size + B   the writer may be as far ahead again as when sampling begins
 
-    Where a table gives only a share of a batch, the share scales its writer's lead, which is never less than the
-    samples owed when sampling begins.
+    Where a table gives only a share of a batch, its writer's lead is that share of 2 * samples_per_insert * min_size.
+    The lead is never less than the samples owed when sampling begins, or the writer could not reach min_size.
 
     So sampled / inserted tends to `samples_per_insert` whichever side is faster, and what is there when sampling begins
     is drawn as often as what comes later. While one side waits, the other can go on: the reader for a whole batch, the
@@ -147,10 +147,10 @@ def rate_limit(table: Table) -> RateLimit:
         return RateLimit(1.0, 1, 0.0, float(table.size))
     if table.samples_per_insert is None:
         return RateLimit(1.0, table.min_size, -sys.float_info.max, sys.float_info.max)
-    rate, size = table.samples_per_insert, table.batch_size
+    rate, batch_size = table.samples_per_insert, table.batch_size
     owed = rate * table.min_size
-    ahead = max(owed, 2 * table.share * owed + size, 2 * max(1.0, rate))
-    return RateLimit(rate, table.min_size, -float(size), ahead)
+    ahead = max(owed, 2 * table.share * owed + batch_size, 2 * max(1.0, rate))
+    return RateLimit(rate, table.min_size, -float(batch_size), ahead)
 
 
 def definite_samples_per_insert(table: Table) -> float:

@@ -161,7 +161,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`,
-    `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
+    `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`. Launchpad's node for
+    a replay server adds `address`.
 
     Args:
       program: the node's program.
@@ -207,7 +208,7 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
 
 
 def signature_of(program: Program) -> Callable[[], Steps]:
-    """A function that makes one raw step in the agent's own classes, for nodes that read a replay server's tables."""
+    """A function that gives the shapes and dtypes of one raw step, for nodes that read a replay server's tables."""
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
@@ -238,6 +239,7 @@ def check_nodes(program: Program) -> None:
 
 def _seeds(seed: int, number: int) -> list[int]:
     """A seed for each node. With `seed + i`, runs with neighbouring seeds would share most seeds."""
+    # One bit is dropped, so that each seed fits a signed int32, as environments and JAX take it.
     return [int(drawn) for drawn in np.random.SeedSequence(seed).generate_state(number) >> 1]
 
 

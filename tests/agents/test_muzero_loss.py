@@ -163,7 +163,7 @@ def test_gradients_halve_at_each_step_of_the_model():
 
     def sum_of_hidden(w, k):
         model = identity._replace(represent=lambda params, stack: w * stack[..., 0])
-        unroll = unroll_model(make_params(), stack, np.zeros((1, 3), np.int32), model, A + 1)
+        unroll = unroll_model(make_params(), stack, np.zeros((1, 3), np.int32), model, A)
         return jnp.sum(unroll.hidden[:, k])
 
     gradients = [float(jax.grad(sum_of_hidden)(1.0, k)) for k in range(4)]
@@ -179,16 +179,16 @@ def test_beyond_the_end_chance_is_not_told_the_next_episode():
     )
     model = LINEAR._replace(chance=chance, dynamics=lambda params, hidden, code: (hidden, hidden))
     stack = np.arange(4.0, dtype=np.float32)[:, None, None, None] * np.ones((4, 1, D, 1), np.float32)
-    unroll = unroll_model(make_params(), stack, np.array([[0, A, A]], np.int32), model, A + 1)
+    unroll = unroll_model(make_params(), stack, np.array([[0, A, A]], np.int32), model, A)
     np.testing.assert_array_equal(unroll.chance.encoding[0, :, 0], [1, 1, 1])
-    unroll = unroll_model(make_params(), stack, np.array([[0, 1, 0]], np.int32), model, A + 1)
+    unroll = unroll_model(make_params(), stack, np.array([[0, 1, 0]], np.int32), model, A)
     np.testing.assert_array_equal(unroll.chance.encoding[0, :, 0], [1, 2, 3])
 
 
 def test_consistency_teaches_only_the_side_that_foresees():
     def loss(params, observed):
         stack = jnp.stack([jnp.ones((1, D)), observed])[..., None]
-        unroll = unroll_model(params, stack, np.zeros((1, 1), np.int32), LINEAR, A + 1)
+        unroll = unroll_model(params, stack, np.zeros((1, 1), np.int32), LINEAR, A)
         return jnp.sum(consistency_loss(params, unroll.hidden, stack, LINEAR, roots=1))
 
     observed = jnp.arange(1.0, D + 1)[None]
