@@ -73,3 +73,19 @@ def test_a_learners_pod_that_is_killed_restarts_the_set_which_resumes_from_the_c
     updates = [row["updates"] for row in metrics.read(workdir)[before:] if row.get("updates")]
     assert 0 < resumed_from < 1000 <= updates[-1]
     assert min(updates) >= resumed_from
+
+
+@pytest.mark.slow
+def test_servers_pods_that_are_killed_come_back_alone(tmp_path, monkeypatch):
+    manifest, workdir = rendered(TINY, monkeypatch, tmp_path, "--stop.updates", "600", "--save-every-s", "2")
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: saved(workdir) > 0)
+        for label in ("variables", "replay"):
+            before = counter(workdir, "updates")
+            running.pod(label).process.kill()
+            assert not running.run(lambda before=before: counter(workdir, "updates") > before + 50), running.output()
+        assert running.run(lambda: False), running.output()
+        running.end()
+        starts = {pod.label: pod.starts for pod in running.pods}
+    assert running.restarts == 0 and starts.pop("variables") == starts.pop("replay") == 2, running.output()
+    assert set(starts.values()) == {1}, running.output()
