@@ -1,4 +1,4 @@
-"""Whatever is in a file, what reads it reads it or refuses it with a ValueError, an OSError or BadInput."""
+"""Whatever is in a file or message, what reads it reads it or refuses it with a ValueError, an OSError or BadInput."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
 from boonta.nodes.archive.index import INDEX
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.rpc import encoding
 from boonta.nodes.snapshots import counters, files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
@@ -51,7 +52,15 @@ class Format(NamedTuple):
 def params(folder: pathlib.Path) -> Format:
     like = {"conv": {"w": np.ones((2, 3), np.float32)}, "steps": np.int32(3), "mask": np.ones((2, 0), bool)}
     valid = pack(like)
-    return Format(valid, malformed.safetensors_files(valid), lambda content: unpack(content, like), 20)
+    return Format(valid, malformed.safetensors_files(valid), lambda content: unpack(content, like), 15)
+
+
+def message(folder: pathlib.Path) -> Format:
+    step = [np.zeros(2, np.int32), np.ones((2, 3, 1), np.float32), np.zeros((2, 0), bool), np.array(3)]
+    content = ["act", ["actor/0/1", 7, step, 0.5, {"a": None, "b": b"bytes"}, bytes(encoding.LARGE)]]
+    small, large = (b"".join(encoding.encode(value)) for value in (step, content))
+    broken = malformed.changed_bytes(small) | malformed.changed_bytes(large) | st.binary()
+    return Format(large, broken, lambda content: encoding.encode(encoding.decode(memoryview(content))), 5)
 
 
 def archive_index(folder: pathlib.Path) -> Format:
@@ -203,6 +212,7 @@ FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
     made.__name__: made
     for made in (
         params,
+        message,
         archive_index,
         archive_chunk,
         config,

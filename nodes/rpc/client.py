@@ -1,0 +1,130 @@
+"""A client of a node's server: each method of the server is one of the client's."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+from boonta.nodes.rpc import encoding, keys, wire
+from boonta.nodes.rpc.errors import Cancelled, DeadlineExceeded, Failed, Untrusted
+
+RETRY_S = 0.1  # Between two tries to reach a server that is away.
+
+
+class Client:
+    """Calls a server; threads may share it. A connection is made when the first call needs it, and then kept.
+
+    A server that is away is tried again until the deadline, also one that went away during the call: a method must bear
+    to be called twice.
+
+    Args:
+      address: the server's, see `wire`.
+      deadline_s: how long a call may take.
+      key: the file of the run's key, which any address but a Unix socket's needs.
+    """
+
+    def __init__(self, address: str, deadline_s: float, key: str | None = None):
+        wire.check(address, key)
+        if deadline_s <= 0:
+            raise ValueError(f"deadline_s is {deadline_s}; it must be above 0")
+        self._address = address
+        self._deadline_s = deadline_s
+        self._key = key
+        self._context: ssl.SSLContext | None = None
+        self._idle: list[socket.socket] = []
+        self._busy: set[socket.socket] = set()
+        self._closed = False
+        self._process = os.getpid()
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return functools.partial(self._call, method)
+
+    def close(self) -> None:
+        """Ends all connections; calls in progress raise `Cancelled`."""
+        self._closed = True
+        for connection in list(self._busy):
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        self._drop_idle()
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        """Calls a method.
+
+        Raises:
+          RpcError: the call has failed.
+          TypeError, ValueError: an argument can't be sent.
+          OSError: the key can't be read.
+        """
+        request = wire.require_sendable(encoding.encode([method, arguments]))
+        if self._key is not None and self._context is None:
+            self._context = keys.client_context(self._key)
+        end = time.monotonic() + self._deadline_s
+        error: OSError | None = None
+        while not self._closed:
+            try:
+                done, *result = encoding.decode(self._exchange(request, end))
+            except OSError as away:
+                if is_refusal(away):
+                    raise Untrusted(f"{self._address} has another key than its caller: {away}") from away
+                error = away
+            else:
+                if not done:
+                    raise Failed(method, *result)
+                return result[0]
+            if time.monotonic() + RETRY_S > end:
+                raise DeadlineExceeded(
+                    f"{self._address} didn't answer {method!r} within {self._deadline_s:g} s: {error}"
+                ) from error
+            time.sleep(RETRY_S)
+        raise Cancelled(f"the client of {self._address} was closed, which ended {method!r}")
+
+    def _exchange(self, request: wire.Message, end: float) -> memoryview:
+        """Sends a request and returns the answer, over a connection that was kept, or a new one."""
+        if os.getpid() != self._process:  # A connection can't be shared with the process that this was forked from.
+            self._idle, self._busy, self._process = [], set(), os.getpid()
+        while True:
+            try:
+                connection, kept = self._idle.pop(), True
+            except IndexError:
+                connection, kept = wire.connect(self._address, self._context, left_s(end)), False
+            self._busy.add(connection)
+            try:
+                if self._closed:
+                    raise wire.Ended("the client was closed")
+                connection.settimeout(left_s(end))
+                wire.send(connection, request)
+                answer = wire.receive(connection, left_s(end))
+            except BaseException as error:
+                self._busy.discard(connection)
+                connection.close()
+                # Others that were kept may have ended with it, so they are not worth the pause before another try.
+                if kept and isinstance(error, ConnectionError):
+                    continue
+                raise
+            self._busy.discard(connection)
+            self._idle.append(connection)
+            return answer
+
+    def _drop_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+
+def left_s(end: float) -> float:
+    """Seconds until a time, at least a millisecond."""
+    return max(1e-3, end - time.monotonic())
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether one side doesn't accept the other's key, which trying again can't mend."""
+    broken = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
+    return isinstance(error, ssl.SSLError) and not isinstance(error, broken)

@@ -1,0 +1,130 @@
+"""What crosses a process: numbers, strings, bytes, arrays, and lists and dicts of these; never objects.
+
+A message is a head in msgpack, and then, one after the other, the contents of its arrays and large bytes: these are
+sent from where they are, and arrays arrive where they stay. Whatever a message is, decoding runs no code of its, and
+takes memory in proportion to its size.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from typing import Any
+
+import msgpack
+import numpy as np
+
+Part = bytes | memoryview
+
+ARRAY, BYTES = 1, 2  # msgpack's codes for our types, whose contents follow the head.
+LARGE = 1 << 14  # Bytes from which a `bytes` object is sent apart.
+ALIGNED = 16  # Contents begin at multiples of it.
+SIZE = struct.Struct("<Q")
+NAMES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+)
+DTYPES = tuple(np.dtype(name).newbyteorder("<") for name in NAMES)  # An array's first byte is an index of these.
+CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+MAX_RANK = 32
+
+
+def encode(value: Any) -> list[Part]:
+    """Encodes a value, as buffers that together are the message.
+
+    Tuples arrive as lists, NumPy's scalars as Python's numbers.
+
+    Raises:
+      TypeError: there is something else in it, or an array of another dtype.
+      ValueError: it is nested too deeply.
+      OverflowError: an integer has more than 64 bits.
+    """
+    contents: list[Part] = []
+    head = msgpack.packb(_apart(value, contents), default=functools.partial(_encode_other, contents))
+    return [_padded(SIZE.pack(len(head)) + head), *contents]
+
+
+def decode(message: memoryview) -> Any:
+    """Decodes what `encode` made; arrays share the message's memory, and may be written to if it may.
+
+    Raises:
+      ValueError: the message is malformed.
+    """
+    try:
+        (size,) = SIZE.unpack_from(message)
+        contents = _Contents(message[_aligned(SIZE.size + size) :])
+        value = msgpack.unpackb(message[SIZE.size : SIZE.size + size], ext_hook=contents.take, timestamp=1)
+    except (msgpack.UnpackException, struct.error, TypeError, OverflowError) as error:
+        raise ValueError(f"malformed message: {type(error).__name__} {error}") from error
+    contents.require_end()
+    return value
+
+
+def _apart(value: Any, contents: list[Part]) -> Any:
+    """The value with its large bytes, unless they are in a dict, replaced by their sizes."""
+    if isinstance(value, (list, tuple)):
+        return [_apart(part, contents) for part in value]
+    if isinstance(value, bytes) and len(value) >= LARGE:
+        _add(contents, value, len(value))
+        return msgpack.ExtType(BYTES, SIZE.pack(len(value)))
+    return _encode_other(contents, value) if isinstance(value, np.ndarray) else value
+
+
+def _encode_other(contents: list[Part], value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        code = CODES.get(value.dtype.newbyteorder("<"))
+        if code is None or value.ndim > MAX_RANK:
+            raise TypeError(
+                f"an array of {value.ndim} dimensions and dtype {value.dtype} can't be sent; {MAX_RANK} dimensions, "
+                f"and {', '.join(NAMES)}, are what can"
+            )
+        _add(contents, np.asarray(value, DTYPES[code], order="C").reshape(-1).view(np.uint8).data, value.nbytes)
+        return msgpack.ExtType(ARRAY, struct.pack(f"<BB{value.ndim}Q", code, value.ndim, *value.shape))
+    if isinstance(value, np.generic) and value.dtype in CODES:
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} can't be sent; numbers, strings, bytes, arrays, lists and dicts can")
+
+
+def _add(contents: list[Part], content: Part, size: int) -> None:
+    contents.append(content)
+    if size % ALIGNED:
+        contents.append(bytes(_aligned(size) - size))
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNED) * ALIGNED
+
+
+def _padded(head: bytes) -> bytes:
+    return head + bytes(_aligned(len(head)) - len(head))
+
+
+class _Contents:
+    """What follows a head; its parts come in the order in which the head names them."""
+
+    def __init__(self, left: memoryview):
+        self._left = left
+
+    def take(self, kind: int, description: bytes) -> Any:
+        """The next part, by its type and description in the head; sizes are checked before memory is taken."""
+        if kind == BYTES:
+            (size,) = SIZE.unpack(description)
+            return bytes(self._next(size))
+        if kind != ARRAY:
+            raise ValueError(f"type {kind} is unknown")
+        if len(description) < 2 or description[0] >= len(DTYPES) or description[1] > MAX_RANK:
+            raise ValueError("an array's dtype or rank is unknown")
+        dtype, rank = DTYPES[description[0]], description[1]
+        shape = struct.unpack(f"<{rank}Q", description[2:])
+        return np.frombuffer(self._next(math.prod(shape) * dtype.itemsize), dtype).reshape(shape)
+
+    def require_end(self) -> None:
+        if len(self._left):
+            raise ValueError(f"{len(self._left)} bytes follow a message")
+
+    def _next(self, size: int) -> memoryview:
+        if _aligned(size) > len(self._left):
+            raise ValueError(f"{size} bytes are missing, {len(self._left)} are left")
+        part, self._left = self._left[:size], self._left[_aligned(size) :]
+        return part

@@ -1,0 +1,99 @@
+"""The key of a run: a certificate that signs itself, by which the run's processes know each other on any machine.
+
+Whoever has the file may call all servers of the run, and be called; nobody else may.
+
+./run python -m boonta.nodes.rpc.keys prints one.
+"""
+
+from __future__ import annotations
+
+import datetime
+import fcntl
+import os
+import pathlib
+import ssl
+import sys
+
+NAME = "boonta"
+DAY = datetime.timedelta(days=1)
+YEARS = 100  # A run may be resumed at any time, by machines whose clocks differ.
+
+
+def make_once(file: pathlib.Path) -> None:
+    """Makes a key, unless the file is there: of several processes, on any machine, the first one makes it.
+
+    Raises:
+      OSError: the file can't be written.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(file.with_name(file.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            fresh = file.with_name(file.name + ".new")
+            with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
+                opened.write(new())
+            fresh.replace(file)  # This is atomic, so whoever finds the file finds a whole key.
+
+
+def in_memory(content: bytes) -> str:
+    """The path, for this process alone, of a key that is in no folder."""
+    descriptor = os.memfd_create("key")
+    os.write(descriptor, content)
+    return f"/proc/self/fd/{descriptor}"
+
+
+def new() -> bytes:
+    """A new key: its private part and its certificate, as PEM."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - DAY)
+        .not_valid_after(now + 365 * YEARS * DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    return private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ) + certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def server_context(file: str) -> ssl.SSLContext:
+    """What a server asks of its callers, and shows them."""
+    return _context(ssl.PROTOCOL_TLS_SERVER, file)
+
+
+def client_context(file: str) -> ssl.SSLContext:
+    """What a caller asks of a server, and shows it."""
+    return _context(ssl.PROTOCOL_TLS_CLIENT, file)
+
+
+def _context(protocol: int, file: str) -> ssl.SSLContext:
+    """A context that trusts this one certificate.
+
+    Raises:
+      OSError: the file can't be read, or is no key.
+    """
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False  # There is one certificate, which all hosts have.
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.load_cert_chain(file)
+        context.load_verify_locations(file)
+    except OSError as error:
+        raise OSError(f"{file} can't be read, or is no key: {error}") from error
+    return context
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(new())

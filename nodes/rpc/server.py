@@ -1,0 +1,181 @@
+"""A node's server: it calls the listed methods for whoever connects, each connection in a thread of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boonta.nodes.rpc import encoding, keys, wire
+
+# Calls that are worked on at once; more wait for their turn. Each group that an inference node acts for makes one.
+CALLS = 512
+CONNECTIONS = 4096  # Each has a thread; further callers wait in the kernel's queue.
+HANDSHAKE_S = 10.0
+TRANSFER_S = 60.0  # Time that the rest of a request, or an answer, may take.
+DRAIN_S = 2.0  # Time that calls in progress have when the server closes.
+TURN_S = 0.5  # Between two looks at whether a caller that waits for its turn is still there.
+
+
+class Server:
+    """Serves methods from `start` to `close`, or as a context manager.
+
+    An exception of a method goes to the caller; the server stays.
+
+    Args:
+      address: where it listens, see `wire`.
+      methods: what may be called, by name.
+      key: the file of the run's key, which any address but a Unix socket's needs.
+      calls: the most calls at once.
+    """
+
+    def __init__(
+        self, address: str, methods: Mapping[str, Callable[..., Any]], key: str | None = None, calls: int = CALLS
+    ):
+        wire.check(address, key)
+        self._address = address
+        self._methods = dict(methods)
+        self._key = key
+        self._context: ssl.SSLContext | None = None
+        self._turns = threading.BoundedSemaphore(calls)
+        self._room = threading.BoundedSemaphore(CONNECTIONS)
+        self._changed = threading.Condition()  # Its lock guards the attributes below.
+        self._threads: dict[threading.Thread, socket.socket] = {}
+        self._working = 0
+        self._closing = False
+
+    def __enter__(self) -> Server:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Listens, and serves in threads of its own.
+
+        Raises:
+          OSError: it can't listen at the address.
+        """
+        self._context = None if self._key is None else keys.server_context(self._key)
+        self._listening = wire.listen(self._address)
+        self._file = _file_of(self._address)
+        self._accepting = threading.Thread(target=self._accept, daemon=True, name=f"rpc {self._address}")
+        self._accepting.start()
+
+    def close(self) -> None:
+        """Lets calls in progress end, for up to `DRAIN_S`, and ends all connections and threads."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # This wakes the thread that accepts.
+        self._accepting.join(DRAIN_S)
+        self._listening.close()
+        path = wire.path_of(self._address)
+        if path is not None and _file_of(self._address) == self._file:  # Else another server has taken the address.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._working, DRAIN_S)
+            left = dict(self._threads)
+        for connection in left.values():
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        end = time.monotonic() + DRAIN_S
+        for thread in left:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    def _accept(self) -> None:
+        while not self._closing:
+            if not self._room.acquire(timeout=TURN_S):
+                continue
+            try:
+                connection, _ = self._listening.accept()
+                thread = threading.Thread(target=self._attend, args=(connection,), daemon=True, name="rpc connection")
+                thread.start()
+            except (OSError, RuntimeError):  # The server closes, or there are no more file descriptors or threads.
+                self._room.release()
+                if not self._closing:
+                    time.sleep(TURN_S)
+
+    def _attend(self, connection: socket.socket) -> None:
+        """Serves one connection until it ends."""
+        served = connection
+        with self._changed:
+            self._threads[threading.current_thread()] = connection
+        try:
+            with contextlib.suppress(OSError, ValueError):  # It has ended, or it is none of ours.
+                if not self._closing:
+                    served = self._secured(connection)
+                    while True:
+                        self._serve(served)
+        finally:
+            served.close()
+            with self._changed:
+                del self._threads[threading.current_thread()]
+            self._room.release()
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if self._context is None:
+            return connection
+        connection.settimeout(HANDSHAKE_S)
+        wire.be_prompt(connection)
+        secured = self._context.wrap_socket(connection, server_side=True)
+        secured.sendall(wire.WELCOME)
+        with self._changed:
+            self._threads[threading.current_thread()] = secured
+        return secured
+
+    def _serve(self, connection: socket.socket) -> None:
+        """Serves one call."""
+        request = wire.receive(connection, None, TRANSFER_S)
+        if not self._take_turn(connection):
+            raise wire.Ended("the caller has given up")
+        with self._changed:
+            self._working += 1
+        try:
+            try:
+                answer = self._answer(request)
+            finally:
+                self._turns.release()
+            connection.settimeout(TRANSFER_S)
+            wire.send(connection, answer)
+        finally:
+            with self._changed:
+                self._working -= 1
+                self._changed.notify_all()
+
+    def _take_turn(self, connection: socket.socket) -> bool:
+        """Waits until the call may be worked on; returns False if the caller has given up meanwhile."""
+        while not self._turns.acquire(blocking=False):
+            if self._turns.acquire(timeout=TURN_S):
+                break
+            if wire.is_over(connection):
+                return False
+        return True
+
+    def _answer(self, request: memoryview) -> wire.Message:
+        """The encoded answer to an encoded request."""
+        try:
+            name, arguments = encoding.decode(request)
+            method = self._methods.get(name)
+            if method is None:
+                raise AttributeError(f"there is no {name!r}; there are {', '.join(sorted(self._methods))}")
+            return wire.require_sendable(encoding.encode([True, method(*arguments)]))
+        except Exception as error:
+            message = str(error).encode(errors="replace").decode()  # A file's name in it may be no text.
+            return encoding.encode([False, type(error).__name__, message])
+
+
+def _file_of(address: str) -> tuple[int, int] | None:
+    """The identity of a Unix socket's file; None if there is none."""
+    path = wire.path_of(address)
+    try:
+        status = os.stat(path) if path is not None else None
+    except FileNotFoundError:
+        return None
+    return None if status is None else (status.st_dev, status.st_ino)

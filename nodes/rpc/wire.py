@@ -1,0 +1,206 @@
+"""Addresses, sockets and messages: on a connection each is its length in 8 bytes, and then what `encoding` made.
+
+An address is "unix:/path", or "host:port". A connection carries one call at a time, so calls need no numbers, and a
+caller that gives up closes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Sequence
+
+Message = Sequence[bytes | memoryview]  # Parts that together are the message, the first of them bytes.
+
+UNIX = "unix:"
+LENGTH = struct.Struct("<Q")
+MAX_BYTES = 1 << 30  # Of a message; params are the largest, and have a hundredth of it.
+CHUNK = 1 << 16  # One system call reads a small message as a whole.
+LARGE = 1 << 18  # Bytes from which a message's parts are sent one by one: copying them together would cost more.
+BACKLOG = 512
+WELCOME = b"\n"  # A server sends it once it has accepted the caller's key.
+MAX_PATH = 107  # Bytes in the kernel's address of a Unix socket.
+
+
+class Ended(ConnectionError):
+    """The other side has closed the connection."""
+
+
+def check(address: str, key: str | None) -> None:
+    """Raises ValueError for an address that is none, or that needs a key and has none."""
+    if path_of(address) is not None:
+        return
+    host_and_port(address)
+    if key is None:
+        raise ValueError(f"{address} can be reached from other machines, so it needs a key")
+
+
+def listen(address: str) -> socket.socket:
+    """A socket that listens at an address. A Unix socket that is there already, of a process that died, is replaced.
+
+    Raises:
+      OSError: the address is taken, or can't be had; the message names it.
+    """
+    path = path_of(address)
+    if path is None:
+        host, port = host_and_port(address)
+        own = host == "localhost" or host.startswith("127.")  # Its callers are on this machine, so it hears no others.
+        if own or not socket.has_dualstack_ipv6():
+            return socket.create_server((host if own else "", port), backlog=BACKLOG)
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listening.bind(path)
+        os.chmod(path, 0o600)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"can't listen at {address}: {error.strerror or error}") from error
+    return listening
+
+
+def connect(address: str, context: ssl.SSLContext | None, timeout_s: float) -> socket.socket:
+    """A connection to the server at an address.
+
+    Raises:
+      OSError: there is none, or it is not to be trusted.
+    """
+    path = path_of(address)
+    if path is None:
+        connection = socket.create_connection(host_and_port(address), timeout_s)
+    else:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        if path is not None:
+            connection.connect(path)
+            return connection
+        be_prompt(connection)
+        if context is not None:
+            connection = context.wrap_socket(connection)
+            if connection.recv(len(WELCOME)) != WELCOME:  # A refusal would come here, not at the first message.
+                raise Ended("the other side has closed the connection")
+        return connection
+    except BaseException:
+        connection.close()
+        raise
+
+
+def be_prompt(connection: socket.socket) -> None:
+    """Sends small messages at once, and notices within a minute a host that is gone without a word."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def is_over(connection: socket.socket) -> bool:
+    """Whether a caller that should be waiting for its answer has closed the connection."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def path_of(address: str) -> str | None:
+    """The path of a Unix socket's address; None if it is another's.
+
+    Raises:
+      ValueError: the path is longer than the kernel takes.
+    """
+    if not address.startswith(UNIX):
+        return None
+    path = address[len(UNIX) :]
+    if len(os.fsencode(path)) > MAX_PATH:
+        raise ValueError(f"{address} has more than {MAX_PATH} bytes; choose a shorter folder")
+    return str(pathlib.Path(path))
+
+
+def host_and_port(address: str) -> tuple[str, int]:
+    """The parts of a "host:port".
+
+    Raises:
+      ValueError: it is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isdecimal() and int(port) < 1 << 16):
+        raise ValueError(f"address {address!r} must be host:port, or unix:/path")
+    return host.strip("[]"), int(port)
+
+
+def require_sendable(message: Message) -> Message:
+    """The message itself; raises ValueError if it is too large."""
+    size = _size(message)
+    if size > MAX_BYTES:
+        raise ValueError(f"a message of {size:,} bytes can't be sent; {MAX_BYTES:,} are the most")
+    return message
+
+
+def send(connection: socket.socket, message: Message) -> None:
+    """Sends a message; raises OSError if the connection has failed, or its timeout passed."""
+    size = _size(message)
+    if size < LARGE:
+        connection.sendall(b"".join((LENGTH.pack(size), *message)))
+        return
+    first, *rest = message
+    connection.sendall(LENGTH.pack(size) + first)
+    for part in rest:
+        connection.sendall(part)
+
+
+def receive(connection: socket.socket, timeout_s: float | None, rest_s: float | None = None) -> memoryview:
+    """Receives a message.
+
+    Args:
+      connection: carries one call at a time, so nothing follows the message.
+      timeout_s: how long to wait for its first byte; None for ever.
+      rest_s: how long the rest may take, from then on; None is what is left of `timeout_s`.
+
+    Raises:
+      Ended: the other side has closed the connection.
+      TimeoutError: the message wasn't there in time.
+      ValueError: it is longer than a message may be, or something follows it.
+      OSError: the connection has failed.
+    """
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    connection.settimeout(timeout_s)
+    first = connection.recv(CHUNK)
+    end = end if rest_s is None else time.monotonic() + rest_s
+    while first and len(first) < LENGTH.size:
+        _set_timeout(connection, end)
+        more = connection.recv(CHUNK)
+        first = first + more if more else b""
+    if not first:
+        raise Ended("the other side has closed the connection")
+    (size,) = LENGTH.unpack_from(first)
+    got = len(first) - LENGTH.size
+    if size > MAX_BYTES or got > size:
+        raise ValueError(f"a message of {size:,} bytes, of which {got:,} came, is none of ours")
+    message = memoryview(bytearray(size))
+    message[:got] = memoryview(first)[LENGTH.size :]
+    while got < size:
+        _set_timeout(connection, end)
+        number = connection.recv_into(message[got:])
+        if not number:
+            raise Ended("the other side has closed the connection")
+        got += number
+    return message
+
+
+def _size(message: Message) -> int:
+    return sum(map(len, message))
+
+
+def _set_timeout(connection: socket.socket, end: float | None) -> None:
+    if end is not None:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the message was cut short")
+        connection.settimeout(left)
