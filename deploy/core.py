@@ -131,14 +131,21 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     return dealt.__getitem__
 
 
-def bind(program: Program, host_of: HostOf, base_port: int = BASE_PORT) -> Launchable:
-    """Does for the whole program, in this process, what Launchpad does before it launches one."""
+def bind(program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT) -> Launchable:
+    """Does for the whole program, in this process, what Launchpad does before it launches one.
+
+    Args:
+      program: the program.
+      host_of: the host of each task.
+      key: the file of the run's key, the same on every host; nodes refuse calls of others.
+      base_port: the first port.
+    """
     from boonta.programs.wiring import launchpad
 
     tasks = plan(program, base_port)
-    launchable = launchpad.to_launchpad(patient(program))
+    launchable = launchpad.to_launchpad(patient(program), key)
     addresses = {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
-    launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks})
+    launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks}, key)
     return launchable
 
 

@@ -25,7 +25,7 @@ import yaml
 
 from boonta.deploy import resources
 from boonta.deploy.program import split_flags
-from boonta.deploy.roles import INDEX, MANY, Deployment, Role, prepare
+from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare
 from boonta.programs.wiring.run import BadInput
 
 Manifest = dict[str, Any]
@@ -115,6 +115,8 @@ def _pod(table: resources.Table, role: Role) -> Manifest:
         "containers": [_container(table, role)],
         "volumes": [{"name": "tmp", "emptyDir": {}}],
     }
+    if role.secret:
+        pod["volumes"].append({"name": "key", "secret": {"secretName": role.secret, "defaultMode": 0o440}})
     return {**pod, "nodeSelector": selector} if selector else pod
 
 
@@ -145,6 +147,9 @@ def _container(table: resources.Table, role: Role) -> Manifest:
     }
     if volume:
         container["volumeMounts"].append({"name": volume, "mountPath": path})
+    if role.secret:
+        folder = str(pathlib.PurePosixPath(KEY).parent)
+        container["volumeMounts"].append({"name": "key", "mountPath": folder, "readOnly": True})
     return {**container, "ports": [{"containerPort": port} for port in role.ports]} if role.ports else container
 
 
@@ -160,7 +165,7 @@ def _claim(table: resources.Table, role: Role) -> Manifest:
 
 
 def _network_policy(deployment: Deployment) -> Manifest:
-    """Only the program's own pods may call each other: whoever reaches courier can run code."""
+    """Only the program's own pods may call each other: Reverb asks nobody who they are."""
     ours = {"podSelector": {"matchLabels": {RUN_LABEL: deployment.name}}}
     return {
         "apiVersion": "networking.k8s.io/v1",

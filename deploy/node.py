@@ -18,10 +18,11 @@ import tyro
 
 from boonta.deploy import core
 from boonta.deploy.program import split_flags, spread
+from boonta.nodes.rpc import keys
 from boonta.programs.wiring.arguments import origin_of
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
-from boonta.programs.wiring.run import BadInput, claim_workdir, end_now
+from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Place:
       index: the node's number in its group.
       base_port: servers listen on this port and those after it. The same on every host.
       reach_s: seconds to wait for the servers that the node calls.
+      key: the file of the run's key, the same on every host, or - for the standard input. Default: rpc.pem in the run's
+        folder, which the first node makes.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -44,6 +47,7 @@ class Place:
     index: int = 0
     base_port: int = core.BASE_PORT
     reach_s: float = core.REACH_S
+    key: str = ""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +64,8 @@ def main(arguments: list[str]) -> int:
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
             _enter(built.environment[task.label], arguments)  # Flags can change the variables, too.
-        launchable = core.bind(built.program, core.host_function(place.hosts, tasks), place.base_port)
+        host_of = core.host_function(place.hosts, tasks)
+        launchable = core.bind(built.program, host_of, _key(place.key, built.run), place.base_port)
         if task.label == "monitor":  # The claim lasts until this process ends.
             claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
@@ -72,6 +77,21 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 1
+
+
+def _key(given: str, run: Run) -> str:
+    """The file of the run's key.
+
+    Raises:
+      OSError: it can't be read or made, or is no key.
+    """
+    if given == "-":
+        given = keys.in_memory(sys.stdin.buffer.read())
+    elif not given:
+        given = run.path("rpc.pem")
+        keys.make_once(pathlib.Path(given))
+    keys.client_context(given)
+    return given
 
 
 def _enter(environment: dict[str, str], arguments: list[str]) -> None:

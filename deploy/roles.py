@@ -13,6 +13,7 @@ from boonta.programs.wiring.run import BadInput
 
 INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
 WORKDIR = "/runs"
+KEY = "/key/rpc.pem"  # The file of the run's key in each pod, from a Secret that exists before the pods.
 LEARNER, UNIT = "learner", "unit"
 # What a role saves: the volume's name, and where in the run's folder it is mounted.
 SAVED = {
@@ -41,6 +42,7 @@ class Role:
       ports: the ports that each pod listens on.
       volume: the volume's name, and the path at which it is mounted; none if both are empty.
       decides: whether the end of these pods ends the program, or restarts it as a whole.
+      secret: the name of the Secret with the run's key; none if it is empty.
     """
 
     label: str
@@ -51,6 +53,7 @@ class Role:
     ports: tuple[int, ...]
     volume: tuple[str, str]
     decides: bool
+    secret: str = ""
 
     @property
     def retries(self) -> int:
@@ -102,10 +105,11 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # Deployment, role, job, pod; headless service.
     tasks = core.plan(built.program)
     core.host_function(hosts, tasks)  # It refuses what names no hosts.
-    return tuple(_service(hosts, file, flags, built, table, tasks, group) for group in groups)
+    return tuple(_service(name, hosts, file, flags, built, table, tasks, group) for group in groups)
 
 
 def _service(
+    name: str,
     hosts: str,
     file: str,
     flags: tuple[str, ...],
@@ -121,7 +125,7 @@ def _service(
     if group.hosts > 1 and number > 1:
         raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
-    own = ("--label", label, "--index", index, "--hosts", hosts)
+    own = ("--label", label, "--index", index, "--hosts", hosts, "--key", KEY)
     environment = built.environment[label]
     return Role(
         label,
@@ -132,6 +136,7 @@ def _service(
         tuple(port for task in tasks if task.label == label for port in task.ports),
         _volume(label, built),
         label == LEARNER,
+        f"{name}-key",
     )
 
 

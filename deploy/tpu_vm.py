@@ -8,6 +8,7 @@ dies is not started again; a connection that breaks ends its node, which saves f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import shlex
@@ -23,6 +24,7 @@ import tyro
 
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, from_root, host_flags, require_span, split_flags
+from boonta.nodes.rpc import keys
 from boonta.programs.wiring.program import check_nodes
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
@@ -87,7 +89,7 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
-        own = ["--label", task.label, "--index", str(task.index), "--hosts", where]
+        own = ["--label", task.label, "--index", str(task.index), "--hosts", where, "--key", "-"]
         found[task.name] = (host, [*start, *own, "--base-port", str(machines.base_port), "--", *flags])
     return found
 
@@ -104,7 +106,8 @@ def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
 
 def run(started: dict[str, list[str]]) -> int:
     """Runs the commands until all have ended; returns the first bad exit code, or 0."""
-    processes = {name: _start(name, command) for name, command in started.items()}
+    key = keys.new()  # No file on any machine has it.
+    processes = {name: _start(name, command, key) for name, command in started.items()}
     try:
         _wait(processes)
     except KeyboardInterrupt:
@@ -117,18 +120,19 @@ def run(started: dict[str, list[str]]) -> int:
     return next((code for code in codes.values() if code), 0)
 
 
-def _start(name: str, command: list[str]) -> subprocess.Popen:
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
+def _start(name: str, command: list[str], key: bytes) -> subprocess.Popen:
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdin is not None and process.stdout is not None
     threading.Thread(target=_echo, args=(name, process.stdout), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):  # It has ended already; its code will say why.
+        process.stdin.write(key)
+        process.stdin.close()
     return process
 
 
-def _echo(name: str, lines: IO[str]) -> None:
+def _echo(name: str, lines: IO[bytes]) -> None:
     for line in lines:
-        print(f"{name}: {line}", end="", flush=True)
+        print(f"{name}: {line.decode(errors='replace')}", end="", flush=True)
 
 
 def _wait(processes: dict[str, subprocess.Popen]) -> None:

@@ -246,7 +246,7 @@ class Node:
             self._stop.set()
 
     def report(self) -> dict[str, Any]:
-        """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that courier passes."""
+        """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that calls pass."""
         activity, since = self.stopwatch.longest()
         with self._lock:
             self._reports += 1

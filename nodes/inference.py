@@ -123,7 +123,7 @@ class Inference(Node):
     def tasks(self) -> Sequence[Callable[[], None]]:
         return (self.step, self._refresh)
 
-    # Actors call these two methods: in threads of the courier server, or with `--launch serial` in the node's own.
+    # Actors call these two methods: in threads of the server, or with `--launch serial` in the node's own.
 
     def register(self, name: str, num_envs: int, seed: int, timeout_s: float = 0.5) -> bool | None:
         """Registers a group with a fresh state; actors call it when they start or restart.

@@ -61,7 +61,7 @@ def is_concrete(name: str) -> bool:
 
 
 def test_agents_and_envs_know_nothing_of_processes():
-    processes = {"courier", "launchpad", "reverb", "tensorflow", "threading"}
+    processes = {"launchpad", "reverb", "tensorflow", "threading"}
     assert not offences(("agents", "envs"), processes)
 
 
@@ -86,10 +86,12 @@ def test_files_fit_in_one_sitting_and_programs_on_one_page():
 
 def test_launchpad_is_touched_where_a_program_becomes_one_of_its_own():
     """The first code in that program's processes may import it, too."""
-    # The client of a replay server loads courier for the library of TensorFlow's that both need.
-    known = {f"programs/wiring/{name}.py" for name in ("launchpad", "worker")} | {"nodes/tables/reverb/client.py"}
-    known |= {"benchmarks/calls.py"}  # It measures courier.
-    assert {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"launchpad", "courier"})} == known
+    known = {f"programs/wiring/{name}.py" for name in ("launchpad", "worker")}
+    assert {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"launchpad"})} == known
+
+
+def test_only_a_benchmark_calls_by_courier_which_runs_what_it_is_sent():
+    assert set(offences((*ROOMS, "benchmarks", "tests"), {"courier"})) == {"benchmarks/calls.py imports courier"}
 
 
 def test_on_top_of_nodes_are_only_nodes():

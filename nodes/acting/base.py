@@ -116,7 +116,7 @@ class RemoteAct:
 
         Raises:
           TimeoutError: it has not answered within `ANSWER_DEADLINE_S`.
-          ValueError, or courier's form of it: the time step doesn't match the environment's spec.
+          ValueError, or `nodes.rpc.errors.Failed`: the time step doesn't match the environment's spec.
         """
         leaves = [*timestep[:3], *tree.flatten(timestep.observation)]
         while not (answer := self._wait_for(functools.partial(self._act, leaves))):

@@ -7,7 +7,6 @@ takes memory in proportion to its size.
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from typing import Any
@@ -41,7 +40,10 @@ def encode(value: Any) -> list[Part]:
       OverflowError: an integer has more than 64 bits.
     """
     contents: list[Part] = []
-    head = msgpack.packb(_apart(value, contents), default=functools.partial(_encode_other, contents))
+    try:
+        head = msgpack.packb(_apart(value, contents), default=_encode_other)
+    except RecursionError as error:
+        raise ValueError("a value that is nested so deeply can't be sent") from error
     return [_padded(SIZE.pack(len(head)) + head), *contents]
 
 
@@ -62,25 +64,29 @@ def decode(message: memoryview) -> Any:
 
 
 def _apart(value: Any, contents: list[Part]) -> Any:
-    """The value with its large bytes, unless they are in a dict, replaced by their sizes."""
+    """The value, in which descriptions stand for arrays and large bytes, in the order of their contents."""
     if isinstance(value, (list, tuple)):
         return [_apart(part, contents) for part in value]
+    if isinstance(value, dict):
+        return {key: _apart(part, contents) for key, part in value.items()}
     if isinstance(value, bytes) and len(value) >= LARGE:
         _add(contents, value, len(value))
         return msgpack.ExtType(BYTES, SIZE.pack(len(value)))
-    return _encode_other(contents, value) if isinstance(value, np.ndarray) else value
+    return _described(value, contents) if isinstance(value, np.ndarray) else value
 
 
-def _encode_other(contents: list[Part], value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        code = CODES.get(value.dtype.newbyteorder("<"))
-        if code is None or value.ndim > MAX_RANK:
-            raise TypeError(
-                f"an array of {value.ndim} dimensions and dtype {value.dtype} can't be sent; {MAX_RANK} dimensions, "
-                f"and {', '.join(NAMES)}, are what can"
-            )
-        _add(contents, np.asarray(value, DTYPES[code], order="C").reshape(-1).view(np.uint8).data, value.nbytes)
-        return msgpack.ExtType(ARRAY, struct.pack(f"<BB{value.ndim}Q", code, value.ndim, *value.shape))
+def _described(array: np.ndarray, contents: list[Part]) -> msgpack.ExtType:
+    code, rank = CODES.get(array.dtype.newbyteorder("<")), array.ndim
+    if code is None or rank > MAX_RANK:
+        raise TypeError(
+            f"an array of {rank} dimensions and dtype {array.dtype} can't be sent; {MAX_RANK} dimensions, and "
+            f"{', '.join(NAMES)}, are what can"
+        )
+    _add(contents, np.asarray(array, DTYPES[code], order="C").reshape(-1).view(np.uint8).data, array.nbytes)
+    return msgpack.ExtType(ARRAY, struct.pack(f"<BB{rank}Q", code, rank, *array.shape))
+
+
+def _encode_other(value: Any) -> Any:
     if isinstance(value, np.generic) and value.dtype in CODES:
         return value.item()
     raise TypeError(f"a {type(value).__name__} can't be sent; numbers, strings, bytes, arrays, lists and dicts can")

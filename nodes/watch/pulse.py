@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.rpc.errors import Untrusted
 
 if TYPE_CHECKING:
     from boonta.nodes.base import Node
@@ -50,6 +51,8 @@ def beat(node: Node) -> None:
         try:
             node.heartbeat()
             answered = time.monotonic()
+        except Untrusted as error:  # Time doesn't mend this.
+            node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
             if time.monotonic() - answered > MONITOR_DEADLINE_S:
                 node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))

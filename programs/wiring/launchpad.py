@@ -19,11 +19,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes.base import Node
+from boonta.nodes.rpc.client import Client
+from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.program import Group, Program, node_arguments, signature_of
 
 try:
-    import courier
     import launchpad as lp
     from absl import flags
     from launchpad import address as lp_address
@@ -39,7 +40,7 @@ except ImportError as error:
         "for CPython 3.10: install the extra [cluster] there (./run does), or choose --launch sebulba or anakin"
     ) from error
 
-CALL_DEADLINE_S = 30.0  # Without a deadline a courier call blocks for ever once its server is gone.
+CALL_DEADLINE_S = 30.0
 # An inference node replies within half a second, if only that it has no answer yet. An actor that is asked to stop must
 # not wait longer than this.
 ASK_DEADLINE_S = 5.0
@@ -58,8 +59,13 @@ class Launchable(NamedTuple):
     nodes: dict[str, Any]
 
 
-def to_launchpad(program: Program) -> Launchable:
-    """Turns the value into Launchpad's program. Handles only point backwards along program order."""
+def to_launchpad(program: Program, key: str | None = None) -> Launchable:
+    """Turns the value into Launchpad's program. Handles only point backwards along program order.
+
+    Args:
+      program: the value.
+      key: the file of the run's key, for nodes on several hosts; None for nodes on this machine.
+    """
     launchpad_program = lp.Program(program.name)
     served: dict[str, Any] = {}  # Handles by role.
     nodes: dict[str, Any] = {}
@@ -69,7 +75,7 @@ def to_launchpad(program: Program) -> Launchable:
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
                 handles = {**served, "replay": writing} if role == "actor" and writing is not None else served
-                node = nodes[name] = _node(program, group, i, handles)
+                node = nodes[name] = _node(program, group, i, handles, key)
                 launchpad_program.add_node(node)
         if role == "replay":
             served[role], writing = node.create_handle(signature_of(program)), node.create_handle()
@@ -78,23 +84,30 @@ def to_launchpad(program: Program) -> Launchable:
     return Launchable(launchpad_program, nodes)
 
 
-def _node(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Any:
+def _node(program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None) -> Any:
     """Launchpad's node for one of ours; Launchpad replaces the handles among the keywords by clients."""
     arguments = node_arguments(program, group, i, served)
     if group.node.role == "replay":
         return _ReplayNode(group.node, **arguments)
     if group.is_called:
-        return _ServiceNode(worker.serve, group.node, **arguments)
+        return _ServiceNode(group.node, arguments, key)
     return lp.PyClassNode(worker.construct, group.node, **arguments)
 
 
-class _ServiceNode(lp.CourierNode):
-    """A node that others call."""
+class _ServiceNode(lp.PyClassNode):
+    """A node that others call; its handles become clients of it."""
+
+    def __init__(self, node: type[Node], arguments: Mapping[str, Any], key: str | None):
+        self.address = lp_address.Address("rpc")
+        self._key = key
+        super().__init__(worker.serve, node, self.address, key, dict(arguments))
+        self.allocate_address(self.address)
+
+    def bind_addresses(self, **options: Any) -> None:
+        """Does nothing: `launch` has bound the address to a Unix socket, which Launchpad knows nothing of."""
 
     def create_handle(self, deadline_s: float = CALL_DEADLINE_S) -> Any:
-        handle = super().create_handle()
-        handle.set_client_kwargs(call_timeout=deadline_s)
-        return handle
+        return self._track_handle(worker.ServiceHandle(self.address, deadline_s, self._key))
 
 
 class _ReplayNode(lp.PyClassNode):
@@ -115,7 +128,7 @@ class _ReplayNode(lp.PyClassNode):
 
 
 def launch(
-    program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path
+    program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path, sockets: pathlib.Path
 ) -> tuple[list[workers.Worker], Any]:
     """Launches a program as processes or threads of this machine.
 
@@ -123,11 +136,15 @@ def launch(
       program: the program; `program.run.launch` chooses processes or threads.
       environment: environment variables of each group's processes.
       logs: the folder for the processes' output.
+      sockets: the folder, private to this user, for the nodes' Unix sockets.
 
     Returns:
       The workers, in program order, and a client of the monitor.
     """
     launchable = to_launchpad(program)
+    for name, node in launchable.nodes.items():
+        if isinstance(node, _ServiceNode):
+            node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))
     # Launchpad reads the variable for this folder when it is imported, which is too early.
     launch_local_output_to_files._LOGGING_DIR = str(logs)
     resources = None
@@ -138,8 +155,7 @@ def launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
-    address = launchable.nodes["monitor"].courier_address.resolve()
-    monitor = courier.Client(address, call_timeout=STATUS_DEADLINE_S)
+    monitor = Client(launchable.nodes["monitor"].address.resolve(), STATUS_DEADLINE_S)
     return _workers(program, list(launchable.nodes), manager, environment, logs), monitor
 
 
@@ -180,17 +196,7 @@ def _start_again(
 # `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.
 
 
-class _Fixed(lp_address.AbstractAddressBuilder):
-    """An address that is known in advance."""
-
-    def __init__(self, address: str):
-        self._address = address
-
-    def build(self) -> str:
-        return self._address
-
-
-def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str]) -> None:
+def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str], key: str) -> None:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
     Contexts are set first, then handles are connected to their nodes, then addresses are bound: a handle may read the
@@ -200,9 +206,10 @@ def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[s
       launchable: the program.
       addresses: "host:port" by the name of the node that listens there; one of them is the monitor's.
       labels: the labels of the nodes' groups, by the nodes' names.
+      key: the file of the run's key.
     """
     # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
-    stopper = functools.partial(_stop_program, addresses["monitor"])
+    stopper = functools.partial(_stop_program, addresses["monitor"], key)
     for node in launchable.nodes.values():
         node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, stopper)
     for name, node in launchable.nodes.items():
@@ -210,13 +217,13 @@ def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[s
             handle.connect(node, labels[name])
     for name, node in launchable.nodes.items():
         for address in node.addresses:
-            address.bind(_Fixed(addresses[name]))
+            address.bind(worker.Fixed(addresses[name]))
 
 
-def _stop_program(monitor: str, mark_as_completed: bool = False) -> None:
+def _stop_program(monitor: str, key: str, mark_as_completed: bool = False) -> None:
     """Asks the monitor to end the program."""
     del mark_as_completed
-    courier.Client(monitor, call_timeout=CALL_DEADLINE_S).stop_program("a node called launchpad.stop()")
+    Client(monitor, CALL_DEADLINE_S, key).stop_program("a node called launchpad.stop()")
 
 
 class Lone(NamedTuple):

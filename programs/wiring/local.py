@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -25,6 +26,8 @@ ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "learner": {},
     "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
 }
+
+LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -62,11 +65,14 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     for variables in environment.values():  # All processes can import the modules beside the program's file, or here.
         paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    workers, monitor = launchpad.launch(program, environment, logs)
+    # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
+    short = None if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PATH else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="boonta-", dir=short, ignore_cleanup_errors=True) as sockets:
+        workers, monitor = launchpad.launch(program, environment, logs, pathlib.Path(sockets))
 
-    def write_pids() -> None:
-        pids = json.dumps({worker.name: worker.pid for worker in workers})
-        files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+        def write_pids() -> None:
+            pids = json.dumps({worker.name: worker.pid for worker in workers})
+            files.write_whole(logs / "pids.json", pids.encode(), synced=False)
 
-    write_pids()
-    return supervise.stay(workers, monitor, program.restarts, write_pids)
+        write_pids()
+        return supervise.stay(workers, monitor, program.restarts, write_pids)

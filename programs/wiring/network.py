@@ -1,4 +1,4 @@
-"""Keeps a program's servers to itself: Reverb and courier listen on all interfaces, and courier runs what it is sent.
+"""Keeps a program's replay server to itself: Reverb listens on all interfaces, and serves whoever connects.
 
 A program gets a network of its own, in which nothing but the program is: neither other hosts nor other users of this
 machine can connect. Linux gives one to any user, together with a user namespace. Where it refuses (in most containers,

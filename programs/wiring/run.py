@@ -67,8 +67,8 @@ class Run:
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from the newest one there, counters included.
-      network: "private": the program's servers can't be reached from elsewhere, or it refuses to start; "open": whoever
-        reaches this machine can use them, and so run code as you. "sebulba" and "anakin" have none on one host.
+      network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
+        whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
         a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
         0 the first death of any node ends the run.

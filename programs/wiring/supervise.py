@@ -37,7 +37,11 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     """
     all_nodes = [monitor, *nodes]
     threads = futures.ThreadPoolExecutor(len(all_nodes))
-    return stay([Thread(node.name, threads.submit(node.run)) for node in all_nodes], monitor)
+    workers = [Thread(node.name, threads.submit(node.run)) for node in all_nodes]
+    code = stay(workers, monitor)
+    if any(worker.alive() for worker in workers):  # Threads can't be killed.
+        end_now(code)
+    return code
 
 
 def stay(
@@ -46,7 +50,7 @@ def stay(
     policies: Mapping[str, Restarts] | None = None,
     changed: Callable[[], None] = lambda: None,
 ) -> int:
-    """Watches the workers until all have ended; returns the exit code.
+    """Watches the workers until all have ended, except for threads that hang; returns the exit code.
 
     Args:
       workers: all nodes of the program.
@@ -57,10 +61,7 @@ def stay(
     with View() as view:
         supervisor = _Supervisor(workers, monitor, view, policies or {}, changed)
         supervisor.watch()
-    code = supervisor.report()
-    if any(worker.alive() for worker in workers):  # Threads can't be killed.
-        end_now(code)
-    return code
+    return supervisor.report()
 
 
 class _Supervisor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import launchpad as lp
@@ -13,6 +13,8 @@ from launchpad import address as lp_address
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
+from boonta.nodes.rpc.client import Client
+from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.client import connect
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # Set in a process whose node has died before; its value says how often.
@@ -27,30 +29,29 @@ def construct(node: type[Node], **arguments: Any) -> Node:
 
 
 class Service:
-    """What Launchpad's server offers of a node: the methods that the node's class lists, and no more.
+    """A node that others call, and the server by which they do.
 
-    The server offers all that `dir` names. It also runs the node, by a method that it must not offer.
+    Args:
+      node: the node.
+      address: where its server listens, once the launcher has bound it.
+      key: the file of the run's key; None for a server that only this machine reaches.
     """
 
-    def __init__(self, node: Node):
+    def __init__(self, node: Node, address: lp_address.Address, key: str | None):
         self.node = node
-
-    def __dir__(self) -> Sequence[str]:
-        return self.node.served
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self.node.served:
-            raise AttributeError(f"{self.node.name} doesn't serve {name!r}")
-        return getattr(self.node, name)
+        self._address = address
+        self._key = key
 
     def run(self) -> None:
-        """Runs the node to its end."""
-        self.node.run()
+        """Serves the methods that the node's class lists, and no others, while it runs the node to its end."""
+        methods = {name: getattr(self.node, name) for name in self.node.served}
+        with Server(self._address.resolve(), methods, self._key):
+            self.node.run()
 
 
-def serve(node: type[Node], **arguments: Any) -> Service:
+def serve(node: type[Node], address: lp_address.Address, key: str | None, arguments: Mapping[str, Any]) -> Service:
     """Constructs a node that others call; see `construct`."""
-    return Service(construct(node, **arguments))
+    return Service(construct(node, **arguments), address, key)
 
 
 def _launcher() -> tuple[threading.Event, bool]:
@@ -59,6 +60,34 @@ def _launcher() -> tuple[threading.Event, bool]:
     if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     return lp.stop_event(), owns_process
+
+
+class Fixed(lp_address.AbstractAddressBuilder):
+    """An address that is known in advance; it is here since every process of a caller unpickles it."""
+
+    def __init__(self, address: str):
+        self._address = address
+
+    def build(self) -> str:
+        return self._address
+
+
+class ServiceHandle(base.Handle):
+    """Handle of a node that others call.
+
+    Args:
+      address: where its server listens, once the launcher has bound it.
+      deadline_s: how long a call may take.
+      key: the file of the run's key; None for a server on this machine.
+    """
+
+    def __init__(self, address: lp_address.Address, deadline_s: float, key: str | None):
+        self._address = address
+        self._deadline_s = deadline_s
+        self._key = key
+
+    def dereference(self) -> Client:
+        return Client(self._address.resolve(), self._deadline_s, self._key)
 
 
 class ReplayHandle(base.Handle):

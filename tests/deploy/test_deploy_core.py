@@ -37,7 +37,7 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
     from boonta.programs.wiring import launchpad
 
     built = program.build(TINY, [])
-    launchable = core.bind(built.program, lambda task: f"run-{task.label}-0-{task.index}.run", 5000)
+    launchable = core.bind(built.program, lambda task: f"run-{task.label}-0-{task.index}.run", "rpc.pem", 5000)
     ports = {task.label: task.ports for task in core.plan(built.program, 5000)}
     assert ports["replay"] == (5002,) and not ports["actor"]
     assert set(launchpad.servers_of(launchable, "actor/0")) == {
@@ -58,7 +58,7 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
         seen.append((label, handle._address._address_builder))
 
     monkeypatch.setattr(type(variables.input_handles[0]), "connect", connect)
-    core.bind(built.program, lambda task: "host")
+    core.bind(built.program, lambda task: "host", "rpc.pem")
     assert sorted(seen, key=str) == [("actor", None)] * 6 + [("learner", None)] * 2 + [("variables", None)]
 
 
@@ -69,17 +69,17 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
     built, asked = light(), []
 
     class Client:
-        def __init__(self, address, call_timeout):
-            self.address = address
+        def __init__(self, address, deadline_s, key):
+            self.address = address, key
 
         def stop_program(self, reason):
-            asked.append((self.address, reason))
+            asked.append((*self.address, reason))
 
-    monkeypatch.setattr(launchpad.courier, "Client", Client)
-    launchable = core.bind(built.program, lambda task: "host", 5000)
+    monkeypatch.setattr(launchpad, "Client", Client)
+    launchable = core.bind(built.program, lambda task: "host", "rpc.pem", 5000)
     for node in launchable.program.get_all_nodes():
         node.launch_context.program_stopper(mark_as_completed=True)
-    assert asked == [("host:5000", "a node called launchpad.stop()")] * 6
+    assert asked == [("host:5000", "rpc.pem", "a node called launchpad.stop()")] * 6
 
 
 def test_hosts_are_dealt_in_turn_or_named_by_a_pattern():
@@ -115,7 +115,7 @@ def test_a_port_that_is_taken_is_named():
         taken.listen()
         port = taken.getsockname()[1]
         tasks = core.plan(built.program, port)
-        launchable = core.bind(built.program, lambda task: "127.0.0.1", port)
+        launchable = core.bind(built.program, lambda task: "127.0.0.1", "rpc.pem", port)
         with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
             core.run(launchable, tasks[0], tasks, "")
 
@@ -141,9 +141,10 @@ def test_only_spread_over_hosts_the_monitor_waits_for_them_as_long_as_they_may_t
     (monitor,) = core.patient(own).all_groups
     assert monitor.settings == {"log_every_s": 0.5, **core.PATIENCE}
     assert own.groups[0].settings == {"log_every_s": 0.5}
-    node = core.bind(own, lambda task: "host").nodes["monitor"]
-    assert node._kwargs["lost_s"] == core.PATIENCE["lost_s"]
-    assert node._kwargs["supervised"] is False
+    node = core.bind(own, lambda task: "host", "rpc.pem").nodes["monitor"]
+    arguments = node._args[-1]
+    assert arguments["lost_s"] == core.PATIENCE["lost_s"]
+    assert arguments["supervised"] is False
 
 
 def test_program_files_that_cannot_be_built_are_refused(tmp_path):

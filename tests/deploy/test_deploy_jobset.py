@@ -84,7 +84,8 @@ def test_each_pod_runs_its_own_node_of_the_same_program_under_stable_names(manif
         cut = only["command"].index("--")
         assert only["command"][:4] == ["python", "-m", "boonta.deploy.node", "programs/impala.py"]
         assert only["command"][4:cut] == [
-            "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-{label}-0-{index}.impala"
+            "--label", label, "--index", "$(BOONTA_INDEX)", "--hosts", "impala-{label}-0-{index}.impala",
+            "--key", "/key/rpc.pem"
         ]  # fmt: skip
         assert only["command"][cut + 1 :] == [
             "catch", "--actors", "4", "--stop.updates", "10", "--workdir", "/runs/impala"
@@ -152,12 +153,25 @@ def test_only_the_programs_own_pods_may_call_each_other(catch):
         assert replicated["template"]["spec"]["template"]["metadata"]["labels"] == {"boonta/run": "impala"}
 
 
+def test_each_pod_has_the_runs_key_from_a_secret(manifest):
+    for replicated in manifest["spec"]["replicatedJobs"]:
+        spec, only = pod(manifest, replicated["name"]), container(manifest, replicated["name"])
+        (volume,) = (volume for volume in spec["volumes"] if volume["name"] == "key")
+        assert volume["secret"] == {"secretName": "impala-key", "defaultMode": 0o440}
+        assert {"name": "key", "mountPath": "/key", "readOnly": True} in only["volumeMounts"]
+        assert only["command"][only["command"].index("--key") + 1] == "/key/rpc.pem"
+
+
 def test_what_is_saved_is_on_retained_volumes_at_the_runs_paths(manifest):
     (claims,) = manifest["spec"]["volumeClaimPolicies"]
     assert claims["retentionPolicy"] == {"whenDeleted": "Retain"}
     assert [claim["metadata"]["name"] for claim in claims["templates"]] == ["run", "replay", "checkpoints"]
     mounts = {
-        label: {mount["name"]: mount["mountPath"] for mount in container(manifest, label)["volumeMounts"]}
+        label: {
+            mount["name"]: mount["mountPath"]
+            for mount in container(manifest, label)["volumeMounts"]
+            if mount["name"] != "key"
+        }
         for label in ("monitor", "learner", "replay", "actor")
     }
     assert mounts == {

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from boonta.nodes import metrics
+from boonta.nodes.rpc import keys
 from boonta.tests.helpers.apart import LIGHT, Apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -121,3 +122,26 @@ def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, message):
         apart.start(label, flags=flags)
         codes, outputs = apart.finish()
     assert codes == {f"{label}/0": 2} and message in outputs[f"{label}/0"]
+
+
+@pytest.mark.parametrize("label", ["learner", "actor"])
+def test_a_node_with_another_key_is_refused_and_says_so(tmp_path, label):
+    """The learner calls the variable server, and the actor nobody but the monitor."""
+    keys.make_once(tmp_path / "other.pem")
+    with Apart(LIGHT, "--workdir", str(tmp_path / "run")) as apart:
+        for other in ("monitor", "variables"):
+            apart.start(other)
+        output, _ = apart.start(label, key=str(tmp_path / "other.pem")).communicate(timeout=240)
+        assert apart.processes[f"{label}/0"].returncode == 1, output
+    assert "has another key than its caller" in output
+    assert (tmp_path / "run" / "rpc.pem").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [None, "no key"])
+def test_a_key_that_is_none_ends_with_words_and_code_2(tmp_path, content):
+    if content is not None:
+        (tmp_path / "rpc.pem").write_text(content)
+    with Apart(LIGHT, "--workdir", str(tmp_path / "run")) as apart:
+        apart.start("actor", key=str(tmp_path / "rpc.pem"))
+        codes, outputs = apart.finish()
+    assert codes == {"actor/0": 2} and "rpc.pem can't be read, or is no key" in outputs["actor/0"]

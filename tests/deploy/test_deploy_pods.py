@@ -11,6 +11,7 @@ pytest.importorskip("launchpad")
 
 from boonta.deploy import jobset, resources, roles
 from boonta.nodes import metrics
+from boonta.nodes.rpc import keys
 from boonta.tests.helpers import namespaces, pods
 from boonta.tests.helpers.runs import saved
 
@@ -25,6 +26,8 @@ LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
 def rendered(program, monkeypatch, folder, *flags):
     monkeypatch.setattr(roles, "WORKDIR", str(folder))
+    monkeypatch.setattr(roles, "KEY", str(folder / "rpc.pem"))
+    keys.make_once(folder / "rpc.pem")
     manifest, _ = jobset.render(jobset.prepare(program, list(flags), resources.Table("image")))
     return manifest, folder / manifest["metadata"]["name"]
 

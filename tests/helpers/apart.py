@@ -44,9 +44,11 @@ class Apart:
                 process.kill()
             process.wait()
 
-    def start(self, label: str, index: int = 0, flags: tuple[str, ...] = (), reach_s: float = 240) -> subprocess.Popen:
+    def start(
+        self, label: str, index: int = 0, flags: tuple[str, ...] = (), reach_s: float = 240, key: str = ""
+    ) -> subprocess.Popen:
         where = ["--hosts", "127.0.0.1", "--base-port", str(self.port), "--reach-s", str(reach_s)]
-        node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where]
+        node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where, "--key", key]
         self.processes[f"{label}/{index}"] = process = subprocess.Popen(
             [sys.executable, *node, "--", *self.flags, *flags],
             cwd=ROOT,

@@ -22,6 +22,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.base import Node
 from boonta.nodes.inference import Inference, padded
 from boonta.nodes.metrics import Stopwatch
+from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
@@ -261,7 +262,7 @@ class Silent:
     """An inference node that is starting, or overloaded."""
 
     def register(self, *arguments):
-        raise RuntimeError("Deadline Exceeded")
+        raise DeadlineExceeded
 
 
 class Broken:

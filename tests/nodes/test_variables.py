@@ -3,12 +3,16 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.nodes.rpc.client import Client
+from boonta.nodes.rpc.errors import DeadlineExceeded
+from boonta.nodes.rpc.server import Server
 from boonta.nodes.variables import Publisher, VariableClient, VariableServer, pack, unpack
 
 PARAMS = {"net/~/linear": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3, np.float32)}}
@@ -72,7 +76,7 @@ def test_a_client_keeps_version_and_params_together():
 
 
 class Away(VariableServer):
-    """Is away for some calls: courier gives up at its deadline."""
+    """Is away for some calls: its clients give up at their deadline."""
 
     def __init__(self, calls: int):
         super().__init__("variables")
@@ -89,7 +93,7 @@ class Away(VariableServer):
     def _answer(self):
         self.calls -= 1
         if self.calls >= 0:
-            raise RuntimeError("Deadline Exceeded")
+            raise DeadlineExceeded
 
 
 def test_a_server_that_is_away_is_waited_for():
@@ -120,19 +124,15 @@ def test_a_server_that_came_back_without_params_gets_the_newest_again():
     assert server.get(-1)[0] == 7
 
 
-@pytest.mark.cluster
-def test_courier_passes_arrays_and_bytes():
-    """The pinned courier does; the next version hangs on arrays until its deadline."""
-    code = """
-import courier, numpy as np
-server = courier.Server("s"); server.Bind("echo", lambda x: x); server.Start()
-client = courier.Client(f"localhost:{server.port}", call_timeout=10)
-assert (client.echo(np.arange(3, dtype=np.float32)) == np.arange(3)).all()
-assert client.echo(bytes(10_000_000)) == bytes(10_000_000)
-assert client.echo({"a": [1, 2.5, "x"]}) == {"a": [1, 2.5, "x"]}
-server.Stop()
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+def test_a_learner_and_actors_share_params_through_a_server():
+    variables = VariableServer("variables")
+    with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
+        address = f"unix:{folder}/variables"
+        with Server(address, {name: getattr(variables, name) for name in variables.served}):
+            Publisher(Client(address, 60.0), lambda: False).put(7, PARAMS)
+            client = VariableClient(Client(address, 60.0), PARAMS)
+            assert client.poll(0.0) and client.snapshot()[0] == 7
+            np.testing.assert_array_equal(client.snapshot()[1]["net/~/linear"]["w"], PARAMS["net/~/linear"]["w"])
 
 
 @pytest.mark.cluster

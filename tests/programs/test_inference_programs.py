@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from concurrent import futures
 
 import pytest
 
@@ -66,17 +64,3 @@ def test_without_restarts_a_killed_inference_node_ends_the_program_by_name(tmp_p
     assert process.returncode == 1, output
     assert "error: inference was killed by SIGKILL while " in output
     assert running(tmp_path) == []
-
-
-def test_courier_serves_as_many_calls_at_once_as_there_are():
-    """48 calls, each of which ends only once all are being served: every group may wait for an answer."""
-    import courier
-
-    everybody = threading.Barrier(48)
-    server = courier.Server()
-    server.Bind("act", lambda: everybody.wait(timeout=60) >= 0)
-    server.Start()
-    client = courier.Client(f"localhost:{server.port}", call_timeout=90)
-    with futures.ThreadPoolExecutor(48) as pool:
-        assert all(pool.map(lambda _: client.act(), range(48)))
-    server.Stop()

@@ -1,12 +1,14 @@
 """The store on a replay server, with Reverb's client or one that can only write and so does without TensorFlow.
 
 Importing Reverb imports TensorFlow, for datasets and servers: 400 MB and the time of a hundred other modules, in each
-actor. The writer itself is C++ that needs one small library of TensorFlow's, which courier loads as well.
+actor. The writer itself is C++ that needs one small library of TensorFlow's.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +18,7 @@ from boonta.nodes.tables.base import Dataset, WaitFor, Writer
 
 REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
+TENSORFLOWS = "libtensorflow_framework.so.2"  # Reverb's library needs it, and would not find it by itself.
 
 
 def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
@@ -96,11 +99,10 @@ def _load() -> tuple[Any, Any]:
     The package stands empty in `sys.modules` while its two modules are loaded, and is then taken away again, so that
     whoever imports Reverb later gets all of it.
     """
-    import courier  # noqa: F401  # loads TensorFlow's small library, which Reverb's own would not find
-
-    spec = importlib.util.find_spec(REVERB)
-    if spec is None:
-        raise ImportError("writing to a replay server needs dm-reverb")
+    spec, tensorflow = importlib.util.find_spec(REVERB), importlib.util.find_spec("tensorflow")
+    if spec is None or tensorflow is None or tensorflow.origin is None:
+        raise ImportError("writing to a replay server needs dm-reverb and TensorFlow")
+    ctypes.CDLL(os.path.join(os.path.dirname(tensorflow.origin), TENSORFLOWS))
     before = set(sys.modules)
     sys.modules[REVERB] = package = importlib.util.module_from_spec(spec)  # not executed
     try:

@@ -18,6 +18,7 @@ from boonta.nodes.rpc import wire
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import Cancelled, DeadlineExceeded, Failed
 from boonta.nodes.rpc.server import Server
+from boonta.nodes.watch.calls import answered
 
 LONG_S = 60.0  # A deadline that no test reaches.
 SHORT_S = 0.3  # One that tests wait for.
@@ -83,6 +84,7 @@ def test_a_server_that_is_not_there_is_tried_until_the_deadline(address):
     client = Client(address, SHORT_S)  # It connects to nothing yet.
     with pytest.raises(DeadlineExceeded, match=rf"{address} didn't answer 'echo' within 0.3 s: .*No such file"):
         client.echo()
+    assert answered(client.echo, 1) is None
 
 
 def test_a_method_that_takes_too_long_keeps_neither_its_caller_nor_others(address):

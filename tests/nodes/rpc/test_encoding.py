@@ -81,12 +81,21 @@ def test_other_values_are_refused_with_their_type(name):
 
 def test_large_bytes_arrive_among_arrays_wherever_they_are():
     large, array = bytes(range(256)) * 100 + b"odd", np.arange(5, dtype=np.int16)
-    sent = [large, 1, [array, (large, b"small")], {"in a dict": [large, array]}, array]
-    got = crossed(sent)
-    assert got[0] == got[2][1][0] == got[3]["in a dict"][0] == large and got[2][1][1] == b"small"
-    for arrived in (got[2][0], got[3]["in a dict"][1], got[4]):
-        np.testing.assert_array_equal(arrived, array)
-        assert arrived.flags.aligned and arrived.dtype == np.int16
+    inner = {"large": large[1:], "more": [array[1:], {"last": array[2:]}]}
+    got = crossed([large, inner, [array[:2], (large[2:], b"small")], array[3:]])
+    assert (got[0], got[1]["large"], got[2][1]) == (large, large[1:], [large[2:], b"small"])
+    arrived = (got[1]["more"][0], got[1]["more"][1]["last"], got[2][0], got[3])
+    for own, sent in zip(arrived, (array[1:], array[2:], array[:2], array[3:])):
+        np.testing.assert_array_equal(own, sent)
+        assert own.flags.aligned and own.dtype == np.int16
+
+
+def test_what_is_nested_too_deeply_is_refused():
+    value: list = []
+    for _ in range(100_000):
+        value = [value]
+    with pytest.raises(ValueError, match="nested so deeply"):
+        encoding.encode(value)
 
 
 def test_named_tuples_and_tuples_arrive_as_lists():

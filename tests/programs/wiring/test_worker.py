@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import tempfile
 
 import pytest
 
@@ -12,29 +11,16 @@ from boonta.nodes.monitor import Monitor, StopRule
 from boonta.nodes.variables import VariableServer
 
 pytestmark = pytest.mark.cluster
-CALLS = """
-import courier
-from boonta.nodes.variables import VariableServer
-from boonta.programs.wiring import worker
-from launchpad.nodes.courier import courier_utils
-server = courier_utils.make_courier_server(worker.serve(VariableServer, name="variables"), "variables")
-server.Start()
-client = courier.Client(f"localhost:{server.port}", call_timeout=10)
-client.put(3, b"params")
-assert client.get(-1) == (3, b"params")
-for method in ("run", "stop", "fail", "count", "heartbeat", "wait_for"):
-    try:
-        getattr(client, method)()
-    except Exception as error:
-        assert "not found" in str(error).lower(), error
-    else:
-        raise AssertionError(f"{method} was served")
-server.Stop()
-"""
 
 
-def test_a_node_serves_what_it_lists_and_no_more():
-    subprocess.run([sys.executable, "-c", CALLS], check=True, timeout=120)
+class Address:
+    """An address as Launchpad binds it."""
+
+    def __init__(self, folder: str):
+        self._address = f"unix:{folder}/server"
+
+    def resolve(self) -> str:
+        return self._address
 
 
 @pytest.mark.parametrize("kind", [Monitor, VariableServer, Inference])
@@ -42,12 +28,28 @@ def test_what_a_class_lists_is_there(kind):
     assert kind.served and all(callable(getattr(kind, name)) for name in kind.served)
 
 
-def test_a_service_runs_its_node(tmp_path):
+def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
+    from boonta.nodes.rpc.errors import DeadlineExceeded, Failed
     from boonta.programs.wiring import worker
 
-    service = worker.serve(Monitor, name="monitor", folder=str(tmp_path), stop=StopRule())
-    assert set(dir(service)) == set(Monitor.served) and service.status == service.node.status
-    with pytest.raises(AttributeError, match="monitor doesn't serve 'close'"):
-        service.close()
-    service.node.stop = lambda: None
-    assert callable(service.run)
+    seen = []
+
+    class Called(Monitor):
+        def run(self) -> None:
+            client = worker.ServiceHandle(address, 60.0, None).dereference()
+            seen.append(client.status()["reason"])
+            for method in ("run", "stop", "fail", "count", "heartbeat", "wait_for", "close", "__init__", "name"):
+                with pytest.raises(Failed, match="AttributeError: there is no"):
+                    client._call(method)
+            seen.append("called")
+
+    with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
+        address = Address(folder)
+        service = worker.serve(Called, address, None, {"name": "monitor", "folder": str(tmp_path), "stop": StopRule()})
+        client = worker.ServiceHandle(address, 0.2, None).dereference()
+        with pytest.raises(DeadlineExceeded):
+            client.status()
+        service.run()
+        with pytest.raises(DeadlineExceeded):
+            client.status()
+    assert seen == ["", "called"]
