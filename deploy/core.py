@@ -27,6 +27,7 @@ from boonta.programs.wiring.run import BadInput, end_now
 from boonta.programs.wiring.view import View
 
 if TYPE_CHECKING:
+    from boonta.deploy.tunnelled import Route
     from boonta.programs.wiring.launchpad import Launchable
 
 BASE_PORT = 20_000  # Linux assigns higher ports to clients.
@@ -131,7 +132,9 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     return dealt.__getitem__
 
 
-def bind(program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT) -> Launchable:
+def bind(
+    program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT, route: Route | None = None
+) -> Launchable:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
     Args:
@@ -139,17 +142,25 @@ def bind(program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT
       host_of: the host of each task.
       key: the file of the run's key, the same on every host; nodes refuse calls of others.
       base_port: the first port.
+      route: this process's way to the tables, if it leads through a tunnel.
+
+    Raises:
+      OSError: the tunnel can't be opened.
     """
     from boonta.programs.wiring import launchpad
 
     tasks = plan(program, base_port)
     launchable = launchpad.to_launchpad(patient(program), key)
     addresses = {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
+    if route is not None:
+        addresses = route.open(addresses)
     launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks}, key)
     return launchable
 
 
-def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str, reach_s: float = REACH_S) -> int:
+def run(
+    launchable: Launchable, task: Task, tasks: Sequence[Task], origin: str, reach_s: float, route: Route | None
+) -> int:
     """Runs one node of a bound program in this process and thread, until the program or this process is to end.
 
     Args:
@@ -158,6 +169,7 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
       tasks: all tasks of the program; the monitor expects their nodes.
       origin: a description of what the program was built from; the monitor refuses nodes with another one.
       reach_s: how long to wait for the servers that the node calls.
+      route: this process's way to the tables, if it leads through a tunnel.
 
     Returns:
       The exit code: 0 if the program has done its work, 1 if it failed, here or elsewhere, 143 if SIGTERM came first.
@@ -167,8 +179,12 @@ def run(launchable: Launchable, task: Task, tasks: tuple[Task, ...], origin: str
     """
     from boonta.programs.wiring import launchpad
 
-    _require_free(task)
-    _await_servers(launchpad.servers_of(launchable, task.name), task, reach_s)
+    servers = launchpad.servers_of(launchable, task.name)
+    if route is None:
+        _require_free(task)
+    else:
+        servers = route.beyond(servers)
+    _await_servers(servers, task, reach_s)
     lone = launchpad.lone(launchable, task.name)
     instance = lone.node
     instance.build = origin

@@ -9,6 +9,7 @@ from boonta.deploy import ends_early  # noqa: F401
 
 # isort: split
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -16,7 +17,7 @@ import sys
 
 import tyro
 
-from boonta.deploy import core
+from boonta.deploy import core, tunnelled
 from boonta.deploy.program import split_flags, spread
 from boonta.nodes.rpc import keys
 from boonta.programs.wiring.arguments import origin_of
@@ -39,6 +40,8 @@ class Place:
       reach_s: seconds to wait for the servers that the node calls.
       key: the file of the run's key, the same on every host, or - for the standard input. Default: rpc.pem in the run's
         folder, which the first node makes.
+      tunnel: calls of the replay server need the key, too, and go through a tunnel with mutual TLS. The same on every
+        host. Without it, whoever reaches the replay server's port can use the tables.
     """
 
     program: tyro.conf.Positional[pathlib.Path]
@@ -48,6 +51,7 @@ class Place:
     base_port: int = core.BASE_PORT
     reach_s: float = core.REACH_S
     key: str = ""
+    tunnel: bool = False
 
 
 def main(arguments: list[str]) -> int:
@@ -65,18 +69,24 @@ def main(arguments: list[str]) -> int:
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
             _enter(built.environment[task.label], arguments)  # Flags can change the variables, too.
         host_of = core.host_function(place.hosts, tasks)
-        launchable = core.bind(built.program, host_of, _key(place.key, built.run), place.base_port)
+        if place.tunnel and (variables := tunnelled.confined(task)):
+            os.environ.update(variables)
+            _enter(built.environment[task.label], arguments)
+        key = _key(place.key, built.run)
+        route = tunnelled.Route(task, tasks, key) if place.tunnel else None
+        launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
     except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    try:
-        return core.run(launchable, task, tasks, made_of, place.reach_s)
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        return 1
+    with contextlib.closing(route) if route else contextlib.nullcontext():
+        try:
+            return core.run(launchable, task, tasks, made_of, place.reach_s, route)
+        except OSError as error:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+            return 1
 
 
 def _key(given: str, run: Run) -> str:

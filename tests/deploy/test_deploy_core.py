@@ -117,7 +117,7 @@ def test_a_port_that_is_taken_is_named():
         tasks = core.plan(built.program, port)
         launchable = core.bind(built.program, lambda task: "127.0.0.1", "rpc.pem", port)
         with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
-            core.run(launchable, tasks[0], tasks, "")
+            core.run(launchable, tasks[0], tasks, "", 1.0, None)
 
 
 def bare(*groups) -> Program:

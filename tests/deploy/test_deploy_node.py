@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 
+import psutil
 import pytest
 
 from boonta.nodes import metrics
@@ -15,15 +18,29 @@ ALL = ("monitor", "variables", "learner", "actor")
 
 
 def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
-    with Apart("tests/helpers/tiny_program.py", "--workdir", str(tmp_path), "--stop.updates", "50") as apart:
+    flags = ("--workdir", str(tmp_path), "--stop.updates", "300")
+    with Apart("tests/helpers/tiny_program.py", *flags, tunnel=True) as apart:
         for label in ("evaluator", "actor", "learner", "replay", "variables", "monitor"):  # Any order works.
             apart.start(label)
+        apart.wait_for(tmp_path, "updates", 5, 420)
+        require_key_for_tables(psutil.Process(apart.processes["replay/0"].pid))
         codes, outputs = apart.finish(420)
     assert set(codes.values()) == {0}, outputs
-    assert metrics.read(tmp_path)[-1]["updates"] >= 50
+    assert metrics.read(tmp_path)[-1]["updates"] >= 300
     assert "monitor: done" in outputs["monitor/0"]
     assert (tmp_path / "config.json").exists() and list(tmp_path.glob("replay/*/DONE"))
     assert [path for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()]
+
+
+def require_key_for_tables(server: psutil.Process) -> None:
+    """Asserts that only the tunnel's exit can be reached from elsewhere, and gives those without a key nothing."""
+    listening = [one.laddr for one in server.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    (exit_port,) = (place.port for place in listening if place.ip in ("0.0.0.0", "::"))
+    assert {place.ip for place in listening if place.port != exit_port} <= {"127.0.0.1", "::ffff:127.0.0.1"}
+    with socket.create_connection(("127.0.0.1", exit_port), 60) as plain, contextlib.suppress(ConnectionError):
+        plain.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")  # What gRPC says first.
+        while answer := plain.recv(1 << 16):
+            assert b"\0\0\0\4\0" not in answer  # It would answer with its settings.
 
 
 def test_the_group_environment_reaches_each_process_and_all_end_with_0(tmp_path):

@@ -78,7 +78,7 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
         ("n1", "actor", "1"),
     ]
     for task in tasks:
-        assert "[--hosts][n1,n2][--base-port][21100][--][--actors][2]" in task
+        assert "[--hosts][n1,n2][--base-port][21100][--tunnel][--][--actors][2]" in task
         assert task.endswith(f"[--process-env][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
 
 

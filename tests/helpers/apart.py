@@ -31,8 +31,8 @@ def free_ports(number: int = 8) -> int:
 class Apart:
     """A context manager that starts nodes, and kills those that still run at its end."""
 
-    def __init__(self, program: str, *flags: str):
-        self.program, self.flags, self.port = program, flags, free_ports()
+    def __init__(self, program: str, *flags: str, tunnel: bool = False):
+        self.program, self.flags, self.port, self.tunnel = program, flags, free_ports(), tunnel
         self.processes: dict[str, subprocess.Popen] = {}
 
     def __enter__(self) -> Apart:
@@ -49,6 +49,7 @@ class Apart:
     ) -> subprocess.Popen:
         where = ["--hosts", "127.0.0.1", "--base-port", str(self.port), "--reach-s", str(reach_s)]
         node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where, "--key", key]
+        node += ["--tunnel"] if self.tunnel else []
         self.processes[f"{label}/{index}"] = process = subprocess.Popen(
             [sys.executable, *node, "--", *self.flags, *flags],
             cwd=ROOT,

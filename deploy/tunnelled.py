@@ -1,0 +1,99 @@
+"""Keeps the tables of a program on several hosts to those who have the run's key: Reverb itself asks nobody.
+
+Where nodes are started with `--tunnel`, the replay server listens on the loopback device of its host alone, and a
+tunnel leads to it from every other node.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from boonta.deploy.core import Task
+from boonta.nodes.rpc import tunnel
+from boonta.nodes.rpc.wire import UNIX
+from boonta.programs.wiring import network
+
+EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
+TABLES = "replay"
+
+
+class Route:
+    """How one node of a program gets to the tables through a tunnel, or how others get to those that it keeps.
+
+    Args:
+      task: the node.
+      tasks: all nodes of the program.
+      key: the file of the run's key.
+    """
+
+    def __init__(self, task: Task, tasks: Sequence[Task], key: str):
+        self._task = task
+        self._key = key
+        self._inner_port = 1 + max(port for each in tasks for port in each.ports)  # No node listens there.
+        self._folder: tempfile.TemporaryDirectory | None = None
+        self._exits: dict[str, str] = {}  # By the addresses of their entrances.
+
+    def open(self, addresses: Mapping[str, str]) -> dict[str, str]:
+        """Opens this node's end of the tunnel, which stays open until the process ends.
+
+        Args:
+          addresses: "host:port" by the name of the node that listens there.
+
+        Returns:
+          The addresses as this node is to use them.
+
+        Raises:
+          OSError: the end can't be opened.
+        """
+        if TABLES not in addresses:
+            return dict(addresses)
+        if self._task.name == TABLES:
+            listening = socket.socket(fileno=int(os.environ[EXIT]))
+            tunnel.open_exit(listening, self._inner_port, self._key)
+            return {**addresses, TABLES: f"localhost:{self._inner_port}"}
+        self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
+        entrance = pathlib.Path(self._folder.name) / TABLES
+        tunnel.open_entrance(entrance, addresses[TABLES], self._key)
+        self._exits[f"{UNIX}{entrance}"] = addresses[TABLES]
+        return {**addresses, TABLES: f"{UNIX}{entrance}"}
+
+    def beyond(self, servers: Sequence[str]) -> list[str]:
+        """The addresses of these servers as other hosts know them."""
+        return [self._exits.get(server, server) for server in servers]
+
+    def close(self) -> None:
+        """Removes the entrance."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def confined(task: Task) -> dict[str, str]:
+    """Variables of the environment in which a replay server's process must start anew, or {} if it has them.
+
+    They keep whatever it listens on to the loopback device, but for the tunnel's exit, whose socket is made here.
+
+    Raises:
+      OSError: the port is taken, or this machine has no compiler for the library that does it.
+    """
+    if task.name != TABLES or EXIT in os.environ:
+        return {}
+    try:
+        library = network.library()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise OSError(
+            f"the replay server can't be kept to the loopback device: {error}. Install a C compiler on its host, or "
+            "let whoever reaches that host use the tables, without --tunnel"
+        ) from error
+    (port,) = task.ports
+    try:
+        listening = socket.create_server(("", port))
+    except OSError as error:
+        raise OSError(f"port {port} for {task.name} is in use here; choose another --base-port") from error
+    preloaded = " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD"))))
+    os.set_inheritable(listening.fileno(), True)
+    return {EXIT: str(listening.detach()), "LD_PRELOAD": preloaded}
