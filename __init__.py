@@ -3,3 +3,7 @@
 `boonta.agents` learn and act, `boonta.envs` are the environments, `boonta.nodes` are the parts of a program,
 `boonta.programs` are whole programs, and `boonta.deploy` runs them on clusters.
 """
+
+from boonta.programs.wiring import interrupts
+
+interrupts.install()  # Here, since imports take seconds, in which a user may press Ctrl-C.

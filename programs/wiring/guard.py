@@ -15,12 +15,15 @@ from typing import Any
 
 from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
 
+from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.restarts import History, Restarts
 
 SILENT_S = 20.0  # Time without a sign of life after which the process hangs; and before it first worked:
 START_S = 180.0
 POLL_S = 0.25
 DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Those that are forwarded to the child.
 
 GUARD = "BOONTA_GUARD"  # The environment variable that tells a child about its guard: the pipe, and the process id.
 
@@ -48,7 +51,6 @@ def guard(name: str, policy: Restarts) -> None:
         reader, writer = os.pipe()
         if parent.start(writer) == 0:
             os.close(reader)
-            _become_guarded(writer, parent.own_pid)
             return
         os.close(writer)
         with open(reader, "rb", buffering=0) as reports:
@@ -92,20 +94,24 @@ class _Guard:
         self.own_pid = os.getpid()
         self._child = 0
         self._signal = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in SIGNALS:
             signal.signal(number, self._forward)
 
     def start(self, writer: int) -> int:
         """Starts a child, which is to report to this pipe; returns its process id, and 0 in a forked child itself."""
         sys.stdout.flush()
         sys.stderr.flush()
-        if backends_are_initialized():
-            os.set_inheritable(writer, True)
-            environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
-            pid = os.posix_spawn(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
-        else:
-            pid = os.fork()
-        self._child = pid
+        with held(SIGNALS):  # A fork has its parent's handlers at first.
+            if backends_are_initialized():
+                os.set_inheritable(writer, True)
+                environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
+                command = [sys.executable, *sys.orig_argv[1:]]
+                pid = os.posix_spawn(sys.executable, command, environment, setsigmask=())
+            else:
+                pid = os.fork()
+                if pid == 0:
+                    _become_guarded(writer, self.own_pid)
+            self._child = pid
         if pid and self._signal:
             os.kill(pid, signal.SIGTERM)  # The signal came before there was a child to forward it to.
         return pid

@@ -8,7 +8,7 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from boonta.programs.wiring import journal, network
+from boonta.programs.wiring import interrupts, journal, network
 from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
@@ -62,10 +62,16 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         run.leave(2)
+    except KeyboardInterrupt:
+        interrupts.leave(run.leave)
     with claim, journal.kept_in(pathlib.Path(run.own.workdir)):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
         print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
-        code = start()
+        try:
+            code = start()
+        except KeyboardInterrupt:  # It came before the interpreter has caught signals.
+            journal.LOG.info(interrupts.LINE)
+            code = interrupts.CODE
         journal.LOG.debug("%s%d", journal.ENDED, code)
     run.leave(code)
 

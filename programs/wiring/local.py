@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring import supervise
+from boonta.programs.wiring.interrupts import Signals, held
+from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, check_nodes
 from boonta.programs.wiring.run import BadInput
 
@@ -59,6 +61,7 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     """Launches a program and waits until it has ended; returns the exit code."""
     from boonta.programs.wiring import launchpad
 
+    signals = Signals()
     logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
@@ -68,11 +71,13 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
     short = None if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PATH else "/tmp"
     with tempfile.TemporaryDirectory(prefix="boonta-", dir=short, ignore_cleanup_errors=True) as sockets:
-        workers, monitor = launchpad.launch(program, environment, logs, pathlib.Path(sockets))
+        with held():  # Ctrl-C reaches all processes of a terminal, but the launcher alone handles it.
+            workers, monitor = launchpad.launch(program, environment, logs, pathlib.Path(sockets))
+            signals.catch()  # Launchpad has set handlers of its own.
 
         def write_pids() -> None:
             pids = json.dumps({worker.name: worker.pid for worker in workers})
             files.write_whole(logs / "pids.json", pids.encode(), synced=False)
 
         write_pids()
-        return supervise.stay(workers, monitor, program.restarts, write_pids)
+        return supervise.stay(workers, monitor, signals, program.restarts, write_pids)

@@ -64,7 +64,10 @@ def isolate() -> str:
     """
     got = os.environ.get(GOT)
     if got is None:
+        from boonta.programs.wiring import interrupts  # Not above: this file also runs as a script, without Boonta.
+
         sys.stdout.flush()
+        interrupts.hold()
         os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, sys.executable, *sys.orig_argv[1:]])
     if got.startswith(REFUSED):
         raise OSError(

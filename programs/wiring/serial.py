@@ -55,6 +55,12 @@ def _interrupt(number: int, frame: Any) -> None:
     raise KeyboardInterrupt(number)
 
 
+def _ignore_interrupts() -> None:
+    """Lets the nodes be closed in peace; what they save is worth the seconds."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 class _Address:
     """The address of a free port of this machine."""
 
@@ -91,6 +97,7 @@ def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Nod
     for node in nodes:
         endings.callback(node.close)
         endings.callback(node.heartbeat)
+        endings.callback(_ignore_interrupts)
         node.start()
     return nodes
 

@@ -12,6 +12,7 @@ from typing import Any
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import START_S, Monitor, failure_of
 from boonta.programs.wiring import guard
+from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
@@ -35,10 +36,11 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
     Returns:
       The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
     """
+    signals = Signals()
     all_nodes = [monitor, *nodes]
     threads = futures.ThreadPoolExecutor(len(all_nodes))
     workers = [Thread(node.name, threads.submit(node.run)) for node in all_nodes]
-    code = stay(workers, monitor)
+    code = stay(workers, monitor, signals)
     if any(worker.alive() for worker in workers):  # Threads can't be killed.
         end_now(code)
     return code
@@ -47,6 +49,7 @@ def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
 def stay(
     workers: Sequence[Worker],
     monitor: Any,
+    signals: Signals,
     policies: Mapping[str, Restarts] | None = None,
     changed: Callable[[], None] = lambda: None,
 ) -> int:
@@ -55,11 +58,12 @@ def stay(
     Args:
       workers: all nodes of the program.
       monitor: the one of them that the others report to, or a client of it.
+      signals: caught since before the workers were launched; the first one ends the program.
       policies: how often each is started again, by name; one that isn't here never is.
       changed: called when a worker has been started again.
     """
     with View() as view:
-        supervisor = _Supervisor(workers, monitor, view, policies or {}, changed)
+        supervisor = _Supervisor(workers, monitor, view, signals, policies or {}, changed)
         supervisor.watch()
     return supervisor.report()
 
@@ -72,6 +76,7 @@ class _Supervisor:
         workers: Sequence[Worker],
         monitor: Any,
         view: View,
+        signals: Signals,
         policies: Mapping[str, Restarts],
         changed: Callable[[], None],
     ):
@@ -87,7 +92,7 @@ class _Supervisor:
         self._fresh = False  # Whether the monitor answered the last call.
         self._met_at: float | None = None  # When the monitor's present life first answered.
         self._asked_at, self._silent_s = now, 0.0
-        self._signal = 0
+        self._signals = signals
         self._failure = ""
         self._asked: float | None = None
         self._terminated = False
@@ -96,8 +101,6 @@ class _Supervisor:
 
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._caught)
         while any(worker.alive() for worker in self._workers) or (self._asked is None and self._pending()):
             self._refresh()
             guard.report(self._has_worked())
@@ -112,21 +115,17 @@ class _Supervisor:
     def report(self) -> int:
         """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
         failure = self._status.get("failure") or self._failure or self._first_death()
-        if not failure and not self._signal and not self._status.get("done"):
+        if not failure and not self._signals.number and not self._status.get("done"):
             failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
         if failure:
             LOG.error(failure)
             return 1
-        if self._signal:
-            LOG.info("ended by %s", signal.Signals(self._signal).name)
-            return 128 + self._signal
+        if self._signals.number:
+            LOG.info("ended by %s", signal.Signals(self._signals.number).name)
+            return 128 + self._signals.number
         LOG.info("done: %s", self._status["reason"])
         return 0
-
-    def _caught(self, number: int, frame: Any) -> None:
-        del frame
-        self._signal = self._signal or number
 
     def _has_worked(self) -> bool:
         """Whether all nodes have come as far as their work."""
@@ -166,8 +165,8 @@ class _Supervisor:
         """Starts dead workers again; asks all to end if a signal came, one may not start again, or the monitor does."""
         if any(worker.death() and self._histories[worker.name].due is None for worker in self._workers):
             self._refresh()  # The worker may just have reported what its exit code doesn't show.
-        if self._signal:
-            self._ask(f"{signal.Signals(self._signal).name} to the launcher")
+        if self._signals.number:
+            self._ask(f"{signal.Signals(self._signals.number).name} to the launcher")
         elif self._status.get("reason"):
             self._asked = time.monotonic()
         for worker in self._workers:
@@ -237,7 +236,7 @@ class _Supervisor:
             # A node that has reported its end is done; a later abort by Reverb's threads is harmless.
             # Ctrl-C reaches processes that are still starting, too, and ends them.
             # One that waits to be started again has been reported.
-            harmless = doing == "ended" or (self._signal and doing == "starting")
+            harmless = doing == "ended" or (self._signals.number and doing == "starting")
             if how and not harmless and self._histories[worker.name].due is None:
                 return f"{worker.name} {how} while {doing}"
         return ""

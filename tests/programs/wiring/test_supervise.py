@@ -13,6 +13,7 @@ import pytest
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.programs.wiring import supervise, workers  # noqa: E402
+from boonta.programs.wiring.interrupts import Signals  # noqa: E402
 from boonta.programs.wiring.restarts import Restarts  # noqa: E402
 
 
@@ -97,8 +98,8 @@ def ending(capsys, monitor, *workers, caught: int = 0, restarts: int = 0) -> tup
     policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in workers}
     with supervise.View() as view:
         everybody = [Worker("monitor", polls=3), *workers]
-        supervisor = supervise._Supervisor(everybody, monitor, view, policies, lambda: None)
-        supervisor._signal = caught
+        supervisor = supervise._Supervisor(everybody, monitor, view, Signals(), policies, lambda: None)
+        supervisor._signals.number = caught
         supervisor.watch()
     code = supervisor.report()
     output = capsys.readouterr()
@@ -190,7 +191,7 @@ def supervised(monitor: Monitor, *workers, restarts: int) -> supervise._Supervis
     policies = {worker.name: Restarts(number=restarts, backoff_s=0.0) for worker in workers}
     with supervise.View() as view:
         everybody = [Worker("monitor", polls=10**9), *workers]
-        supervisor = supervise._Supervisor(everybody, monitor, view, policies, lambda: None)
+        supervisor = supervise._Supervisor(everybody, monitor, view, Signals(), policies, lambda: None)
         for _ in range(5):
             supervisor._refresh()
             supervisor._tend_all()
@@ -226,12 +227,13 @@ def test_a_back_off_ends_when_the_program_does(capsys):
         [Worker("monitor", polls=3), learner],
         Monitor(learner="updating"),
         supervise.View(),
+        Signals(),
         {"learner": Restarts(backoff_s=1e9)},
         lambda: None,
     )
     supervisor._refresh()
     supervisor._tend_all()
-    supervisor._signal = signal.SIGTERM
+    supervisor._signals.number = signal.SIGTERM
     supervisor.watch()
     capsys.readouterr()
     assert (supervisor.report(), capsys.readouterr().out) == (143, "ended by SIGTERM\n")

@@ -1,0 +1,107 @@
+"""Ctrl-C and SIGTERM at any moment: a program ends with a line and an exit code, without a traceback.
+
+While it imports, Ctrl-C is an exception that nothing catches, so a hook tells of it (`install`). From its launch on,
+the supervisor decides what follows from a signal (`Signals`). In between, and around changes of the process itself, the
+signal waits (`hold`, `held`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+CODE = 128 + signal.SIGINT
+LINE = "ended by SIGINT"
+HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
+AGAIN_S = 0.02  # Time for a callback in which Python can't pass an exception on to return.
+
+
+def install() -> None:
+    """Makes Ctrl-C end this process with a line, where nothing handles it; an interactive session stays as it is."""
+    if not (sys.flags.interactive or hasattr(sys, "ps1")):
+        sys.excepthook = functools.partial(_uncaught, sys.excepthook)
+        sys.unraisablehook = functools.partial(_unraisable, sys.unraisablehook)
+    if os.environ.pop(HELD, None) is not None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def hold() -> None:
+    """Holds Ctrl-C back until the command that this process is about to become has imported Boonta."""
+    os.environ[HELD] = "SIGINT"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def held(numbers: Collection[signal.Signals] = (signal.SIGINT,)) -> Iterator[None]:
+    """Holds signals back meanwhile; the processes that start in this time never receive them, unless they ask."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def leave(leave: Callable[[int], Any] = sys.exit) -> None:
+    """Ends this process after Ctrl-C; a second one must not disturb its end.
+
+    Args:
+      leave: ends the process with a code.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    print(LINE, file=sys.stderr, flush=True)
+    leave(CODE)
+
+
+class Signals:
+    """Catches Ctrl-C and SIGTERM from now on.
+
+    Attributes:
+      number: the first signal that came; 0 if there was none.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.catch()
+
+    def catch(self) -> None:
+        """Catches them again, where a library has set handlers of its own meanwhile."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._caught)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self.number = self.number or number
+
+
+def _uncaught(
+    usual: Callable[..., None], kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    if _is_interrupt(error):
+        leave()
+    usual(kind, error, trace)
+
+
+def _unraisable(usual: Callable[..., None], unraisable: sys.UnraisableHookArgs) -> None:
+    """Sends the signal once more: Python would only print an exception that was raised in a callback."""
+    if unraisable.exc_type is KeyboardInterrupt:
+        threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        usual(unraisable)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether an exception is Ctrl-C's, or follows from it: C++ libraries turn it into errors of their own."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
+    return False
