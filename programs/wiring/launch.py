@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from boonta.programs.wiring import interrupts, journal, network
+from boonta.programs.wiring import interrupts, journal, network, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
@@ -51,20 +52,22 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     own = run_of(function, sys.argv[1:]) if arguments is None else None
     if own is not None and own.restarts_itself:
         guard(name_of(function), own.restarts)  # This goes on in a child.
-    run = Run()
+    run, kept = Run(), contextlib.ExitStack()
     try:
         run, settings = parse(function, arguments)
         reach = _network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
-        claim = claim_workdir(program.name, run.own, settings, origin_of(function, arguments))
+        folder = pathlib.Path(run.own.workdir)
+        kept.enter_context(claim_workdir(program.name, run.own, settings, origin_of(function, arguments)))
+        kept.enter_context(temporary.kept_in(folder))
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         run.leave(2)
     except KeyboardInterrupt:
         interrupts.leave(run.leave)
-    with claim, journal.kept_in(pathlib.Path(run.own.workdir)):
+    with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
         print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
         try:

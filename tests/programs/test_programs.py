@@ -122,7 +122,10 @@ def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, progr
     assert running(tmp_path) == []
 
 
-def test_no_orphans_are_left_when_the_launcher_is_killed(tmp_path):
+def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     process = start("--workdir", str(tmp_path))
     wait_for_rows(tmp_path, process)
     process.kill()
@@ -131,6 +134,8 @@ def test_no_orphans_are_left_when_the_launcher_is_killed(tmp_path):
     while running(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert running(tmp_path) == []
+    assert not list(temporary.iterdir())
+    assert list(tmp_path.glob("tmp/*/job.pkl"))  # The next start removes it.
 
 
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):

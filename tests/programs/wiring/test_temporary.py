@@ -1,0 +1,31 @@
+"""A run's temporary files are in its own folder, and not for long."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from boonta.programs.wiring import temporary
+
+
+def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path):
+    usual = tempfile.gettempdir()
+    with temporary.kept_in(tmp_path):
+        own = pathlib.Path(tempfile.mkdtemp())
+        code = "import tempfile; print(tempfile.mkdtemp())"
+        childs = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        assert own.parent == pathlib.Path(childs).parent == tmp_path / "tmp"
+    assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == usual
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/")
+    (tmp_path / "tmp" / "of old").mkdir(parents=True)
+    with pytest.raises(RuntimeError), temporary.kept_in(tmp_path):
+        assert not list((tmp_path / "tmp").iterdir())
+        raise RuntimeError
+    assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == "/"
