@@ -24,11 +24,14 @@ class OutOfMemory:
 def kills() -> int:
     """The number of out-of-memory kills so far; 0 where Linux doesn't count them."""
     for line in _lines(CGROUP):
-        number, _, path = line.partition("::")
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        own = None
         if number == "0":  # The unified hierarchy.
-            events = CGROUPS / path.lstrip("/") / "memory.events"
-            if (own := _counter(events)) is not None:
-                return own
+            own = _counter(CGROUPS / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):  # The older ones, one for each controller.
+            own = _counter(CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
+        if own is not None:
+            return own
     return _counter(VMSTAT) or 0
 
 

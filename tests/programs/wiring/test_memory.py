@@ -34,3 +34,11 @@ def test_a_kill_in_the_control_group_is_seen_once(files):
     seen = memory.OutOfMemory()
     events.write_text("low 0\noom 1\noom_kill 1\n")
     assert seen.happened() and not seen.happened()
+
+
+def test_a_kill_in_a_group_of_an_older_hierarchy_is_seen(files):
+    (files / "cgroups/memory/jobs/mine").mkdir(parents=True)
+    (files / "vmstat").write_text("oom_kill 30\n")
+    (files / "cgroup").write_text("4:cpu,memory:/jobs/mine\n0::/\n")
+    (files / "cgroups/memory/jobs/mine/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert memory.kills() == 2
