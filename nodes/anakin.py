@@ -149,7 +149,9 @@ class Anakin(Node):
         self._saved: futures.Future | None = None
         self._rounds_per_s, self._last_rounds = 0.0, 1
         self._rows: list[Row] = []  # One row for each member of a population, from the last evaluation.
-        self._member_log = None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS)
+        self._member_log = (
+            None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS, self.warn)
+        )
         self._saved_at = self._collected_at = time.monotonic()
         self._account(fused.program.first_steps, jax.device_get(episodes))
 

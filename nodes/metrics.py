@@ -5,9 +5,12 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import io
 import json
 import math
 import pathlib
+import platform
+import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -121,27 +124,105 @@ def seconds_by_group(reports: Collection[Mapping[str, Any]]) -> dict[str, float]
     return dict(total)
 
 
+class Appended:
+    """A file that grows by whole pieces; what a full disk has no room for waits in memory, and loses nothing.
+
+    Args:
+      path: the file; made if missing, and its folder.
+      warn: called with a message where pieces have to wait.
+    """
+
+    def __init__(self, path: pathlib.Path, warn: Callable[[str], None]):
+        self._path = path
+        self._warn = warn
+        self._file: io.FileIO | None = None  # Unbuffered: a buffer would write the start of a piece twice.
+        self._waiting = b""
+
+    def append(self, piece: bytes) -> None:
+        """Appends a piece, after those that wait."""
+        self._waiting += piece
+        try:
+            self._write()
+        except OSError as error:
+            self._warn(f"{self._path} can't be written: {error}; what belongs there is kept until it can")
+
+    def close(self) -> None:
+        """Writes what waits, and closes the file.
+
+        Raises:
+          OSError: it can't be written, and is lost.
+        """
+        try:
+            self._write()
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def _write(self) -> None:
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # closed in close()
+        while self._waiting:
+            self._waiting = self._waiting[self._file.write(self._waiting) :]
+
+
 class Rows:
     """Appends rows of scalars to a file of JSON lines, which `read` reads.
 
     Args:
       path: the file; made if missing, and its folder.
+      warn: called with a message where rows have to wait for room on the disk.
     """
 
-    def __init__(self, path: pathlib.Path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._lines = open(path, "a", buffering=1)  # noqa: SIM115  # closed in close()
-        if self._lines.tell():
-            self._lines.write("\n")  # The run's earlier part may have been killed within a row.
+    def __init__(self, path: pathlib.Path, warn: Callable[[str], None]):
+        self._lines = Appended(path, warn)
+        if path.exists() and path.stat().st_size:
+            self._lines.append(b"\n")  # The run's earlier part may have been killed within a row.
 
     def write(self, row: Mapping[str, float]) -> dict[str, float | None]:
         """Writes one row, and returns it as written: values that aren't finite are None, null in JSON."""
         clean = {name: value if math.isfinite(value) else None for name, value in row.items()}
-        self._lines.write(json.dumps(clean) + "\n")
+        self._lines.append(json.dumps(clean).encode() + b"\n")
         return clean
 
     def close(self) -> None:
         self._lines.close()
+
+
+class Events:
+    """Appends scalars to a file of events, for TensorBoard.
+
+    Args:
+      folder: folder of the file, which gets a name of its own; made if missing.
+      warn: called with a message where events have to wait for room on the disk.
+    """
+
+    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
+        # Only the monitor writes events; the other processes need not load it. Its own writer waits for ever for a
+        # thread that a full disk has ended.
+        from tensorboardX import record_writer, summary
+        from tensorboardX.proto import event_pb2
+
+        self._checksum, self._summary, self._event = record_writer.masked_crc32c, summary.scalar, event_pb2.Event
+        self._file = Appended(folder / f"events.out.tfevents.{time.time():.6f}.{platform.node()}", warn)
+        self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
+
+    def write(self, scalars: Mapping[str, float], step: int) -> None:
+        """Writes scalars by name, all of one step."""
+        now = time.time()
+        events = [self._event(wall_time=now, step=step, summary=self._summary(*each)) for each in scalars.items()]
+        self._file.append(b"".join(map(self._record, events)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _record(self, event: Any) -> bytes:
+        """An event as TensorFlow's record format has it: its length and its bytes, each with a checksum."""
+        content = event.SerializeToString()
+        length = struct.pack("<Q", len(content))
+        return b"".join(
+            (length, struct.pack("<I", self._checksum(length)), content, struct.pack("<I", self._checksum(content)))
+        )
 
 
 class MetricsWriter:
@@ -149,23 +230,23 @@ class MetricsWriter:
 
     Args:
       folder: the run's folder; made if missing.
+      warn: called with a message where rows have to wait for room on the disk.
     """
 
-    def __init__(self, folder: pathlib.Path):
-        self._rows = Rows(folder / FILE)
-        import tensorboardX  # Only the monitor writes events; the other processes need not load it.
-
-        self._events = tensorboardX.SummaryWriter(str(folder / "tensorboard"))
+    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
+        self._rows = Rows(folder / FILE, warn)
+        self._events = Events(folder / "tensorboard", warn)
 
     def write(self, row: dict[str, float], env_steps: int) -> None:
         """Writes one row; values that aren't finite are left out of TensorBoard and null in JSON."""
-        for name, value in self._rows.write(row).items():
-            if value is not None:
-                self._events.add_scalar(name, value, env_steps)
+        written = self._rows.write(row)
+        self._events.write({name: value for name, value in written.items() if value is not None}, env_steps)
 
     def close(self) -> None:
-        self._rows.close()
-        self._events.close()
+        try:
+            self._rows.close()
+        finally:
+            self._events.close()
 
 
 def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]]:

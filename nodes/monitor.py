@@ -110,7 +110,7 @@ class Monitor(Periodic):
         self._row: dict[str, float] = {}
 
     def start(self) -> None:
-        self._writer = metrics.MetricsWriter(self._folder)
+        self._writer = metrics.MetricsWriter(self._folder, self.warn)
         self._take_mark()
 
     # Nodes and the launcher call these.

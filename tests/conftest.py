@@ -48,3 +48,12 @@ def handlers():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that is a disk of 8 MB."""
+    from boonta.tests.helpers.damage import mounted
+
+    with mounted(tmp_path / "disk", "size=8m") as disk:
+        yield disk

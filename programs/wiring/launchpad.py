@@ -16,12 +16,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
+from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.program import Group, Program, node_arguments, signature_of
 
 try:
@@ -154,8 +155,8 @@ def launch(
         manager = lp.launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
-    atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
     manager._disable_alarm()  # After a SIGTERM meanwhile it would kill all of us, without a word.
+    atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
     monitor = Client(launchable.nodes["monitor"].address.resolve(), STATUS_DEADLINE_S)
     return _workers(program, list(launchable.nodes), manager, environment, logs), monitor
 
@@ -188,10 +189,19 @@ def _start_again(
 ) -> subprocess.Popen:
     """Starts a process like the one that died, in its place: the manager's handler of SIGQUIT kills those it has."""
     variables = {**os.environ, **environment, worker.PAST_LIVES: str(past_lives)}
-    with open(log, "a") as output:
-        print(f"--- life {past_lives + 1}", file=output, flush=True)
+    with _appending(log) as output, held():
+        with contextlib.suppress(OSError):
+            output.write(f"--- life {past_lives + 1}\n".encode())
         handles[i] = subprocess.Popen(handles[i].args, env=variables, stdout=output, stderr=output)
     return handles[i]
+
+
+def _appending(log: pathlib.Path) -> IO[bytes]:
+    """Opens a process's log for its next life, which must not depend on a disk that is full, or read-only by now."""
+    try:
+        return open(log, "ab", buffering=0)
+    except OSError:
+        return open(os.devnull, "wb", buffering=0)
 
 
 # `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.

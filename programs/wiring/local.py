@@ -77,7 +77,10 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
 
         def write_pids() -> None:
             pids = json.dumps({worker.name: worker.pid for worker in workers})
-            files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+            try:
+                files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+            except OSError as error:  # A full disk is no reason to end a run.
+                LOG.warning("%s can't be written: %s", logs / "pids.json", error)
 
         write_pids()
         return supervise.stay(workers, monitor, signals, program.restarts, write_pids)

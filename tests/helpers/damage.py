@@ -5,8 +5,16 @@ What damages a file returns whether the file is another one now.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+FILLER = "filler"
 
 
 def truncate(path: pathlib.Path) -> bool:
@@ -43,3 +51,35 @@ def fill_disk(patch) -> None:
     """Makes disks look full, as long as the patch lasts."""
     usage = shutil.disk_usage
     patch.setattr(shutil, "disk_usage", lambda folder: usage(folder)._replace(free=0))
+
+
+@contextlib.contextmanager
+def mounted(folder: pathlib.Path, options: str) -> Iterator[pathlib.Path]:
+    """Mounts a small disk, in memory, at a folder; skips the test where that isn't allowed.
+
+    Args:
+      folder: made if missing.
+      options: of the mount, such as "size=8m" or "ro".
+    """
+    folder.mkdir(exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", options, "boonta-test", str(folder)]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"mounting a disk needs root: {getattr(error, 'stderr', '') or error}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True, timeout=30)
+
+
+def fill(disk: pathlib.Path) -> None:
+    """Fills a mounted disk to the last byte."""
+    with open(disk / FILLER, "ab", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+
+
+def free(disk: pathlib.Path) -> None:
+    """Takes away what `fill` has written."""
+    os.unlink(disk / FILLER)

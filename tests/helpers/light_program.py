@@ -27,12 +27,16 @@ class Board(Periodic):
 
 
 class Counter(Node):
-    """Counts slowly, and measures its environment's limit of threads; raises after `breaks_after` steps."""
+    """Counts slowly, and measures its environment's limit of threads; raises after `breaks_after` steps.
 
-    def __init__(self, name, variables, monitor, breaks_after=0):
+    Each step takes `eats_mb` of memory, for good.
+    """
+
+    def __init__(self, name, variables, monitor, breaks_after=0, eats_mb=0):
         super().__init__(name, monitor)
         self._variables = variables
         self._breaks_after = breaks_after
+        self._eaten = [b"1" * (eats_mb << 20)]
         self._steps = 0
 
     def step(self) -> None:
@@ -41,6 +45,7 @@ class Counter(Node):
             raise RuntimeError("the counter is broken")
         if self.role == "learner":
             self._variables.put(self._steps)
+        self._eaten.append(self._eaten[0][1:])
         self.count(**{"updates" if self.role == "learner" else "env_steps": 1.0})
         self.measure({"threads": float(os.environ.get("OMP_NUM_THREADS", "0"))})
         time.sleep(0.05)
@@ -58,20 +63,21 @@ class Actor(Counter):
     role = "actor"
 
 
-def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0) -> Program:
+def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0, eats_mb: int = 0) -> Program:
     """Counters.
 
     Args:
       run: the run's settings.
       actors: number of actors.
       breaks_after: steps until an actor raises.
+      eats_mb: megabytes that an actor takes in each step.
     """
     nothing: Any = None
     groups = [
         group(Monitor, log_every_s=0.5),
         group(Board),
         group(Learner),
-        group(Actor, actors, breaks_after=breaks_after),
+        group(Actor, actors, breaks_after=breaks_after, eats_mb=eats_mb),
     ]
     return Program("light_program", run, nothing, nothing, groups)
 

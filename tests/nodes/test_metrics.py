@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers import damage
 
 
 def test_rows_come_back_and_what_is_not_finite_as_none(tmp_path):
-    rows = metrics.Rows(tmp_path / metrics.FILE)
+    rows = metrics.Rows(tmp_path / metrics.FILE, print)
     rows.write({"loss": 0.5, "return": float("nan")})
     rows.write({"loss": 3, "return": float("inf")})
     rows.close()
@@ -35,3 +38,38 @@ def test_a_row_of_anything_but_finite_numbers_is_left_out(tmp_path, row):
 def test_without_a_file_it_says_so(tmp_path):
     with pytest.raises(FileNotFoundError):
         metrics.read(tmp_path)
+
+
+def test_rows_that_a_full_disk_has_no_room_for_wait(tmp_path, small_disk):
+    """The one that was being written is not torn, nor is an event."""
+    warnings: list[str] = []
+    writer = metrics.MetricsWriter(small_disk, warnings.append)
+    writer.write({"updates": 0.0}, 0)
+    damage.fill(small_disk)
+    for i in range(1, 3000):
+        writer.write({"updates": float(i), "loss": 1.0}, i)
+    assert warnings and all(
+        "No space left on device; what belongs there is kept until it can" in each for each in warnings
+    )
+    assert len(metrics.read(small_disk)) < 3000
+    damage.free(small_disk)
+    writer.write({"updates": 3000.0}, 3000)
+    writer.close()
+    assert [row["updates"] for row in metrics.read(small_disk)] == list(range(3001))
+    assert len(list(_events(small_disk))) == 1 + 2 * 3001 - 2
+
+
+def test_rows_that_can_not_be_written_in_the_end_are_an_error(small_disk):
+    writer = metrics.MetricsWriter(small_disk, print)
+    damage.fill(small_disk)
+    for i in range(3000):
+        writer.write({"updates": float(i)}, i)
+    with pytest.raises(OSError, match="No space left"):
+        writer.close()
+
+
+def _events(folder: pathlib.Path):
+    """The records of the events' file, as TensorBoard reads them."""
+    loading = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    (file,) = (folder / "tensorboard").iterdir()
+    return loading.LegacyEventFileLoader(str(file)).Load()

@@ -227,7 +227,7 @@ def test_what_several_nodes_measure_is_their_mean_and_each_ones_own(tmp_path):
 
 def test_a_row_cut_short_by_a_kill_costs_no_other(tmp_path):
     for _ in range(2):
-        writer = metrics.MetricsWriter(tmp_path)
+        writer = metrics.MetricsWriter(tmp_path, print)
         writer.write({"loss": 1.0}, 0)
         writer.close()
         with open(tmp_path / "metrics.jsonl", "a") as file:

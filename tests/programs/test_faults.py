@@ -1,0 +1,77 @@
+"""Whole programs on disks, machines and networks that fail them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+
+from boonta.tests.helpers import damage, limits
+from boonta.tests.helpers.running import Running
+from boonta.tests.helpers.runs import saved
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+TINY, LIGHT = "tests/helpers/tiny_program.py", "tests/helpers/light_program.py"
+STALL_S = 5.0  # Short of the time after which a node counts as silent.
+
+
+def test_a_full_disk_is_told_and_nothing_is_lost_once_there_is_room(tmp_path, small_disk):
+    with Running(tmp_path, TINY, "--save-every-s", "1", workdir=small_disk / "run") as run:
+        run.wait_until_it_works()
+        run.wait_until(lambda: saved(run.workdir) > 0, "a checkpoint is saved")
+        last_s, filled = run.rows[-1]["seconds"], time.monotonic()
+        damage.fill(small_disk)
+        run.wait_until(lambda: "could not be saved: " in run.printed, "the learner tells")
+        run.wait_until(lambda: "metrics.jsonl can't be written: " in run.printed, "the monitor tells")
+        actor, children = run.pids["actor/0"], psutil.Process(run.process.pid).children
+        os.kill(actor, signal.SIGKILL)  # Its log, and the file with the processes' ids, can't be written either.
+        run.wait_until(lambda: "actor/0 was killed by SIGKILL" in run.printed, "the actor's death is noticed")
+        run.wait_until(lambda: len(children()) == len(run.pids), "the actor starts again")
+        before, seen = saved(run.workdir), len(run.rows)
+        full_s = time.monotonic() - filled
+        damage.free(small_disk)
+        run.wait_until(lambda: saved(run.workdir) > before, "a checkpoint is saved again")
+        run.wait_until(lambda: len(run.rows) > seen + 2, "rows are written again")
+        run.wait_until_it_works()
+        printed = run.end()
+    assert "Traceback" not in printed and "error: " not in printed
+    rows = run.rows
+    assert all(old["env_steps"] <= new["env_steps"] for old, new in zip(rows, rows[1:]))
+    assert any(last_s < row["seconds"] < last_s + full_s for row in rows)  # It was kept until there was room.
+
+
+def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
+    with damage.mounted(tmp_path / "disk", "size=1m,ro") as disk, Running(tmp_path, TINY, workdir=disk / "run") as run:
+        printed = run.finish(2)
+    assert printed.splitlines()[-1] == f"error: --workdir {disk / 'run'} can't be written: Read-only file system"
+
+
+def test_a_disk_that_is_full_from_the_start_is_refused_before_any_work(tmp_path, small_disk):
+    damage.fill(small_disk)
+    with Running(tmp_path, TINY, workdir=small_disk / "run") as run:
+        run.process.wait(timeout=120)
+    assert run.process.returncode == 2, run.printed
+    assert run.printed.splitlines()[-1].startswith("error: ") and "No space left on device" in run.printed
+    assert "Traceback" not in run.printed
+
+
+def test_servers_that_answer_late_are_waited_for(tmp_path):
+    with Running(tmp_path, TINY) as run:
+        run.wait_until_it_works()
+        for server in ("variables", "replay"):
+            os.kill(run.pids[server], signal.SIGSTOP)
+            time.sleep(STALL_S)
+            os.kill(run.pids[server], signal.SIGCONT)
+            run.wait_until_it_works()
+        run.end()
+
+
+def test_an_out_of_memory_kill_is_called_one(tmp_path):
+    eats = ["--eats-mb", "50", "--restarts.number", "1"]
+    with limits.memory(1 << 31) as before, Running(tmp_path, LIGHT, *eats, before=before) as run:
+        printed = run.finish(1)
+    assert "warning: actor/0 was killed by SIGKILL (out of memory) while " in printed
+    assert "error: actor/0 was killed by SIGKILL (out of memory) while " in printed
