@@ -112,6 +112,7 @@ class History:
       began: when its present life began, or its first one.
       due: when its next life starts; None while it lives.
       worked: whether one of its lives has come as far as its work.
+      stopped_s: seconds for which its present life has been stopped by a signal, before its first heartbeat.
     """
 
     def __init__(self, name: str, policy: Restarts, now: float):
@@ -119,6 +120,7 @@ class History:
         self.began = now
         self.due: float | None = None
         self.worked = False
+        self.stopped_s = 0.0
         self._name = name
         self._policy = policy
 
@@ -132,4 +134,4 @@ class History:
 
     def begin(self, now: float) -> None:
         """Notes that the next life has started."""
-        self.began, self.due = now, None
+        self.began, self.due, self.stopped_s = now, None, 0.0

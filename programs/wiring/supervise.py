@@ -91,7 +91,7 @@ class _Supervisor:
         self._status: dict[str, Any] = {}
         self._fresh = False  # Whether the monitor answered the last call.
         self._met_at: float | None = None  # When the monitor's present life first answered.
-        self._asked_at, self._silent_s = now, 0.0
+        self._asked_at, self._silent_s, self._passed_s = now, 0.0, 0.0
         self._signals = signals
         self._failure = ""
         self._asked: float | None = None
@@ -149,6 +149,7 @@ class _Supervisor:
         except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
             self._fresh = False
             self._silent_s += min(time.monotonic() - self._asked_at, ASKED_S)
+        self._passed_s = min(time.monotonic() - self._asked_at, ASKED_S)
         self._asked_at = time.monotonic()
         if self._fresh:
             self._view.show({**self._status, "restarts": self._past()} if self._restarts else self._status)
@@ -219,12 +220,18 @@ class _Supervisor:
 
     def _hung(self, worker: Worker, node: Mapping[str, Any]) -> str:
         """How a worker hangs, as a predicate; empty if it doesn't."""
+        unheard = self._met_at is None if worker is self._monitor_worker else not node["process"]
+        history = self._histories[worker.name]
+        # What has been heard of before falls silent; what has not may take long to start, but not while it is stopped.
+        history.stopped_s = history.stopped_s + self._passed_s if unheard and worker.is_stopped() else 0.0
+        if history.stopped_s > SILENT_S:
+            return f"has been stopped for {history.stopped_s:.0f} s, before its first heartbeat"
         if worker is self._monitor_worker:
             hangs = self._silent_s > (START_S if self._met_at is None else SILENT_S)
             return f"has not answered for {self._silent_s:.0f} s" if hangs else ""
         if self._met_at is None:
             return ""  # Nobody knows.
-        age = time.monotonic() - max(self._met_at, self._histories[worker.name].began)
+        age = time.monotonic() - max(self._met_at, history.began)
         if not node["process"] and age > START_S:
             return f"has sent no heartbeat for {age:.0f} s, since it was started"
         return node["hung"]

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Callable
 from concurrent import futures
 
+import psutil
+
 KILL_S = 5.0  # Time that a killed process may take to be gone; one that waits for a disk takes longer.
 StartAgain = Callable[[int], subprocess.Popen]  # Takes the number of lives that the node has had.
 
@@ -44,6 +46,13 @@ class Process:
         if not code or -code in self._sent:
             return ""
         return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it, from which another one may wake it."""
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.Error:
+            return False
 
     def terminate(self) -> None:
         if self.alive():
@@ -83,6 +92,9 @@ class Thread:
         """Describes how it died; empty if it is alive or ended normally."""
         error = None if self.alive() else self._future.exception()
         return f"raised {error!r}" if error else ""
+
+    def is_stopped(self) -> bool:
+        return False
 
     def terminate(self) -> None:
         """Does nothing."""

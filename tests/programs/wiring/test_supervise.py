@@ -23,7 +23,7 @@ class Worker:
     def __init__(self, name: str, polls: int = 0, death: str = ""):
         self.name = name
         self.pid = 1
-        self.killed = False
+        self.killed = self.stopped = False
         self._polls = itertools.count(-polls)
         self._death = death
 
@@ -32,6 +32,9 @@ class Worker:
 
     def death(self) -> str:
         return self._death
+
+    def is_stopped(self) -> bool:
+        return self.stopped
 
     def terminate(self) -> None: ...
 
@@ -203,6 +206,16 @@ def test_a_hung_worker_is_killed_and_started_again(capsys):
     supervised(Monitor(hung={"actor/0": "has been acting for 9 s"}, **{"actor/0": "acting"}), actor, restarts=1)
     assert actor.killed and actor.pid == 2  # The report of the life before says nothing of this one.
     assert "warning: actor/0 has been acting for 9 s; it starts again in 0 s" in capsys.readouterr().out
+
+
+def test_a_worker_that_is_stopped_before_its_first_heartbeat_is_replaced(capsys, monkeypatch):
+    """Imports may take minutes, so that silence says little."""
+    monkeypatch.setattr(supervise, "SILENT_S", 0.0)
+    stopped, starting = Worker("actor/0", polls=10**9), Worker("actor/1", polls=10**9)
+    stopped.stopped = True
+    supervised(Monitor(), stopped, starting, restarts=1)
+    assert stopped.killed and stopped.pid == 2 and not starting.killed
+    assert "warning: actor/0 has been stopped for 0 s, before its first heartbeat; it" in capsys.readouterr().out
 
 
 def test_a_worker_that_reported_its_failure_is_not_waited_for(capsys):
