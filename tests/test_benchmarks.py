@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from boonta.benchmarks import muzero, timing
+from boonta.benchmarks import load_program, muzero, timing
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -29,3 +30,8 @@ def test_a_part_that_fails_ends_the_benchmark():
 
     with pytest.raises(ZeroDivisionError):
         timing.on_all_cores(make_work, 0.0)
+
+
+def test_frames_of_a_simulated_actor_tell_whose_they_are():
+    frames = load_program.steps(63, 70_000, np.zeros((2, *load_program.FRAME), np.uint8)).observation
+    np.testing.assert_array_equal(load_program.origins(frames), [[63, 0, 70_000], [63, 1, 70_000]])

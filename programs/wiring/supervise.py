@@ -93,7 +93,7 @@ class _Supervisor:
         self._met_at: float | None = None  # When the monitor's present life first answered.
         self._asked_at, self._silent_s, self._passed_s = now, 0.0, 0.0
         self._signals = signals
-        self._failure = ""
+        self._failure = self._monitor_failure = ""
         self._asked: float | None = None
         self._terminated = False
         self._grace_s = THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S
@@ -114,7 +114,7 @@ class _Supervisor:
 
     def report(self) -> int:
         """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
-        failure = self._status.get("failure") or self._failure or self._first_death()
+        failure = self._monitor_failure or self._status.get("failure") or self._failure or self._first_death()
         if not failure and not self._signals.number and not self._status.get("done"):
             failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
@@ -189,6 +189,8 @@ class _Supervisor:
         decision = history.die(now, cause, raised)
         if decision.failure:
             self._failure = decision.failure
+            if worker is self._monitor_worker:  # Without it, nodes can only be terminated; it may take them for lost.
+                self._monitor_failure = decision.failure
             self._ask(decision.failure, worker.name)
             return
         LOG.warning("%s %s; it starts again in %g s", worker.name, cause, decision.delay_s)

@@ -208,6 +208,23 @@ def test_a_hung_worker_is_killed_and_started_again(capsys):
     assert "warning: actor/0 has been acting for 9 s; it starts again in 0 s" in capsys.readouterr().out
 
 
+def test_what_a_silent_monitor_makes_of_the_end_is_not_the_cause(capsys, monkeypatch):
+    """Nodes that the launcher has terminated seem to end by themselves."""
+    monkeypatch.setattr(supervise, "SILENT_S", 0.0)
+    late = Monitor(failure="learner ended before the program did", learner="gone")
+    answers = itertools.chain([Monitor(learner="updating").status()], [None] * 2, itertools.repeat(late.status()))
+
+    def status() -> dict:
+        answer = next(answers)
+        if answer is None:
+            raise TimeoutError
+        return answer
+
+    monkeypatch.setattr(late, "status", status)
+    code, message = ending(capsys, late, Worker("learner", polls=9))
+    assert code == 1 and message.startswith("error: monitor has not answered for ")
+
+
 def test_a_worker_that_is_stopped_before_its_first_heartbeat_is_replaced(capsys, monkeypatch):
     """Imports may take minutes, so that silence says little."""
     monkeypatch.setattr(supervise, "SILENT_S", 0.0)
