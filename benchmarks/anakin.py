@@ -32,7 +32,7 @@ from boonta.envs.jax.grid_world import GridWorld
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.jax.minatar import MinAtar
 from boonta.nodes.fused import fusion
-from boonta.nodes.fused.compiled import Compiled
+from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.learners import Setup, one_learner
 
 EnvName = Literal["catch", "grid_world", "cartpole", "breakout"]
@@ -128,7 +128,7 @@ def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: flo
     """Returns the env steps per second, and the compile time in seconds by program."""
     fused = one_learner(Setup("benchmark", agent, env, num_envs, devices))
     learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
-    program = Compiled(fused, learner)
+    program = Compiled(fused, shapes_of(fused, learner))
     state, _ = program.init(learner, 0, fused.run_key)
     number, elapsed = 1, 0.0
     while elapsed < 0.5:  # This warms up, and finds a number of rounds that takes long enough to be measured.

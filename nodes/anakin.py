@@ -21,8 +21,9 @@ from boonta.nodes import metrics
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.compiled import Compiled
+from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Row, Setup, check_fits, one_learner
+from boonta.nodes.fused.saver import Saver
 from boonta.nodes.monitor import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
@@ -52,13 +53,19 @@ class Anakin(Node):
     The environment slots and every batch are split over the mesh, params are replicated, and XLA adds the collectives.
     While the device computes a dispatch, the host collects the previous one, saves and logs.
 
+    A snapshot holds the whole state: learner, environments, table, keys and counters. A run that goes on from one of
+    its own has the same bits as one that was never interrupted. On the disk it takes the room that the state takes on
+    the devices, or less, since it is compressed: megabytes with a queue, gigabytes with a replay table of images. The
+    devices rest while that is copied into the host's memory.
+
     Args:
       name: name of this node.
       agent: an agent with one table, which the program keeps on the device.
       env: a `JaxEnv`.
       monitor: handle of the monitor.
-      folder: folder of the checkpoints; the newest one found there is resumed, with fresh environments.
-      start_from: another such folder; its newest checkpoint is used if `folder` has none.
+      folder: folder of the checkpoints; the newest one found there is resumed. If it was written by another way to run
+        the program, or with environments or a table of other shapes, these start afresh.
+      start_from: another such folder; its newest checkpoint is used if `folder` has none, with fresh environments.
       seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
@@ -128,39 +135,46 @@ class Anakin(Node):
         with self.stopwatch("initialising"):
             learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(
+            checkpointer = Checkpointer(
                 self._state_folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
             )
-            learner, self._base = self._checkpointer.resume(learner)
+            learner, self._base = checkpointer.resume(learner)
+            self._saver = Saver(checkpointer, self.warn)
             if self.monitor is not None:
                 self.heartbeat()
                 self.monitor.resume(self.name, self._base)
+            shapes = shapes_of(fused, learner)
+            rest = self._saver.rest(shapes)
         self._updates = int(self._base.get("updates", 0))
         with self.stopwatch("compiling"):
-            self._device = Compiled(fused, learner, bool(self._eval_every))
+            self._device = Compiled(fused, shapes, bool(self._eval_every), begins=rest is None)
             seconds = self._device.seconds
             self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
-        with self.stopwatch("filling the table"):
-            self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
-        self._env_steps = int(self._base.get("env_steps", 0)) + fused.program.first_steps
+        self._env_steps = int(self._base.get("env_steps", 0))
         self._recent: list[stage.Episodes] = []
-        self._host = futures.ThreadPoolExecutor(2, "host")  # One thread collects, one saves.
-        self._pending: Pending | None = None
-        self._saved: futures.Future | None = None
+        if rest is None:
+            with self.stopwatch("filling the table"):
+                self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
+                self._env_steps += fused.program.first_steps
+                self._account(fused.program.first_steps, jax.device_get(episodes))
+        else:
+            self._state = rest._replace(learner=learner)
+        self._collector = futures.ThreadPoolExecutor(1, "collector")
+        self._pending: list[Pending] = []  # The oldest first.
         self._rounds_per_s, self._last_rounds = 0.0, 1
         self._rows: list[Row] = []  # One row for each member of a population, from the last evaluation.
         self._member_log = (
             None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS, self.warn)
         )
         self._saved_at = self._collected_at = time.monotonic()
-        self._account(fused.program.first_steps, jax.device_get(episodes))
 
     def step(self) -> None:
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
         rounds = self._next_rounds()
-        before, self._pending = self._pending, self._dispatch(rounds) if rounds else None
-        if before is not None:
-            self._collect(before)
+        if rounds:
+            self._pending.append(self._dispatch(rounds))
+        while len(self._pending) > bool(rounds):
+            self._collect()
         if time.monotonic() - self._saved_at > self._save_every_s:
             self._save_beside()
         if not rounds:
@@ -177,13 +191,10 @@ class Anakin(Node):
                 self._member_log.close()
 
     def _finish(self) -> None:
-        """Collects the last dispatch and saves the last checkpoint."""
-        if self._pending is not None:
-            with self.stopwatch("waiting for the device"):
-                self._log(self._pending, *jax.device_get((self._pending.outcomes, self._pending.evaluation)))
+        """Saves the last checkpoint."""
+        self._collect_all()
         with self.stopwatch("saving a checkpoint"):
-            self._settle_save()
-            self._checkpointer.save(*self._snapshot())
+            self._saver.save(self._updates, self._state, self._counters())
             if self._fused.best is not None and self._rows:
                 best = self._fused.best(self._state.learner, self._last_update, self._rows)
                 Checkpointer(self._folder).save(self._updates, best, self._counters())
@@ -217,13 +228,22 @@ class Anakin(Node):
                 evaluation = self._device.evaluate(self._state.learner, key)
             return Pending(rounds, outcomes, evaluation, self._updates)
 
-    def _collect(self, pending: Pending) -> None:
-        coming = self._host.submit(jax.device_get, (pending.outcomes, pending.evaluation))
-        self._log(
-            pending, *self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
-        )
+    def _collect(self) -> None:
+        """Collects the oldest dispatch."""
+        pending = self._pending[0]
+        coming = self._collector.submit(jax.device_get, (pending.outcomes, pending.evaluation))
+        results = self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
+        del self._pending[0]
+        self._log(pending, *results)
         now = time.monotonic()
         self._rounds_per_s, self._collected_at = pending.rounds / max(now - self._collected_at, 1e-9), now
+
+    def _collect_all(self) -> None:
+        """Collects what was dispatched, so that counters and metrics are those of the newest update."""
+        with self.stopwatch("waiting for the device"):
+            while self._pending:
+                pending = self._pending.pop(0)
+                self._log(pending, *jax.device_get((pending.outcomes, pending.evaluation)))
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
         self._last_update = outcomes[-1].metrics
@@ -256,30 +276,18 @@ class Anakin(Node):
         self.measure({"return": float(returns / number), "episode_steps": float(steps / number)})
 
     def _save_beside(self) -> None:
-        """Copies the learner state on the device, and saves the copy while the device goes on."""
+        """Copies the state, and saves the copy while the device goes on."""
+        self._collect_all()
         with self.stopwatch("saving a checkpoint"):
-            self._settle_save()
-            self._saved = self._host.submit(self._checkpointer.save, *self._snapshot())
+            self._saver.begin(self._updates, self._state, self._counters())
         self._saved_at = time.monotonic()
 
-    def _settle_save(self) -> None:
-        """Waits for the save that is under way. If it could not be written, a later one may be."""
-        saved, self._saved = self._saved, None
-        try:
-            if saved is not None:
-                saved.result()
-        except OSError as error:
-            self.warn(f"{error}; it is tried again")
-
-    def _snapshot(self) -> tuple[int, Any, dict[str, float]]:
-        """The number, the learner state and the counters of a checkpoint."""
-        return self._updates, self._device.copy(self._state.learner), self._counters()
-
     def _counters(self) -> dict[str, float]:
-        counts = {**self.program_counts, "updates": float(self._updates), "env_steps": float(self._env_steps)}
-        counts["frames"] = counts["env_steps"] * self._env.spec.frames_per_step
-        counts.pop("eval_return", None)
-        return counts
+        """The program's counters at the newest update: those resumed, and what this node has counted since."""
+        counts = dict(self._base)
+        for name, value in self.report()["counts"].items():
+            counts[name] = counts.get(name, 0.0) + value
+        return {**counts, "seconds": self.program_counts.get("seconds", counts.get("seconds", 0.0))}
 
 
 def _over(number: int, size: int) -> int:

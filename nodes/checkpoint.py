@@ -56,6 +56,7 @@ class Checkpointer:
             ocp.CompositeCheckpointHandler(
                 state=ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
                 counts=ocp.JsonCheckpointHandler(),
+                rest=ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
             )
         )
 
@@ -69,15 +70,24 @@ class Checkpointer:
             return self._store.newest(self._warn)
         return _agreed(self._store, self._warn)
 
-    def save(self, step: int, state: Nest, counts: dict[str, float]) -> None:
+    def save(self, step: int, state: Nest, counts: dict[str, float], rest: Nest = None) -> None:
         """Saves a checkpoint; returns when it is complete on disk. A failed or interrupted save keeps the older ones.
+
+        Args:
+          step: its number.
+          state: the learner state, with which any program goes on that has the same agent.
+          counts: the program's counters.
+          rest: what the same program needs besides to go on as if it had never been interrupted; None for nothing.
 
         Raises:
           OSError: it could not be written; the message gives the reason.
         """
         if step == self._step:
             return
-        items = ocp.args.Composite(state=ocp.args.PyTreeSave(state), counts=ocp.args.JsonSave(dict(counts)))
+        named = {"state": ocp.args.PyTreeSave(state), "counts": ocp.args.JsonSave(dict(counts))}
+        if rest is not None:
+            named["rest"] = ocp.args.PyTreeSave(rest)
+        items = ocp.args.Composite(**named)
         first = jax.process_index() == 0
         with (
             _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
@@ -120,19 +130,39 @@ class Checkpointer:
             return Checkpointer(pathlib.Path(self._start_from), warn=self._warn).restore(state)
         return state, {}
 
+    def rest(self, like: Nest) -> Nest:
+        """Restores what the checkpoint of this folder that was resumed holds besides; None if it holds nothing more.
+
+        Args:
+          like: arrays, or their shapes with shardings, of the same structure.
+
+        Raises:
+          ValueError: it doesn't fit, and the message names the first leaf that differs; or orbax can't restore it.
+        """
+        if self._step is None or not (self._store.path(self._step) / "rest").exists():
+            return None
+        return self._restore_item(self._step, "rest", like)
+
     def _restore(self, step: int, like: Nest) -> tuple[Nest, dict[str, float]]:
-        path = self._store.path(step)
-        like_state = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
-        failure = f"checkpoint {path} can't be restored"
-        with _orbax_errors_as(ValueError, failure):
-            saved = self._orbax.metadata(path).item_metadata["state"]
-        _require_same_shapes(saved, like, str(path))
-        with _orbax_errors_as(ValueError, failure):
-            items = ocp.args.Composite(state=like_state, counts=ocp.args.JsonRestore())
-            restored = self._orbax.restore(path, args=items)
-            counts = schema.checked(_COUNTS, restored["counts"])
+        state = self._restore_item(step, "state", like)
+        with self._restoring(step):
+            items = ocp.args.Composite(counts=ocp.args.JsonRestore())
+            counts = schema.checked(_COUNTS, self._orbax.restore(self._store.path(step), args=items)["counts"])
         self._step = step
-        return restored["state"], counts
+        return state, counts
+
+    def _restore_item(self, step: int, name: str, like: Nest) -> Nest:
+        """Restores a nest of arrays to the devices of `like`."""
+        path = self._store.path(step)
+        with self._restoring(step):
+            saved = self._orbax.metadata(path).item_metadata[name]
+        _require_same_shapes(saved, like, str(path))
+        asked = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
+        with self._restoring(step):
+            return self._orbax.restore(path, args=ocp.args.Composite(**{name: asked}))[name]
+
+    def _restoring(self, step: int) -> contextlib.AbstractContextManager[None]:
+        return _orbax_errors_as(ValueError, f"checkpoint {self._store.path(step)} can't be restored")
 
 
 @contextlib.contextmanager

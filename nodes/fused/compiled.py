@@ -21,35 +21,31 @@ class Compiled:
 
     Args:
       fused: the fused learner.
-      learner: its state, placed on the devices; the values are not used.
+      shapes: those of its program's state, from `shapes_of`.
       evaluates: whether evaluation is compiled, too.
+      begins: whether `init` is.
 
     Attributes:
       seconds: compile time by program.
     """
 
-    def __init__(self, fused: FusedLearner, learner: Nest, evaluates: bool = True):
+    def __init__(self, fused: FusedLearner, shapes: fusion.State, evaluates: bool = True, begins: bool = True):
         self.seconds: dict[str, float] = {}
         self._in_loop = fused.in_loop
         program = fused.program
-        everywhere = NamedSharding(fused.mesh, PartitionSpec())
-        version = jax.ShapeDtypeStruct((), jnp.int32, sharding=everywhere)
-        run_key, eval_key = (
-            jax.ShapeDtypeStruct(key.shape, key.dtype, sharding=everywhere) for key in (fused.run_key, fused.eval_key)
-        )
-        state = jax.eval_shape(program.init, learner, version, run_key)[0]
-        where = fused.place(state)
-        state = jax.tree.map(lambda leaf, at: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=at), state, where)
-        self._everywhere = everywhere
-        ends = {"out_shardings": (where, everywhere)}
-        self._init = self._compile("init", program.init, learner, version, run_key, **ends)
+        self._everywhere = everywhere = _everywhere(fused)
+        ends = {"out_shardings": (jax.tree.map(lambda leaf: leaf.sharding, shapes), everywhere)}
+        if begins:
+            version, key = _shape(jnp.int32(0), everywhere), _shape(fused.run_key, everywhere)
+            self._init = self._compile("init", program.init, shapes.learner, version, key, **ends)
         if self._in_loop:
-            self._rounds = self._compile("rounds", program.rounds, state, version, donate_argnums=0, **ends)
+            number = _shape(jnp.int32(0), everywhere)
+            self._rounds = self._compile("rounds", program.rounds, shapes, number, donate_argnums=0, **ends)
         else:
-            self._round = self._compile("round", program.round, state, donate_argnums=0, **ends)
-        self._copy = self._compile("copy", lambda nest: jax.tree.map(jnp.copy, nest), learner)
+            self._round = self._compile("round", program.round, shapes, donate_argnums=0, **ends)
         if evaluates:
-            self._evaluate = self._compile("play", fused.evaluate, learner, eval_key, out_shardings=everywhere)
+            key = _shape(fused.eval_key, everywhere)
+            self._evaluate = self._compile("play", fused.evaluate, shapes.learner, key, out_shardings=everywhere)
 
     def init(self, learner: Nest, version: int, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
         """See `fusion.Fusion.init`."""
@@ -70,10 +66,6 @@ class Compiled:
         """Enqueues an evaluation."""
         return self._evaluate(learner, self._put(key))
 
-    def copy(self, learner: Nest) -> Nest:
-        """Enqueues a copy, which stays valid when the state is donated."""
-        return self._copy(learner)
-
     def _put(self, x: jax.Array) -> jax.Array:
         return jax.device_put(x, self._everywhere)
 
@@ -83,3 +75,18 @@ class Compiled:
         program = jax.jit(function, **options).lower(*args).compile()
         self.seconds[name] = time.monotonic() - began
         return program
+
+
+def shapes_of(fused: FusedLearner, learner: Nest) -> fusion.State:
+    """The shapes, dtypes and shardings of a program's state, whose learner state is like `learner`."""
+    version = jax.ShapeDtypeStruct((), jnp.int32)
+    state, _ = jax.eval_shape(fused.program.init, learner, version, fused.run_key)
+    return jax.tree.map(_shape, state, fused.place(state))
+
+
+def _everywhere(fused: FusedLearner) -> NamedSharding:
+    return NamedSharding(fused.mesh, PartitionSpec())
+
+
+def _shape(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)

@@ -47,10 +47,10 @@ def test_a_fused_node(tmp_path, monkeypatch):
         fill_disk(patch)
         for _ in range(2):
             anakin._save_beside()
-        anakin._settle_save()
+        anakin._saver.settle()
         assert "could not be saved" in anakin.report()["warnings"][0]
     anakin._save_beside()
-    anakin._settle_save()
+    anakin._saver.settle()
     assert max(numbers(tmp_path)) == anakin._updates
     anakin.step()
     fill_disk(monkeypatch)
