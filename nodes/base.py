@@ -46,6 +46,7 @@ class Node:
       limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
+      snapshot_request: how many snapshots have been asked for, as of the last heartbeat, and the last one's number.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       past_lives: the number of times that the launcher has started the node before, because it died.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
@@ -66,6 +67,7 @@ class Node:
         self.ending = False
         self.failure = self.build = self.stuck = ""
         self.past_lives = 0
+        self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
@@ -241,6 +243,7 @@ class Node:
         self.program_counts = dict(reply["counts"])
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
+        self.snapshot_request = tuple(reply["snapshot_request"])
         self._acknowledged = True
         if reply["stop"]:
             self._stop.set()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,10 +14,14 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
 
 Nest = Any
+
+CONFIG = "config.json"  # The file beside the folder that has the run's settings; each checkpoint has a copy.
+SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save.
 
 _COUNTS = dict[str, schema.Number]
 
@@ -52,25 +58,25 @@ class Checkpointer:
         self._start_from = start_from
         self._warn = warn
         self._step: int | None = None  # The last one that was saved or restored.
-        self._orbax = ocp.Checkpointer(
-            ocp.CompositeCheckpointHandler(
-                state=ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
-                counts=ocp.JsonCheckpointHandler(),
-                rest=ocp.PyTreeCheckpointHandler(type_handler_registry=_TYPES),
-            )
-        )
+        self._reader = _make_orbax(None)
+        self._writer = _make_orbax(
+            {0}
+        )  # The first host writes alone, so that the others need not wait for it in orbax.
+        self._saves = 0
 
-    def latest(self) -> int | None:
+    def latest(self, whole: bool = False) -> int | None:
         """Returns the step number of the newest sound checkpoint, or None.
+
+        Args:
+          whole: find one whose tables, which are saved beside it, are sound, too; see `SnapshotFolder.newest_whole`.
 
         Raises:
           ValueError: there are checkpoints, but none is sound; the message says what is wrong with each.
         """
-        if jax.process_count() == 1:
-            return self._store.newest(self._warn)
-        return _agreed(self._store, self._warn)
+        find = functools.partial(self._store.newest_whole if whole else self._store.newest, self._warn)
+        return find() if jax.process_count() == 1 else _agreed(find, self._store.folder)
 
-    def save(self, step: int, state: Nest, counts: dict[str, float], rest: Nest = None) -> None:
+    def save(self, step: int, state: Nest, counts: dict[str, float], rest: Nest = None, beside: str = "") -> None:
         """Saves a checkpoint; returns when it is complete on disk. A failed or interrupted save keeps the older ones.
 
         Args:
@@ -78,23 +84,34 @@ class Checkpointer:
           state: the learner state, with which any program goes on that has the same agent.
           counts: the program's counters.
           rest: what the same program needs besides to go on as if it had never been interrupted; None for nothing.
+          beside: the name of the folder in which its tables are saved under the same number; empty for none.
 
         Raises:
           OSError: it could not be written; the message gives the reason.
         """
         if step == self._step:
             return
+        self._saves += 1
+        if jax.process_count() == 1:
+            self._write(step, state, counts, rest, beside)
+        else:  # All hosts must know whether it succeeded, and none may make an update meanwhile.
+            write = lambda: self._write(step, jax.device_get(state), counts, rest, beside)  # noqa: E731
+            coordination.on_first(f"{self._store.folder}/saves/{self._saves}", write, SAVE_DEADLINE_S)
+        self._step = step
+
+    def _write(self, step: int, state: Nest, counts: dict[str, float], rest: Nest, beside: str) -> None:
         named = {"state": ocp.args.PyTreeSave(state), "counts": ocp.args.JsonSave(dict(counts))}
         if rest is not None:
             named["rest"] = ocp.args.PyTreeSave(rest)
-        items = ocp.args.Composite(**named)
-        first = jax.process_index() == 0
+        config = self._store.folder.parent / CONFIG
+        expected = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves((state, rest)))
         with (
             _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
-            self._store.writing(step) if first else contextlib.nullcontext(self._store.new) as path,
+            self._store.writing(step, beside, expected=expected) as path,
         ):
-            self._orbax.save(path, args=items)
-        self._step = step
+            self._writer.save(path, args=ocp.args.Composite(**named))
+            if config.exists():
+                shutil.copyfile(config, path / CONFIG)
 
     def restore(self, like: Nest) -> tuple[Nest, dict[str, float]]:
         """Restores the newest sound checkpoint's `(state, counts)` to the devices of `like`.
@@ -112,18 +129,19 @@ class Checkpointer:
             raise FileNotFoundError(f"no checkpoint in {self._store.folder}")
         return self._restore(step, like)
 
-    def resume(self, state: Nest) -> tuple[Nest, dict[str, float]]:
+    def resume(self, state: Nest, whole: bool = False) -> tuple[Nest, dict[str, float]]:
         """Restores the newest sound checkpoint, with the program's counters; `state` itself and {} if there is none.
 
         Args:
           state: a state of the same structure.
+          whole: as for `latest`.
 
         Raises:
           OSError: the folder can't be made.
           ValueError: as `restore`.
         """
         self._store.folder.mkdir(parents=True, exist_ok=True)
-        step = self.latest()
+        step = self.latest(whole)
         if step is not None:
             return self._restore(step, state)
         if self._start_from is not None:
@@ -147,7 +165,7 @@ class Checkpointer:
         state = self._restore_item(step, "state", like)
         with self._restoring(step):
             items = ocp.args.Composite(counts=ocp.args.JsonRestore())
-            counts = schema.checked(_COUNTS, self._orbax.restore(self._store.path(step), args=items)["counts"])
+            counts = schema.checked(_COUNTS, self._reader.restore(self._store.path(step), args=items)["counts"])
         self._step = step
         return state, counts
 
@@ -155,14 +173,29 @@ class Checkpointer:
         """Restores a nest of arrays to the devices of `like`."""
         path = self._store.path(step)
         with self._restoring(step):
-            saved = self._orbax.metadata(path).item_metadata[name]
+            saved = self._reader.metadata(path).item_metadata[name]
         _require_same_shapes(saved, like, str(path))
         asked = ocp.args.PyTreeRestore(like, restore_args=ocp.checkpoint_utils.construct_restore_args(like))
         with self._restoring(step):
-            return self._orbax.restore(path, args=ocp.args.Composite(**{name: asked}))[name]
+            return self._reader.restore(path, args=ocp.args.Composite(**{name: asked}))[name]
 
     def _restoring(self, step: int) -> contextlib.AbstractContextManager[None]:
         return _orbax_errors_as(ValueError, f"checkpoint {self._store.path(step)} can't be restored")
+
+
+def _make_orbax(hosts: set[int] | None) -> ocp.Checkpointer:
+    """Orbax for these hosts; None for all."""
+    options = ocp.options.MultiprocessingOptions(
+        primary_host=0, active_processes=hosts, barrier_sync_key_prefix="first" if hosts else None
+    )
+    nest = functools.partial(ocp.PyTreeCheckpointHandler, type_handler_registry=_TYPES, multiprocessing_options=options)
+    handler = ocp.CompositeCheckpointHandler(
+        composite_options=ocp.CompositeOptions(multiprocessing_options=options),
+        state=nest(),
+        counts=ocp.JsonCheckpointHandler(multiprocessing_options=options),
+        rest=nest(),
+    )
+    return ocp.Checkpointer(handler, multiprocessing_options=options)
 
 
 @contextlib.contextmanager
@@ -175,7 +208,7 @@ def _orbax_errors_as(kind: type[Exception], failure: str) -> Iterator[None]:
         raise kind(f"{failure}: {reason[:300]}") from error
 
 
-def _agreed(store: SnapshotFolder, warn: Callable[[str], None]) -> int | None:
+def _agreed(find: Callable[[], int | None], folder: pathlib.Path) -> int | None:
     """What the first of several hosts finds, on all of them: they must not restore different checkpoints.
 
     Raises:
@@ -184,13 +217,13 @@ def _agreed(store: SnapshotFolder, warn: Callable[[str], None]) -> int | None:
     number, failure = -1, ""
     if jax.process_index() == 0:
         try:
-            newest = store.newest(warn)
+            newest = find()
             number = -1 if newest is None else newest
         except ValueError as error:
             number, failure = -2, str(error)
     number = int(multihost_utils.broadcast_one_to_all(np.int32(number)))
     if number == -2:
-        raise ValueError(failure or f"no checkpoint in {store.folder} is sound; the first host says what is wrong")
+        raise ValueError(failure or f"no checkpoint in {folder} is sound; the first host says what is wrong")
     return None if number == -1 else number
 
 

@@ -33,6 +33,7 @@ from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import Publisher
+from boonta.nodes.watch.calls import answered
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
@@ -59,8 +60,8 @@ class StepResult(NamedTuple):
 class Learner(Node):
     """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
 
-    XLA inserts the all-reduce of the gradients, since the loss is a mean over a batch that is sharded. A mesh may span
-    hosts, each of which has a learner that brings its part of every batch.
+    XLA inserts the all-reduce of the gradients, since the loss is a mean over a sharded batch. A mesh may span hosts,
+    each of which has a learner that brings its part of every batch.
 
     Args:
       name: name of this node.
@@ -69,13 +70,14 @@ class Learner(Node):
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle of the monitor.
       folder: folder of the checkpoints; the newest one found there is resumed.
+      beside: the name of the folder beside it in which the replay server saves its tables, under the same numbers and
+        at the same times; empty if there is none.
       start_from: another such folder; its newest checkpoint is used if `folder` has none.
       seed: seed of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
       keep_every_h: hours between older checkpoints that stay for good; None keeps none.
-      updates_per_step: updates that are dispatched at once, each on a batch of its own. More take fewer dispatches;
-        the batches are drawn before the first of the updates changes any priority.
+      updates_per_step: updates dispatched at once, each on a batch drawn before the first of them changes priorities.
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
         must be fresh, else 10. The first params and the last are always published.
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
@@ -95,6 +97,7 @@ class Learner(Node):
         monitor: Any = None,
         *,
         folder: str,
+        beside: str = "",
         start_from: str | None = None,
         seed: int = 0,
         devices: int | None = None,
@@ -116,7 +119,7 @@ class Learner(Node):
         self._agent = agent
         self._replay = replay
         self._variables = variables
-        self._folder, self._start_from = pathlib.Path(folder), start_from
+        self._folder, self._beside, self._start_from = pathlib.Path(folder), beside, start_from
         self._seed = seed
         self._devices = devices
         self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
@@ -137,7 +140,8 @@ class Learner(Node):
             self._checkpointer = Checkpointer(
                 self._folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
             )
-            self._state, counts = self._checkpointer.resume(self._state)
+            whole = bool(self._beside) and not self.past_lives  # If it starts alone, the tables are as they are.
+            self._state, counts = self._checkpointer.resume(self._state, whole)
             if self.monitor is not None and self._agreement.first:
                 self.heartbeat()
                 self.monitor.resume(self.name, counts)
@@ -279,16 +283,18 @@ class Learner(Node):
         return not self._finished.done() or self._finished.exception() is None
 
     def _save(self, last: bool = False) -> None:
-        """Saves a checkpoint. If it can't be written, a later one may be, unless it is the last."""
+        """Saves a checkpoint, and has the tables saved. A save that fails is tried again, unless it is the last."""
         with self.stopwatch("saving a checkpoint"):
             if not self._is_sound():
                 return  # The earlier checkpoints are worth more than this state.
+            if self._beside and self.monitor is not None:
+                answered(self.monitor.request_snapshot, self._updates)
             counts = {**self.program_counts, "updates": float(self._updates)}
             counts.pop("eval_return", None)
             try:
-                self._checkpointer.save(self._updates, self._state, counts)
+                self._checkpointer.save(self._updates, self._state, counts, beside=self._beside)
             except OSError as error:
-                if last or jax.process_count() > 1:  # The other hosts would wait for this one.
+                if last:
                     raise
                 self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
         self._saved_at = time.monotonic()

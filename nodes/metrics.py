@@ -10,11 +10,12 @@ import json
 import math
 import pathlib
 import platform
+import statistics
 import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = "metrics.jsonl"
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
@@ -164,6 +165,39 @@ class Appended:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # closed in close()
         while self._waiting:
             self._waiting = self._waiting[self._file.write(self._waiting) :]
+
+
+class Mark(NamedTuple):
+    """A moment of a program, since which the rates of a row are taken.
+
+    Attributes:
+      at: the time in seconds of any clock that never goes back.
+      totals: the program's counters.
+      seconds: seconds of a thread, from `seconds_by_group`.
+    """
+
+    at: float
+    totals: Mapping[str, float]
+    seconds: Mapping[str, float]
+
+
+def row_of(
+    before: Mark, now: Mark, recent: Mapping[str, Collection[float]], reports: Collection[Mapping[str, Any]]
+) -> dict[str, float]:
+    """A row of metrics: totals, rates since the mark before, means of recent samples, and nodes' latest metrics."""
+    elapsed = max(now.at - before.at, 1e-9)
+    row = dict(now.totals)
+    for name in ("env_steps", "frames", "updates"):
+        row[f"{name}_per_s"] = (now.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / elapsed
+    row.update({name: statistics.fmean(values) for name, values in recent.items() if values})
+    for metric, values in measured(reports).items():
+        row[metric] = statistics.fmean(values.values())
+        if len(values) > 1:  # Each node's own value is logged, too.
+            row.update({f"{metric}/{name}": value for name, value in values.items()})
+    row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports})
+    for key, value in now.seconds.items():
+        row[f"share/{key}"] = (value - before.seconds.get(key, 0.0)) / elapsed
+    return row
 
 
 class Rows:

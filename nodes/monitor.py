@@ -75,7 +75,7 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served = ("beat", "resume", "report_end", "expect", "status", "stop_program", "fail_program")
+    served = ("beat", "resume", "report_end", "expect", "status", "request_snapshot", "stop_program", "fail_program")
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Monitor(Periodic):
         self._reason = ""
         self._failure = ""
         self._done = False
+        self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
         self._stop_asked: float | None = None
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
@@ -134,6 +135,7 @@ class Monitor(Periodic):
                 "ending": bool(self._reason),
                 "failure": self._failure,
                 "counts": self.totals(),
+                "snapshot_request": self._snapshot_request,
             }
 
     def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
@@ -161,6 +163,11 @@ class Monitor(Periodic):
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
         with self._state:
             self._counters.resume(name, counts)
+
+    def request_snapshot(self, number: int) -> None:
+        """Asks nodes that have a part of the program's snapshots to save it under this number."""
+        with self._state:
+            self._snapshot_request = (self._snapshot_request[0] + 1, number)
 
     def report_end(self, name: str, failure: str) -> None:
         """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
@@ -227,7 +234,7 @@ class Monitor(Periodic):
             self._fail_if_hung()
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
-            if self._roster.peers and time.monotonic() - self._mark[0] >= self._log_every_s:
+            if self._roster.peers and time.monotonic() - self._mark.at >= self._log_every_s:
                 self._take_mark() if self._came_back else self._write_row()
             if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
                 super().stop()
@@ -270,25 +277,13 @@ class Monitor(Periodic):
         """Asks the nodes to stop, and stays until they have reported their end."""
         self.stop_program("the monitor was asked to stop")
 
-    def _take_mark(self) -> tuple[float, dict[str, float], dict[str, float]]:
-        """Keeps the time, the totals and the seconds of activities, from which the next row's rates are taken."""
-        self._mark = time.monotonic(), self.totals(), metrics.seconds_by_group(self._roster.reports)
+    def _take_mark(self) -> metrics.Mark:
+        """Keeps the moment from which the next row's rates are taken."""
+        self._mark = metrics.Mark(time.monotonic(), self.totals(), metrics.seconds_by_group(self._roster.reports))
         self._came_back = False
         return self._mark
 
     def _write_row(self) -> None:
-        then, old_totals, old_seconds = self._mark
-        now, totals, seconds = self._take_mark()
-        row = dict(totals)
-        for name in ("env_steps", "frames", "updates"):
-            row[f"{name}_per_s"] = (totals.get(name, 0.0) - old_totals.get(name, 0.0)) / max(now - then, 1e-9)
-        row.update({name: statistics.fmean(values) for name, values in self._recent.items() if values})
-        for metric, values in metrics.measured(self._roster.reports).items():
-            row[metric] = statistics.fmean(values.values())
-            if len(values) > 1:  # Each node's own value is logged, too.
-                row.update({f"{metric}/{name}": value for name, value in values.items()})
-        row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in self._roster.reports})
-        for key, value in seconds.items():
-            row[f"share/{key}"] = (value - old_seconds.get(key, 0.0)) / max(now - then, 1e-9)
-        self._row = row
-        self._writer.write(row, int(totals.get("env_steps", 0)))
+        before = self._mark
+        self._row = metrics.row_of(before, self._take_mark(), self._recent, self._roster.reports)
+        self._writer.write(self._row, int(self.totals().get("env_steps", 0)))

@@ -9,6 +9,7 @@ from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -30,19 +31,25 @@ from boonta.nodes.tables.reverb.server import make_table, require_same
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
 KEEP = 2
+OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
 
 
 class Replay(Periodic):
-    """Serves the tables, reports their flow, and saves them at an interval and at the end.
+    """Serves the tables, reports their flow, and saves them when a learner saves its checkpoint, under the same number.
+
+    Where no learner asks for it, because it waits for the tables to fill, or because the program has another kind, they
+    are saved under the program's number of updates. A program that starts goes on from the newest snapshot that is
+    whole, see `SnapshotFolder.newest_whole`; a server that is started again alone takes its own newest.
 
     Args:
       name: name of this node.
       address: address to serve on; its `resolve()` returns "host:port" once the launcher has bound it.
       agent: the agent with the tables.
       spec: spec of the environment, for the tables' signature.
-      folder: folder of the snapshots; the newest sound one found there is loaded.
+      folder: folder of the snapshots.
       monitor: handle of the monitor.
-      save_every_s: seconds between snapshots.
+      beside: the name of the folder beside it with the learner's checkpoints.
+      save_every_s: seconds between the learner's.
     """
 
     role = "replay"
@@ -57,6 +64,7 @@ class Replay(Periodic):
         folder: str,
         monitor: Any = None,
         *,
+        beside: str = "checkpoints",
         save_every_s: float = 300.0,
     ):
         super().__init__(name, monitor, every_s=1.0)
@@ -64,7 +72,10 @@ class Replay(Periodic):
         self._agent = agent
         self._spec = spec
         self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", KEEP)
+        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint")
         self._save_every_s = save_every_s
+        self._number = 0  # Of the newest snapshot.
+        self._answered = (0, 0)  # The last request that was taken.
         self._saved_the_end = False
 
     def start(self) -> None:
@@ -77,7 +88,7 @@ class Replay(Periodic):
         tables = [make_table(table, signature) for table in self._agent.tables]
         wanted = {table.name: table.info for table in tables}
         with self.stopwatch("restoring the tables"):
-            self._offer_newest()
+            self._offer()
             server = reverb.Server(tables, port, reverb.checkpointers.DefaultCheckpointer(str(self._reverbs_own)))
             self._clear_reverbs_own()
         client = server.localhost_client()
@@ -101,16 +112,17 @@ class Replay(Periodic):
                     f"{name}/samples_per_insert": sampled / max(inserted, 1),
                 }
             )
-        if self.ending and not self._saved_the_end:
-            # The tables are saved beside the learner's last checkpoint, not after it: in turn they may take too long.
-            self._save(last=True)
-        elif time.monotonic() - self._saved_at > self._save_every_s:
-            self._save()
+        asked = self._take_request()
+        if asked is not None:  # At the program's end, too: after the learner's checkpoint it may take too long.
+            self._save(asked)
+        elif time.monotonic() - self._saved_at > OVERDUE * self._save_every_s and not self.ending:
+            self._save_unasked()
 
     def close(self) -> None:
         if hasattr(self, "_server"):
-            if not self._saved_the_end:
-                self._save(last=True)
+            asked = self._take_request()
+            if asked is not None or not self._saved_the_end:
+                self._save(self._own_number if asked is None else asked, last=True)
             with self.stopwatch("stopping the server"):
                 self._server.stop()
 
@@ -122,42 +134,84 @@ class Replay(Periodic):
         shutil.rmtree(self._reverbs_own, ignore_errors=True)
         self._reverbs_own.mkdir(parents=True, exist_ok=True)
 
-    def _offer_newest(self) -> None:
-        """Puts the newest sound snapshot, and nothing else, where Reverb looks for one when it starts.
+    def _offer(self) -> None:
+        """Puts one snapshot, and nothing else, where Reverb looks for one when it starts.
 
         Tables fill again, so if there are snapshots and none is sound, a warning does.
         """
         self._clear_reverbs_own()
         try:
-            newest = self._store.newest(self.warn)
+            chosen = self._choose()
         except manifest.Unsound as error:
             self.warn(f"the tables start empty: {error}")
             return
-        if newest is not None:
-            offered = self._reverbs_own / str(newest)
-            shutil.copytree(self._store.path(newest), offered, copy_function=os.symlink)
+        if chosen is not None:
+            self._number = chosen
+            offered = self._reverbs_own / str(chosen)
+            shutil.copytree(self._store.path(chosen), offered, copy_function=os.symlink)
 
-    def _save(self, last: bool = False) -> None:
-        """Saves the tables. If they can't be written, they may be later, unless this is the last time."""
+    def _choose(self) -> int | None:
+        """The number of the snapshot to load; None for none.
+
+        Raises:
+          Unsound: there are snapshots, and none is sound.
+        """
+        resumed = None
+        if not self.past_lives:
+            with contextlib.suppress(manifest.Unsound):  # The learner will say so.
+                resumed = self._checkpoints.newest_whole(lambda warning: None)
+        if resumed is not None:
+            with contextlib.suppress(manifest.Unsound):
+                self._store.verify(resumed)
+                self._store.give_up_above(resumed)
+                return resumed
+        newest = self._store.newest(self.warn)
+        if resumed is not None and newest is not None:
+            self.warn(f"the tables are those of update {newest:,}, since none that are sound are of {resumed:,}")
+        return newest
+
+    def _take_request(self) -> int | None:
+        """The number under which the tables have been asked for since the last call; None if they have not."""
+        request = self.snapshot_request
+        if not request[0] or request == self._answered:
+            return None
+        self._answered = request
+        return request[1]
+
+    @property
+    def _own_number(self) -> int:
+        """The number of a snapshot that nobody asked for: the updates so far, as far as they are known."""
+        return max(self._number, int(self.program_counts.get("updates", 0)))
+
+    def _save_unasked(self) -> None:
+        """Saves the tables, unless the learner has made no update since its last checkpoint, beside which they are."""
+        number = self._own_number
+        if not (self._store.path(number).exists() and self._checkpoints.path(number).exists()):
+            self._save(number)
+
+    def _save(self, number: int, last: bool = False) -> None:
+        """Saves the tables. If they can't be written, they may be later, unless the program ends."""
+        last = last or self.ending
         with self.stopwatch("saving the tables"):
             try:
-                self._take_checkpoint()
+                self._take_checkpoint(number)
             except (OSError, RuntimeError) as error:  # Reverb raises the latter.
                 if last:
                     raise
-                self.warn(f"the tables could not be saved: {error}; the next save is in {self._save_every_s:.0f} s")
+                self.warn(f"the tables could not be saved: {error}; it is tried again")
         self._saved_at = time.monotonic()
         self._saved_the_end = self._saved_the_end or last
 
-    def _take_checkpoint(self) -> None:
+    def _take_checkpoint(self, number: int) -> None:
         """Has Reverb write a checkpoint, and takes it over as a snapshot.
 
         Reverb names checkpoints by the local time, and keeps the one whose name is last. So that it never deletes one
         that it has just written, none is left to it.
         """
         self._clear_reverbs_own()
-        with self._store.writing(self._store.next) as folder:
+        with self._store.writing(number, replaces=True) as folder:
             pathlib.Path(self._client.checkpoint()).rename(folder)
+        self._number = number
 
 
 def require_free(port: int, who: str) -> None:

@@ -18,6 +18,7 @@ import socket
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -188,6 +189,30 @@ def own(leaves: np.ndarray) -> np.ndarray:
     return np.split(leaves, jax.process_count())[jax.process_index()]
 
 
+def on_first(key: str, work: Callable[[], None], deadline_s: float) -> None:
+    """Does some work on the first of several hosts, while the others wait; if it fails there, it fails on all.
+
+    Args:
+      key: a name for this piece of work, never used before, and the same on all hosts.
+      work: the work, which may raise OSError.
+      deadline_s: seconds that the others wait.
+
+    Raises:
+      OSError: the work's own on the first host; on the others one with its message, or the deadline has passed.
+    """
+    if jax.process_index() != 0:
+        failure = _read(key, 0, deadline_s).partition(":")[2]
+        if failure:
+            raise OSError(failure)
+        return
+    try:
+        work()
+    except OSError as error:
+        _post(key, f"failed:{error}")
+        raise
+    _post(key, "done")
+
+
 def _initialize(hosts: Hosts) -> None:
     """Starts JAX's coordination, with heartbeats so short that a dead host ends the others in seconds."""
     settings: dict[str, Any] = {
@@ -214,10 +239,10 @@ def _post(key: str, value: str) -> None:
     distributed.global_state.client.key_value_set(f"boonta/{key}", value)
 
 
-def _read(key: str, host: int) -> str:
+def _read(key: str, host: int, deadline_s: float = ALIKE_S) -> str:
     """Waits for a value that a host posts."""
     assert distributed.global_state.client is not None
     try:
-        return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * ALIKE_S))
+        return distributed.global_state.client.blocking_key_value_get(f"boonta/{key}", int(1000 * deadline_s))
     except RuntimeError as error:
-        raise OSError(f"host {host} has not posted {key} within {ALIKE_S:.0f} s: {error}") from error
+        raise OSError(f"host {host} has not posted {key} within {deadline_s:.0f} s: {error}") from error

@@ -26,12 +26,20 @@ def _require_inside(name: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Manifest:
-    """The number of a snapshot, and the size in bytes and the SHA-256 of each file by its path in the folder."""
+    """The content of a manifest.
+
+    Attributes:
+      number: the snapshot's number.
+      files: the size in bytes and the SHA-256 of each file, by its path in the folder.
+      beside: the name of another folder of snapshots, in which the rest of this one lies under the same number; empty
+        for nothing.
+    """
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
 
     number: schema.Size
     files: dict[Annotated[str, pydantic.AfterValidator(_require_inside)], tuple[schema.Size, schema.Sha256]]
+    beside: Annotated[str, pydantic.Field(pattern="^[a-z_]{0,64}$")] = ""
 
 
 _MANIFEST = pydantic.TypeAdapter(_Manifest)
@@ -41,8 +49,14 @@ class Unsound(ValueError):
     """A snapshot is torn or altered; the message names the file and what is wrong with it."""
 
 
-def write(folder: pathlib.Path, number: int) -> None:
-    """Writes the manifest of all files in a folder; returns when all of them are on the disk."""
+def write(folder: pathlib.Path, number: int, beside: str = "") -> None:
+    """Writes the manifest of all files in a folder; returns when all of them are on the disk.
+
+    Args:
+      folder: the folder.
+      number: the snapshot's number.
+      beside: the folder in which the rest of the snapshot lies; see `_Manifest`.
+    """
     listed, folders = {}, [folder]
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
@@ -50,7 +64,7 @@ def write(folder: pathlib.Path, number: int) -> None:
         else:
             files.sync(path)
             listed[path.relative_to(folder).as_posix()] = [path.stat().st_size, files.sha256(path)]
-    content = {"number": number, "files": listed}
+    content = {"number": number, "files": listed, "beside": beside}
     files.write_whole(folder / NAME, files.sealed(content))
     for path in folders:
         files.sync(path)
@@ -79,6 +93,14 @@ def verify(folder: pathlib.Path, number: int) -> None:
             raise Unsound(f"{name} is missing") from None
         except OSError as error:
             raise Unsound(f"{name} can't be read: {error.strerror}") from error
+
+
+def beside(folder: pathlib.Path) -> str:
+    """The name of the folder in which the rest of a snapshot lies; empty if there is none, or no valid manifest."""
+    try:
+        return _read(folder).beside
+    except Unsound:
+        return ""
 
 
 def size(folder: pathlib.Path) -> int:

@@ -1,6 +1,9 @@
 """Numbered snapshots in a folder. Each appears whole or not at all, is verified when read, and the newest few stay.
 
 Newest means the highest number: no clock has a say. A clock only decides which of the older ones stay for good.
+
+A program's snapshot may have two parts, in folders beside each other and under one number: the learner's checkpoint and
+the replay tables. The checkpoint's manifest names the other folder; the snapshot is whole if both parts are sound.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of what is being written or removed.
+KEEP = 3
 
 
 def numbers(folder: pathlib.Path) -> list[int]:
@@ -38,22 +42,17 @@ class SnapshotFolder:
       keep_every_h: hours between older snapshots that stay for good, the first one among them; None keeps none.
     """
 
-    def __init__(self, folder: pathlib.Path, what: str, keep: int = 3, keep_every_h: float | None = None):
+    def __init__(self, folder: pathlib.Path, what: str, keep: int = KEEP, keep_every_h: float | None = None):
         self.folder = folder.absolute()
         self._keep = keep
         self._keep_every_h = keep_every_h
         self._what = what
         self._scratch = self.folder / SCRATCH
-        self._unsound: set[int] = set()
+        self._useless: set[int] = set()  # Numbers of snapshots that are damaged, or from which the run didn't go on.
 
     def path(self, number: int) -> pathlib.Path:
         """The folder of a snapshot."""
         return self.folder / str(number)
-
-    @property
-    def next(self) -> int:
-        """A number above that of every snapshot there is."""
-        return max(numbers(self.folder), default=0) + 1
 
     @property
     def new(self) -> pathlib.Path:
@@ -69,71 +68,129 @@ class SnapshotFolder:
         Raises:
           Unsound: there are snapshots, but none is sound.
         """
+        return self._newest(numbers(self.folder), self._fault, warn)
+
+    def newest_whole(self, warn: Callable[[str], None] = print_warning) -> int | None:
+        """The number from which a program goes on: that of the newest whole snapshot, if it is among the last `KEEP`.
+
+        If none of these is whole, it is the newest sound one. What has no other part is whole by itself; so it is if
+        the other parts are elsewhere, on another machine's disk.
+
+        Args, raises: as `newest`.
+        """
+        faults: dict[int, str] = {}
+
+        def fault(number: int) -> str:
+            return faults.setdefault(number, self._fault_of_whole(number))
+
+        try:
+            return self._newest(numbers(self.folder)[-KEEP:], fault, warn)
+        except Unsound:
+            number = self.newest(warn)
+        if number in faults:
+            warn(f"{self._what} {number} is used alone, since none of the newest is whole: {faults[number]}")
+        return number
+
+    def verify(self, number: int) -> None:
+        """Raises Unsound if a snapshot is torn or altered, or isn't there."""
+        manifest.verify(self.path(number), number)
+
+    def give_up_above(self, number: int) -> None:
+        """Notes that the run doesn't go on from the snapshots above a number: the next save removes them."""
+        self._useless = {each for each in numbers(self.folder) if each > number}
+
+    def _newest(self, present: list[int], fault: Callable[[int], str], warn: Callable[[str], None]) -> int | None:
+        """The highest number without a fault; see `newest`."""
         wrong = []
-        for number in reversed(numbers(self.folder)):
-            try:
-                manifest.verify(self.path(number), number)
-            except Unsound as error:
-                self._unsound.add(number)
-                wrong.append(f"{self.path(number)}: {error}")
+        for number in reversed(present):
+            if found := fault(number):
+                wrong.append(f"{self.path(number)}: {found}")
                 continue
-            self._unsound.discard(number)
+            self._useless = {each for each in present if each > number}
             if wrong:
                 warn(f"{self._what} {number} is used, since newer ones are not sound: {'; '.join(wrong)}")
             return number
+        self._useless = set(present)
         if wrong:
             raise Unsound(f"no {self._what} in {self.folder} is sound: {'; '.join(wrong)}")
         return None
 
+    def _fault(self, number: int) -> str:
+        """What is wrong with a snapshot; empty if it is sound."""
+        try:
+            self.verify(number)
+        except Unsound as error:
+            return str(error)
+        return ""
+
+    def _fault_of_whole(self, number: int) -> str:
+        """What is wrong with a snapshot or its other part; empty if it is whole."""
+        beside = manifest.beside(self.path(number))
+        fault = self._fault(number)
+        other = self.folder.parent / beside
+        if fault or not beside or not numbers(other):
+            return fault
+        try:
+            manifest.verify(other / str(number), number)
+        except Unsound as error:
+            return f"{other / str(number)}: {error}"
+        return ""
+
     @contextlib.contextmanager
-    def writing(self, number: int) -> Iterator[pathlib.Path]:
+    def writing(
+        self, number: int, beside: str = "", replaces: bool = False, expected: int = 0
+    ) -> Iterator[pathlib.Path]:
         """Yields the path at which the caller makes a snapshot, which counts once the block has ended without an error.
 
-        A sound snapshot of the same number stays instead. Higher numbers are removed: the run was not resumed there.
+        Higher numbers are removed: the run was not resumed there.
+
+        Args:
+          number: the snapshot's number.
+          beside: the name of the folder in which its other part is saved.
+          replaces: whether it takes the place of a sound one of the same number, which stays otherwise.
+          expected: the bytes that it may take; where there is an older one, the room that this takes must do.
 
         Raises:
           OSError: there is no room, or the folder can't be written. The snapshots before are as they were.
         """
         shutil.rmtree(self._scratch, ignore_errors=True)  # The rest of a killed save may fill the disk.
-        self._require_room()
+        self._require_room(expected)
         self._scratch.mkdir(parents=True)
         try:
             yield self.new
-            manifest.write(self.new, number)
-            self._take(number)
+            manifest.write(self.new, number, beside)
+            self._take(number, replaces)
             self._prune(number)
         finally:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _require_room(self) -> None:
+    def _require_room(self, expected: int) -> None:
         present = numbers(self.folder)
         last = manifest.size(self.path(present[-1])) if present else 0
-        if last and (free := shutil.disk_usage(self.folder).free) < last:
-            raise OSError(
-                f"{self.folder} has {free / 1e6:,.1f} MB free, and the last {self._what} took {last / 1e6:,.1f} MB"
-            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.folder).free
+        if free < (last or expected):
+            need = f"the last {self._what} took" if last else f"this {self._what} may take"
+            raise OSError(f"{self.folder} has {free / 1e6:,.1f} MB free, and {need} {(last or expected) / 1e6:,.1f} MB")
 
-    def _take(self, number: int) -> None:
-        """Makes the new snapshot count, unless there is a sound one of the same number."""
+    def _take(self, number: int, replaces: bool) -> None:
+        """Makes the new snapshot count, unless there is a sound one of the same number that stays."""
         target = self.path(number)
-        self._unsound.discard(number)
         if target.exists():
-            try:
-                manifest.verify(target, number)
-            except Unsound:
-                target.rename(self._scratch / f"old-{number}")
-            else:
+            if not (replaces or number in self._useless or self._fault(number)):
                 return
+            target.rename(self._scratch / f"old-{number}")
+        self._useless.discard(number)
         self.new.rename(target)
         files.sync(self.folder)
 
     def _prune(self, number: int) -> None:
         """Removes the snapshots that are not needed. Each is renamed first, so that a kill leaves none torn."""
         present = numbers(self.folder)
-        sound = [each for each in present if each <= number and each not in self._unsound]
+        sound = [each for each in present if each <= number and each not in self._useless]
         for each in set(present) - set(sound[-self._keep :]) - self._for_good(sound):
             self.path(each).rename(self._scratch / f"old-{each}")
-        self._unsound.clear()
+        self._useless.clear()
 
     def _for_good(self, sound: list[int]) -> set[int]:
         """The snapshots that were written so many hours after the one before them in this set."""

@@ -13,12 +13,12 @@ import time
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest
 from boonta.nodes.snapshots.manifest import Unsound
-from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, command, read_config
 
-# The folders of snapshots in a run's, with what the number of one counts.
-SNAPSHOTS = {"checkpoints": "updates", "members": "updates", "replay": "saves"}
+LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots from which it goes on;
+TABLES = "replay"  # and that of their tables. The number of a snapshot is that of the updates.
 ENDS = (" INFO done: ", " INFO ended by ", " ERROR ", f" DEBUG {journal.ENDED}")
 
 
@@ -41,9 +41,12 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     reached = _reached(workdir)
     if reached:
         print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
-    for name, unit in SNAPSHOTS.items():
+    for name in (*LEARNERS, TABLES):
         if (workdir / name).is_dir():
-            print(_snapshots(workdir / name, unit, reached.get(unit)))
+            print(_snapshots(workdir / name))
+    for name in LEARNERS:
+        if (workdir / name).is_dir():
+            print(_goes_on_from(workdir / name, reached.get("updates")))
 
 
 def state_of(workdir: pathlib.Path, log: list[str]) -> str:
@@ -86,21 +89,30 @@ def _reached(workdir: pathlib.Path) -> dict[str, float]:
     return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
 
 
-def _snapshots(folder: pathlib.Path, unit: str, reached: float | None) -> str:
-    """Lines about the snapshots in a folder, and from which of them the run would go on."""
-    told, sound = [f"{folder.name}:"], None
+def _snapshots(folder: pathlib.Path) -> str:
+    """Lines about the snapshots in a folder."""
+    told = [f"{folder.name}:"]
     for number in numbers(folder):
         path = folder / str(number)
         try:
             manifest.verify(path, number)
-            sound, state = number, "sound"
+            state = "sound"
         except Unsound as error:
             state = f"not sound: {error}"
         told.append(f"  {number:>12,d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
-    if sound is None:
-        return "\n".join([*told, "  none is sound"])
-    lost = "" if reached is None else f", {max(0, reached - sound):,.0f} {unit} before the last row of metrics"
-    return "\n".join([*told, f"  it would go on from {sound:,d}{lost}"])
+    return "\n".join(told)
+
+
+def _goes_on_from(folder: pathlib.Path, reached: float | None) -> str:
+    """From which of the snapshots in a folder the run would go on."""
+    try:
+        number = SnapshotFolder(folder, "checkpoint").newest_whole(lambda warning: None)
+    except Unsound:
+        return f"no snapshot in {folder.name} is sound"
+    if number is None:
+        return f"there is no snapshot in {folder.name}"
+    lost = "" if reached is None else f", {max(0, reached - number):,.0f} updates before the last row of metrics"
+    return f"it would go on from {folder.name}/{number}{lost}"
 
 
 def _written(path: pathlib.Path) -> str:

@@ -27,8 +27,8 @@ from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import Run
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
-FOLDERS = {"monitor": "", "replay": "replay"}  # A node's folder within the run's; all others get `CHECKPOINTS`.
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, TABLES = "checkpoints", "replay"
+FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +133,12 @@ class Program:
         return (*services, *inference, *rest)
 
     @property
+    def saves_tables(self) -> bool:
+        """Whether a replay server saves its tables beside the learner's checkpoints; those of threads aren't saved."""
+        replays = any(group.node.role == "replay" for group in self.all_groups)
+        return replays and self.run.launch not in ("sebulba", "anakin")
+
+    @property
     def restarts(self) -> dict[str, Restarts]:
         """By node, how often it is started again when it has died; empty if the run says that none is."""
         if not self.run.restarts_nodes:
@@ -160,7 +166,7 @@ def parameters(node: type[Node]) -> set[str]:
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
-    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `start_from`, `save_every_s`,
+    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `beside`, `start_from`, `save_every_s`,
     `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`. Launchpad's node for
     a replay server adds `address`.
 
@@ -178,6 +184,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "seed": _seeds(run.acting_seed, group.number)[i] if role in WRITERS or group.number > 1 else run.seed,
         "stop": run.stop,
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
+        "beside": CHECKPOINTS if role == "replay" else TABLES if program.saves_tables else "",
         "start_from": run.start_folder,
         "save_every_s": run.save_every_s,
         "keep_every_h": run.keep_every_h,

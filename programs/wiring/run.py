@@ -235,7 +235,8 @@ def read_config(path: pathlib.Path) -> Config:
     try:
         return schema.load(_CONFIG, schema.read(path))
     except ValueError as error:
-        raise BadInput(f"{path} is damaged, or not a run's: {error}; mend it, or choose another --workdir") from error
+        hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
+        raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
 
 
 def _require_same_run(folder: pathlib.Path, old: Config, new: dict[str, Any], allow_changes: bool) -> None:

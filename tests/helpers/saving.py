@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots.store import SnapshotFolder
 
 
 def state(step: int) -> dict[str, Any]:
@@ -18,9 +19,17 @@ def state(step: int) -> dict[str, Any]:
 
 
 def save_on(folder: str, said: Connection) -> None:
-    """Resumes, and then saves a checkpoint of every step; sends the number of each that is saved."""
-    checkpointer = Checkpointer(pathlib.Path(folder))
-    _, counts = checkpointer.resume(state(0))
+    """Resumes, and then saves both parts of a snapshot of every step; sends the number of each that is saved."""
+    checkpointer, tables = Checkpointer(pathlib.Path(folder) / "checkpoints"), tables_of(folder)
+    _, counts = checkpointer.resume(state(0), whole=True)
     for step in itertools.count(int(counts.get("updates", 0)) + 1):
-        checkpointer.save(step, state(step), {"updates": float(step)})
+        checkpointer.save(step, state(step), {"updates": float(step)}, beside="replay")
+        with tables.writing(step, replaces=True) as new:
+            new.mkdir()
+            (new / "table").write_text(str(step))
         said.send(step)
+
+
+def tables_of(folder: str) -> SnapshotFolder:
+    """The snapshots of tables in a run's folder."""
+    return SnapshotFolder(pathlib.Path(folder) / "replay", "snapshot of the tables", keep=2)

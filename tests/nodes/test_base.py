@@ -20,7 +20,8 @@ class FakeMonitor:
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
         enough = len(self.reports) >= self._stop_after
-        return {"stop": "enough" if enough else "", "ending": enough, "failure": "", "counts": {"updates": 7.0}}
+        reply = {"failure": "", "counts": {"updates": 7.0}, "snapshot_request": [2, 30]}
+        return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
     def report_end(self, name: str, failure: str) -> None:
         self.failures[name] = failure
@@ -42,7 +43,7 @@ def test_runs_until_the_monitor_says_stop_and_reports_everything():
     assert last["counts"]["steps"] > 10
     assert last["seconds"]["counting"] > 0.1
     assert sum(len(report["samples"].get("value", [])) for report in monitor.reports) == last["counts"]["steps"]
-    assert node.program_counts == {"updates": 7.0}
+    assert node.program_counts == {"updates": 7.0} and node.snapshot_request == (2, 30)
     assert monitor.failures == {"counter": ""}
 
 

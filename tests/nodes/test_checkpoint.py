@@ -63,6 +63,16 @@ def test_what_several_devices_hold_alike_comes_back(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
 
 
+def test_a_checkpoint_has_a_copy_of_the_runs_settings(tmp_path):
+    (tmp_path / "config.json").write_text('{"program": "impala"}')
+    Checkpointer(tmp_path / "checkpoints").save(1, state(1), {"updates": 1.0})
+    assert (tmp_path / "checkpoints" / "1" / "config.json").read_text() == '{"program": "impala"}'
+    assert Checkpointer(tmp_path / "checkpoints").restore(state(0))[1] == {"updates": 1.0}
+    flip(tmp_path / "checkpoints" / "1" / "config.json")
+    with pytest.raises(ValueError, match="config.json is altered"):
+        Checkpointer(tmp_path / "checkpoints").latest()
+
+
 def test_none_is_said_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="no checkpoint in"):
         Checkpointer(tmp_path).restore(state(0))

@@ -143,6 +143,24 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
     np.testing.assert_array_equal(first, second)
 
 
+def test_a_save_that_fails_is_told_on_all_hosts_and_tried_again(tmp_path):
+    in_the_way = tmp_path / "run" / "checkpoints" / "unfinished"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.touch()
+    with Units(tmp_path / "run", 2, "--save-every-s", "1") as units:
+        until = time.monotonic() + LIMIT_S
+        while not all("could not be saved in" in units.output(index) for index in (0, 1)):
+            assert time.monotonic() < until and all(each.poll() is None for each in units.processes), units.output()
+            time.sleep(0.1)
+        in_the_way.unlink()
+        units.await_checkpoint()
+        units.processes[0].send_signal(signal.SIGTERM)
+        assert units.codes() == [143, 1], units.output() + units.output(1)
+    (updates, first), (others, second) = end(tmp_path / "run"), end(tmp_path / "run" / "hosts" / "1")
+    assert updates == others == saved(tmp_path / "run")
+    np.testing.assert_array_equal(first, second)
+
+
 def test_hosts_that_are_not_alike_name_both(tmp_path):
     with Units(tmp_path / "run", 2, own=("--seed", "5")) as units:
         assert all(code not in (0, None) for code in units.codes())

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots.store import numbers
 from boonta.tests.helpers import saving
 
 pytestmark = pytest.mark.once
@@ -27,10 +28,14 @@ def test_a_save_killed_at_random_moments_is_always_resumed(tmp_path, kills):
     for delay in delays:
         saved = kill_while_saving(context, tmp_path, float(delay))
         warnings: list[str] = []
-        checkpointer = Checkpointer(tmp_path, warn=warnings.append)
-        restored, counts = checkpointer.restore(saving.state(0))
+        checkpointer = Checkpointer(tmp_path / "checkpoints", warn=warnings.append)
+        restored, counts = checkpointer.resume(saving.state(0), whole=True)
         step = int(counts["updates"])
-        assert step >= saved > last and not warnings
+        assert step >= saved > last
+        saving.tables_of(str(tmp_path)).verify(step)
+        assert (tmp_path / "replay" / str(step) / "table").read_text() == str(step)
+        newer = [number for number in numbers(tmp_path / "checkpoints") if number > step]
+        assert len(warnings) == len(newer) and all(f"replay/{newer[0]}: " in warning for warning in warnings)
         for leaf in restored.values():
             assert np.all(np.asarray(leaf) == step)
         last = step

@@ -33,7 +33,7 @@ def test_the_newest_few_stay_and_nothing_else(tmp_path):
     for number in (1, 9, 10, 11):
         write(store(tmp_path), number)
     assert names(tmp_path) == ["10", "11", "9"]
-    assert store(tmp_path).newest() == 11 and store(tmp_path).next == 12
+    assert store(tmp_path).newest() == 11
 
 
 def test_one_of_every_few_hours_stays_for_good(tmp_path):
@@ -48,7 +48,6 @@ def test_one_of_every_few_hours_stays_for_good(tmp_path):
 
 def test_there_may_be_none(tmp_path):
     assert store(tmp_path / "nowhere").newest() is None
-    assert store(tmp_path / "nowhere").next == 1
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -117,6 +116,15 @@ def test_without_room_for_another_nothing_is_written(tmp_path, monkeypatch):
     assert names(tmp_path) == ["1"]
 
 
+def test_there_must_be_room_for_the_first_one_too(tmp_path, monkeypatch):
+    room = shutil.disk_usage(tmp_path)._replace(free=2_900_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: room)
+    full = pytest.raises(OSError, match=r"has 2.9 MB free, and this snapshot may take 3.0 MB")
+    with full, store(tmp_path).writing(1, expected=3_000_000) as folder:
+        folder.mkdir()
+    assert names(tmp_path) == []
+
+
 def test_a_size_that_no_disk_has_is_no_reason_not_to_write(tmp_path, monkeypatch):
     write(store(tmp_path), 1)
     manifest_file = tmp_path / "1" / manifest.NAME
@@ -180,6 +188,9 @@ def test_all_is_on_the_disk_before_it_counts(tmp_path, monkeypatch):
         {"number": 1, "files": {"empty": [-1, SHA256]}},
         {"number": 1, "files": {"empty": [10**400, SHA256]}},
         {"number": 1, "files": {"x" * 5_000: [0, SHA256]}},
+        {"number": 1, "files": {}, "beside": "../../elsewhere"},
+        {"number": 1, "files": {}, "beside": "x" * 5_000},
+        {"number": 1, "files": {}, "beside": 1},
     ],
 )
 def test_a_strange_manifest_is_refused_even_with_the_right_digest(tmp_path, content):

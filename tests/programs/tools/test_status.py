@@ -43,7 +43,7 @@ def test_a_run_that_was_cut_off(folder, capsys):
     assert lines[5].endswith("WARNING actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
     assert lines[6] == "reached env_steps 1,000, updates 25, seconds 60.5"
     assert lines[7] == "checkpoints:" and "  10  " in lines[8] and lines[8].endswith("1.5 MB  sound")
-    assert lines[-1] == "  it would go on from 20, 5 updates before the last row of metrics"
+    assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
 
 
 @pytest.mark.parametrize("how", ["done: updates reached 25", "ended by SIGINT"])
@@ -73,10 +73,19 @@ def test_a_damaged_snapshot_is_named(folder, capsys):
     array.write_bytes(b"\1" + array.read_bytes()[1:])
     lines = told(folder, capsys)
     assert lines[-2].endswith("not sound: array is altered: its SHA-256 is another one")
-    assert lines[-1] == "  it would go on from 10, 15 updates before the last row of metrics"
+    assert lines[-1] == "it would go on from checkpoints/10, 15 updates before the last row of metrics"
     (folder / "checkpoints" / "10" / "MANIFEST.json").unlink()
     lines = told(folder, capsys)
-    assert "never finished" in lines[-3] and lines[-1] == "  none is sound"
+    assert "never finished" in lines[-3] and lines[-1] == "no snapshot in checkpoints is sound"
+
+
+def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys):
+    for name, number, beside in (("replay", 20, ""), ("checkpoints", 30, "replay")):
+        with SnapshotFolder(folder / name, name).writing(number, beside) as new:
+            new.mkdir()
+    lines = told(folder, capsys)
+    assert lines[-3] == "replay:" and lines[-2].startswith("            20  ") and lines[-2].endswith("sound")
+    assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
