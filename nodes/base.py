@@ -78,6 +78,8 @@ class Node:
         self._warnings: dict[str, str] = {}  # By their words without numbers.
         self._threads = 1
         self._stop = threading.Event()
+        self._closed = threading.Event()
+        self._beating = threading.Lock()
         self._error: BaseException | None = None
         self._parent = os.getppid()
         self._process = psutil.Process()
@@ -145,6 +147,11 @@ class Node:
         return self._stop.is_set()
 
     @property
+    def closed(self) -> threading.Event:
+        """Is set once `close` has returned; until then there are heartbeats, since closing may take its time."""
+        return self._closed
+
+    @property
     def failed(self) -> bool:
         return self._error is not None
 
@@ -201,6 +208,7 @@ class Node:
             self._work("closing", self.close)
         finally:
             self._stop.set()
+            self._closed.set()
         reporter = threading.Thread(target=self._report_end, daemon=True)
         reporter.start()
         reporter.join(timeout=END_REPORT_S)  # A monitor that is gone must not delay the node's end.
@@ -235,11 +243,12 @@ class Node:
         """Reports to the monitor, and stops if the monitor asks for it."""
         if self.monitor is None:
             return
-        report = self.report()
-        reply = self.monitor.beat(report)
-        with self._lock:
-            for name, values in report["samples"].items():
-                del self._samples[name][: len(values)]
+        with self._beating:  # Two at once would report the same samples twice.
+            report = self.report()
+            reply = self.monitor.beat(report)
+            with self._lock:
+                for name, values in report["samples"].items():
+                    del self._samples[name][: len(values)]
         self.program_counts = dict(reply["counts"])
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
@@ -259,6 +268,7 @@ class Node:
                 "serves": self.serves,
                 "activity": activity,
                 "activity_s": since,
+                "saving": self.stopwatch.longest(pulse.is_saving)[1] > 0,
                 "counts": dict(self._counts),
                 "samples": {name: list(values) for name, values in self._samples.items() if values},
                 "metrics": dict(self._metrics),

@@ -14,10 +14,12 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import counters
+from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch.roster import Peer, Roster
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
+SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
@@ -107,8 +109,10 @@ class Monitor(Periodic):
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
         self._stop_asked: float | None = None
+        self._saving_before_s = 0.0  # Time of saves until then.
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._row: dict[str, float] = {}
+        self._newest = Newest(self._folder)
 
     def start(self) -> None:
         self._writer = metrics.MetricsWriter(self._folder, self.warn)
@@ -185,6 +189,7 @@ class Monitor(Periodic):
         with self._state:
             if not self._reason:
                 self._reason, self._stop_asked = reason, time.monotonic()
+                self._saving_before_s = self._roster.saving_s
 
     def finish_program(self, reached: str) -> None:
         """Asks every node to end, since the program's stop rule has been reached."""
@@ -201,14 +206,17 @@ class Monitor(Periodic):
     def status(self) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
-        "reason" is why it ends, "done" whether that is its stop rule, "failure" why it has failed.
+        "snapshot" is the newest one, "saving" the nodes that save, "reason" why it ends, "done" whether that is its
+        stop rule, "failure" why it has failed.
         """
         with self._state:
             self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
                 "totals": self.totals(),
                 "row": dict(self._row),
+                "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
+                "saving": self._roster.saving(),
                 "reason": self._reason,
                 "done": self._done,
                 "failure": self._failure,
@@ -227,6 +235,7 @@ class Monitor(Periodic):
             return totals
 
     def round(self) -> None:
+        self._newest.look()
         with self._state:
             reached = self._rule.reached(self.totals())
             if reached:
@@ -265,8 +274,10 @@ class Monitor(Periodic):
         return self._ending_s() > DRAIN_S or self._roster.only_servers_left(self._ending_s())
 
     def _ending_s(self) -> float:
-        """Seconds since nodes were asked to end; 0 while they have not been."""
-        return 0.0 if self._stop_asked is None else time.monotonic() - self._stop_asked
+        """Seconds since nodes were asked to end, without those of saves; 0 while they have not been."""
+        if self._stop_asked is None:
+            return 0.0
+        return time.monotonic() - self._stop_asked - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
 
     def close(self) -> None:
         if hasattr(self, "_writer"):

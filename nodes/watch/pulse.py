@@ -28,6 +28,11 @@ def is_limited(activity: str) -> bool:
     return activity != "starting" and activity.partition(" ")[0] not in UNLIMITED
 
 
+def is_saving(activity: str) -> bool:
+    """Whether an activity is a save, for which a program's end waits."""
+    return activity.startswith("saving")
+
+
 def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
     """What a thread of the node doesn't get beyond, as a predicate; empty if they all get on."""
     for first_time, limit in ((False, limit_s), (True, FIRST_TIME * limit_s)):
@@ -42,9 +47,9 @@ def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
 
 
 def beat(node: Node) -> None:
-    """Sends heartbeats until the node stops. A monitor that doesn't answer for long ends the node."""
+    """Sends heartbeats until the node has closed. A monitor that doesn't answer for long ends the node."""
     answered = began = time.monotonic()
-    while not node.stopping:
+    while not node.closed.is_set():
         before, began = began, time.monotonic()
         # All activities seem long to a process that was stopped as a whole, and goes on.
         node.stuck = "" if began - before > PAUSE_S else stuck(node.stopwatch, node.limit_s)
@@ -54,9 +59,9 @@ def beat(node: Node) -> None:
         except Untrusted as error:  # Time doesn't mend this.
             node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
-            if time.monotonic() - answered > MONITOR_DEADLINE_S:
+            if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:
                 node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))
-        node.sleep(HEARTBEAT_S)
+        node.closed.wait(HEARTBEAT_S)
 
 
 def watch(node: Node, parent: int, launcher_stop: threading.Event, owns_process: bool) -> None:

@@ -44,10 +44,12 @@ class Roster:
 
     Attributes:
       peers: by name, the nodes that have reported.
+      saving_s: seconds in which at least one of them saved, as far as the monitor was awake.
     """
 
     def __init__(self, silent_s: float):
         self.peers: dict[str, Peer] = {}
+        self.saving_s = 0.0
         self._silent_s = silent_s
         self._expected: Sequence[str] = ()
         self._looked_at = time.monotonic()
@@ -71,11 +73,13 @@ class Roster:
             self.peers[name].gone, self.peers[name].failure = True, failure
 
     def grow_silent(self) -> None:
-        """Adds the time since the last call to the silence of each node."""
+        """Adds the time since the last call to the silence of each node, and to the time of saves."""
         now = time.monotonic()
         elapsed, self._looked_at = min(now - self._looked_at, LONGEST_ROUND_S), now
         for peer in self.peers.values():
             peer.silent_s += elapsed
+        if self.saving():
+            self.saving_s += elapsed
 
     def hung(self, name: str) -> str:
         """How a node hangs, as a predicate; empty if it doesn't, or has ended."""
@@ -86,6 +90,14 @@ class Roster:
         if peer.silent_s > (self._silent_s if started else max(self._silent_s, STARTING_SILENT_S)):
             return f"has sent no heartbeat for {peer.silent_s:.0f} s; it was {peer.report['activity']}"
         return peer.report["stuck"]
+
+    def saving(self) -> list[str]:
+        """The nodes that save, and send heartbeats."""
+        return [
+            name
+            for name, peer in self.peers.items()
+            if peer.report["saving"] and not peer.gone and peer.silent_s <= self._silent_s
+        ]
 
     def unknown(self) -> list[str]:
         """The expected nodes that have never reported."""

@@ -10,8 +10,9 @@ from concurrent import futures
 from typing import Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import START_S, Monitor, failure_of
+from boonta.nodes.monitor import SAVING_S, START_S, Monitor, failure_of
 from boonta.programs.wiring import guard
+from boonta.programs.wiring.grace import Grace
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
@@ -20,11 +21,10 @@ from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.view import View
 from boonta.programs.wiring.workers import Thread, Worker
 
-GRACE_S = 14.0  # Time between the stop request and SIGKILL.
+GRACE_S = 14.0  # Time between the stop request and SIGKILL, besides at most SAVING_S in which nodes save.
 # The same for threads. It is longer because closing a table that Reverb waits for blocks them all, up to 3 s each time.
 THREADS_GRACE_S = 30.0
-# Time without an answer after which the monitor counts as hung.
-SILENT_S = 15.0
+SILENT_S = 15.0  # Time without an answer after which the monitor counts as hung.
 ASKED_S = 3.0  # Most time that counts for one call without an answer: this process may have been stopped meanwhile.
 POLL_S = 0.25
 NEVER = Restarts(number=0)
@@ -95,8 +95,8 @@ class _Supervisor:
         self._signals = signals
         self._failure = self._monitor_failure = ""
         self._asked: float | None = None
-        self._terminated = False
-        self._grace_s = THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S
+        self._terminated = self._waits = False
+        self._grace = Grace(THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S)
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
@@ -106,11 +106,20 @@ class _Supervisor:
             guard.report(self._has_worked())
             if self._asked is None:
                 self._tend_all()
-            elif time.monotonic() - self._asked > self._grace_s:
+            elif self._is_over(self._asked):
                 return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._terminated:
                 self._terminate_all()  # Nodes that are still starting haven't received the monitor's request.
             time.sleep(POLL_S)
+
+    def _is_over(self, asked: float) -> bool:
+        """Whether the time is over that nodes have to end, since they were asked to."""
+        living = {worker.name for worker in self._workers if worker.alive()}
+        saving = sorted(living & set(self._status.get("saving", ()))) if self._fresh else []
+        if saving and not self._waits and time.monotonic() - asked > self._grace.limit_s:
+            self._waits = True
+            LOG.info("the end waits for %s to save, at most %g s", ", ".join(saving), SAVING_S)
+        return self._grace.is_over(asked, time.monotonic(), bool(saving))
 
     def report(self) -> int:
         """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
@@ -292,6 +301,8 @@ class _Supervisor:
         harmless = ("starting", "compiling", "ended", "monitoring")  # Nothing is lost.
         cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
         if cut_short:
-            self._failure = self._failure or f"{', '.join(cut_short)} did not end within {self._grace_s:g} s"
+            self._failure = (
+                self._failure or f"{', '.join(cut_short)} did not end within {round(self._grace.whole_s, 1):g} s"
+            )
         for worker in late:
             worker.kill()

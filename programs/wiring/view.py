@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 import time
 from typing import Any
@@ -80,6 +81,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{memory:.2f} GB"),
         ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
         ("waits", waits(row) or "-"),
+        ("saved", saved(status.get("snapshot"))),
     ]
 
 
@@ -88,6 +90,14 @@ def short(row: dict[str, float]) -> list[tuple[str, str]]:
     wanted = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("batch_share_wanted/")}
     given = {name: row.get(f"batch_share/{name}", 0.0) for name in wanted}
     return [(name, f"{given[name]:.0%} of {wanted[name]:.0%}") for name in wanted if given[name] < wanted[name] - 0.005]
+
+
+def saved(snapshot: dict[str, Any] | None) -> str:
+    """The update of the newest snapshot, its age and its size."""
+    if snapshot is None:
+        return "-"
+    age = datetime.timedelta(seconds=round(snapshot["age_s"]))
+    return f"update {snapshot['number']:,d}, {age} ago, {snapshot['mb']:,.1f} MB"
 
 
 def restarts(deaths: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.replay import Replay
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
@@ -37,8 +39,25 @@ class Fragile:
         return env
 
 
+class SlowReplay(Replay):
+    """A replay server that takes longer to save."""
+
+    def __init__(self, *handles, takes_s: float, **settings):
+        super().__init__(*handles, **settings)
+        self._takes_s = takes_s
+
+    def _take_checkpoint(self, number: int) -> None:
+        time.sleep(self._takes_s)
+        super()._take_checkpoint(number)
+
+
 def tiny_program(
-    run: RunFlags, game: str = "catch", breaks_after: int = 0, width: int = 8, num_envs: int = 8
+    run: RunFlags,
+    game: str = "catch",
+    breaks_after: int = 0,
+    width: int = 8,
+    num_envs: int = 8,
+    save_takes_s: float = 0.0,
 ) -> Program:
     """The smallest cluster.
 
@@ -48,11 +67,13 @@ def tiny_program(
       breaks_after: actor steps until the environment raises.
       width: batch size.
       num_envs: environments.
+      save_takes_s: seconds that tables take longer to save.
     """
     env = Fragile(breaks_after)
     agent = tiny.make(env.spec, batch_size=width)
     groups = [
         group(Monitor, log_every_s=1.0),
+        group(SlowReplay, takes_s=save_takes_s),
         group(Learner),
         group(Actor, num_envs=num_envs),
         group(Evaluator, env=Catch(), episodes=4, every_s=2.0),

@@ -47,6 +47,25 @@ def test_runs_until_the_monitor_says_stop_and_reports_everything():
     assert monitor.failures == {"counter": ""}
 
 
+class SavesLong(Counter):
+    """Saves until the monitor has heard of it twice."""
+
+    def close(self) -> None:
+        with self.stopwatch("saving all"):
+            deadline = time.monotonic() + 60
+            while sum(report["saving"] for report in self.monitor.reports) < 2:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+
+def test_a_node_that_saves_at_its_end_says_so_meanwhile():
+    monitor = FakeMonitor(stop_after=1)
+    SavesLong("counter", monitor).run()
+    saving = [report for report in monitor.reports if report["saving"]]
+    assert {report["activity"] for report in saving} == {"saving all"}
+    assert not monitor.reports[-1]["saving"] and monitor.failures == {"counter": ""}
+
+
 class Failing(Node):
     def step(self) -> None:
         with self.stopwatch("dividing"):

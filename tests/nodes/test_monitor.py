@@ -20,6 +20,7 @@ def report(name: str, serves: bool = False, counts=None, samples=None, **metrics
         "serves": serves,
         "activity": "waiting for trajectories",
         "activity_s": 1.0,
+        "saving": False,
         "counts": counts or {},
         "samples": samples or {},
         "metrics": metrics,

@@ -41,6 +41,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "warnings": [],
             "activity": "",
             "activity_s": 0.0,
+            "saving": False,
             "rss_mb": 1,
             "process": "host/1",
         }

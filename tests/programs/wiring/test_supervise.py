@@ -6,6 +6,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from concurrent import futures
 
 import pytest
@@ -49,7 +50,7 @@ class Worker:
 class Monitor:
     """Answers every `status` alike."""
 
-    def __init__(self, reason: str = "", failure: str = "", failures=None, hung=None, **activities: str):
+    def __init__(self, reason: str = "", failure: str = "", failures=None, hung=None, saving=(), **activities: str):
         nodes = {
             name: {
                 "activity": activity,
@@ -66,6 +67,7 @@ class Monitor:
             for name, activity in activities.items()
         }
         self._status = {"totals": {}, "row": {}, "nodes": nodes, "reason": reason, "failure": failure}
+        self._status["saving"] = list(saving)
         self._status["done"] = reason.startswith("updates")
         self.expected: list[str] = []
 
@@ -148,6 +150,26 @@ def test_a_node_that_does_not_end_in_time_is_killed_and_named(capsys, monkeypatc
     code, message = ending(capsys, monitor, *late, caught=signal.SIGTERM)
     assert (code, message) == (1, "error: learner (saving a checkpoint) did not end within 0 s")
     assert all(worker.killed for worker in late)
+
+
+class Saving(Worker):
+    """Lives for a second."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self._until = time.monotonic() + 1.0
+
+    def alive(self) -> bool:
+        return not self.killed and time.monotonic() < self._until
+
+
+def test_the_end_waits_for_a_node_that_saves_and_says_so(capsys, monkeypatch):
+    monkeypatch.setattr(supervise, "GRACE_S", 0.2)
+    replay = Saving("replay")
+    monitor = Monitor(replay="saving the tables", saving=["replay"])
+    code, message = ending(capsys, monitor, replay, caught=signal.SIGTERM)
+    assert (code, message) == (143, "the end waits for replay to save, at most 600 s\nended by SIGTERM")
+    assert not replay.killed
 
 
 def test_threads_have_longer_to_end(capsys, monkeypatch):

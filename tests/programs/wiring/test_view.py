@@ -52,6 +52,15 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_line_and_table_show_the_newest_snapshot():
+    assert view.line(STATUS).endswith("saved -")
+    saved = {**STATUS, "snapshot": {"number": 1200, "age_s": 75.4, "mb": 1862.13}}
+    assert view.line(saved).endswith("saved update 1,200, 0:01:15 ago, 1,862.1 MB")
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view.table_of(saved))
+    assert "update 1,200, 0:01:15 ago, 1,862.1 MB" in console.export_text()
+
+
 def test_a_line_says_which_table_gives_less_than_its_share():
     assert "reanalyzed" not in view.line(STATUS)
     shares = {"trajectories": (0.57, 0.2), "reanalyzed": (0.43, 0.8)}

@@ -1,0 +1,50 @@
+"""What a person sees of a run's newest snapshot while the run goes on."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from typing import Any
+
+from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots.store import numbers
+
+LOOK_S = 5.0  # Time between two looks at the disk.
+FOLDERS = ("checkpoints", "members")  # Where a run's learner saves, or its population.
+
+
+class Newest:
+    """Finds the newest whole snapshot of a run by its manifests; the files themselves are verified when it is restored.
+
+    Args:
+      folder: the run's folder.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+        self._looked_at = float("-inf")
+        self._found: tuple[int, int, float] | None = None  # Its number, its bytes, and when it was finished.
+
+    def look(self) -> None:
+        """Looks at the disk again, unless the last look was a moment ago."""
+        if time.monotonic() - self._looked_at > LOOK_S:
+            self._looked_at = time.monotonic()
+            self._found = max(filter(None, map(self._find, FOLDERS)), default=None)
+
+    @property
+    def snapshot(self) -> dict[str, Any] | None:
+        """The "number", "age_s" and "mb" of the newest snapshot, as of the last look; None if there is none."""
+        if self._found is None:
+            return None
+        number, size, written_at = self._found
+        return {"number": number, "age_s": max(0.0, time.time() - written_at), "mb": size / 1e6}
+
+    def _find(self, name: str) -> tuple[int, int, float] | None:
+        for number in reversed(numbers(self._folder / name)):
+            parts = [self._folder / name / str(number)]
+            if beside := manifest.beside(parts[0]):
+                parts.append(self._folder / beside / str(number))
+            times = [manifest.written_at(part) for part in parts]
+            if all(at is not None for at in times):
+                return number, sum(map(manifest.size, parts)), max(at for at in times if at is not None)
+        return None

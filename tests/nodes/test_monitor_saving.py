@@ -1,0 +1,57 @@
+"""The monitor and saves: who is asked for one, how long the end waits for one, and which is the newest."""
+
+from __future__ import annotations
+
+import time
+
+from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.tests.nodes.test_monitor import report
+
+
+def test_a_snapshot_that_is_asked_for_is_told_to_all(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    assert monitor.beat(report("replay"))["snapshot_request"] == (0, 0)
+    for number in (7, 7):
+        monitor.request_snapshot(number)
+    assert monitor.beat(report("replay"))["snapshot_request"] == (2, 7)
+
+
+def test_time_in_which_a_node_saves_does_not_count_at_the_end(tmp_path, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    monitor.stop_program("enough")
+
+    def rounds(seconds: int, **told) -> None:
+        for _ in range(seconds):
+            clock[0] += 1.0
+            monitor.beat({**report("replay", serves=True), **told})
+            monitor.beat(report("learner"))
+            monitor.round()
+
+    rounds(300, saving=True)
+    assert monitor.status()["saving"] == ["replay"] and not monitor.stopping
+    assert monitor.beat(report("replay", serves=True))["stop"] == ""
+    rounds(9)
+    assert monitor.beat(report("replay", serves=True))["stop"] == "enough" and not monitor.stopping
+    rounds(5)
+    assert monitor.stopping
+
+
+def test_status_has_the_newest_snapshot_that_is_whole(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    monitor.round()
+    assert monitor.status()["snapshot"] is None
+    for name, number, beside in (("checkpoints", 10, "replay"), ("replay", 10, ""), ("checkpoints", 20, "replay")):
+        with SnapshotFolder(tmp_path / name, name).writing(number, beside) as new:
+            new.mkdir()
+            (new / "array").write_bytes(bytes(500_000))
+    again = Monitor("monitor", str(tmp_path), StopRule())
+    again.start()
+    again.round()
+    snapshot = again.status()["snapshot"]
+    assert (snapshot["number"], snapshot["mb"]) == (10, 1.0) and 0 <= snapshot["age_s"] < 3_600
