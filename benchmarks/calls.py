@@ -62,8 +62,8 @@ class Options:
 def main(options: Options) -> None:
     """Measures all ways and prints the table."""
     if options.serve:
-        serve(options.serve, options.address, options.key)
-        print("ready", flush=True)
+        kept = serve(options.serve, options.address, options.key)
+        print("ready", kept, flush=True)
         threading.Event().wait()
     ways = [way for way in WAYS if importlib.util.find_spec(NEEDS[way.partition(",")[0]])]
     turns = [{way: figures(way, options.calls) for way in ways} for _ in range(options.turns)]
@@ -78,7 +78,7 @@ def figures(way: str, calls: int) -> dict[str, float]:
     with server(way) as (call, process):
         params = os.urandom(10_000_000)
         small, step = (median_s(lambda value=value: call(value), calls) for value in (3, STEP))
-        large = median_s(lambda: call(params), calls // 100)
+        large = median_s(lambda: call(params), max(1, calls // 100))
         with futures.ThreadPoolExecutor(16) as threads:
             both = (process, psutil.Process())
             before, start = cpu_s(*both), time.perf_counter()
@@ -129,25 +129,29 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def serve(way: str, address: str, key: str) -> None:
+def serve(way: str, address: str, key: str) -> Any:
+    """A started server, which ends when nothing refers to it."""
     library, _, transport = way.partition(", ")
-    SERVERS[library](address, key if transport == "tls" else None)
+    return SERVERS[library](address, key if transport == "tls" else None)
 
 
-def our_server(address: str, key: str | None) -> None:
-    Server(address, {"echo": lambda value: value}, key).start()
+def our_server(address: str, key: str | None) -> Any:
+    started = Server(address, {"echo": lambda value: value}, key)
+    started.start()
+    return started
 
 
 def our_client(address: str, key: str | None) -> Callable[[Any], Any]:
     return Client(address, DEADLINE_S, key).echo
 
 
-def courier_server(address: str, key: str | None) -> None:
+def courier_server(address: str, key: str | None) -> Any:
     import courier
 
     started = courier.Server("server", port=int(address.rpartition(":")[2]))
     started.Bind("echo", lambda value: value)
     started.Start()
+    return started
 
 
 def courier_client(address: str, key: str | None) -> Callable[[Any], Any]:
@@ -156,7 +160,7 @@ def courier_client(address: str, key: str | None) -> Callable[[Any], Any]:
     return courier.Client(address, call_timeout=DEADLINE_S).echo
 
 
-def grpc_server(address: str, key: str | None) -> None:
+def grpc_server(address: str, key: str | None) -> Any:
     import grpc
 
     def echo(request: bytes, context: Any) -> bytes:
@@ -174,6 +178,7 @@ def grpc_server(address: str, key: str | None) -> None:
         pem = pathlib.Path(key).read_bytes()
         started.add_secure_port(address, grpc.ssl_server_credentials([(pem, pem)], pem, require_client_auth=True))
     started.start()
+    return started
 
 
 def grpc_client(address: str, key: str | None) -> Callable[[Any], Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
-from boonta.benchmarks import load_program, muzero, timing
+from boonta.benchmarks import calls, load_program, muzero, timing
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -35,3 +38,12 @@ def test_a_part_that_fails_ends_the_benchmark():
 def test_frames_of_a_simulated_actor_tell_whose_they_are():
     frames = load_program.steps(63, 70_000, np.zeros((2, *load_program.FRAME), np.uint8)).observation
     np.testing.assert_array_equal(load_program.origins(frames), [[63, 0, 70_000], [63, 1, 70_000]])
+
+
+def test_calls_are_measured_by_every_way_that_is_installed():
+    command = [sys.executable, calls.__file__, "--turns", "1", "--calls", "10"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
+    head, *rows = done.stdout.splitlines()[1:]
+    assert "ours, unix" in head and "ours, tls" in head
+    assert [row.rpartition(",")[0] for row in calls.ROWS] == [row[:24].strip().rpartition(",")[0] for row in rows]
+    assert all(float(figure.replace(",", "")) >= 0 for row in rows for figure in row[24:].split())
