@@ -8,7 +8,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import psutil
@@ -20,8 +20,7 @@ STALL_S = 4.0  # A stalled node goes on by itself; one that is stopped for good 
 DEATH = re.compile(r"^warning: (\S+) (.*); it starts again in ", re.MULTILINE)
 # Restarts as often as the test kills; the back-off must not outlast it.
 ALLOWED = ("--restarts.number", "1000", "--restarts.backoff-s", "0.1", "--restarts.window-s", "5")
-SETTLED_S = 45.0  # Age of a process that has loaded and compiled what it needs.
-SPARE_HANDLES, SPARE_MB = 10, 60.0  # What it may have more of later.
+SPARE_HANDLES, SPARE_MB = 10, 60.0  # What a process may have more of than when it was first looked at.
 
 
 class Event(NamedTuple):
@@ -90,16 +89,16 @@ class Chaos:
         deaths = collections.Counter(name for name, _ in DEATH.findall(self._run.printed))
         assert not deaths - self.struck, self._run.printed
 
-    def require_no_growth(self) -> None:
-        """Fails if the launcher, or a node that lives on, has more handles or memory than at an earlier call."""
-        for pid in (self._run.process.pid, *self._run.pids.values()):
-            try:
-                process = psutil.Process(pid)
-                now = process.num_fds(), process.memory_info().rss / 1e6
-                if time.time() - process.create_time() < SETTLED_S:
-                    continue
-            except psutil.Error:
-                continue  # It has died.
+    def require_no_growth(self, nodes: Collection[str] = ()) -> None:
+        """Fails if the launcher has more handles or memory than at the first call, or a node in the same life of it.
+
+        Args:
+          nodes: those that work by now.
+        """
+        processes = {"launcher": self._run.process.pid, **{name: self._run.pids[name] for name in nodes}}
+        for name, pid in processes.items():
+            process = psutil.Process(pid)
+            now = process.num_fds(), process.memory_info().rss / 1e6
             handles, megabytes = self._handles.setdefault(pid, now)
-            told = f"process {pid} had {handles} handles and {megabytes:.0f} MB, and has {now}"
+            told = f"{name} had {handles} handles and {megabytes:.0f} MB, and has {now}"
             assert now[0] <= handles + SPARE_HANDLES and now[1] <= megabytes + SPARE_MB, told

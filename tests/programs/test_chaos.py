@@ -48,7 +48,7 @@ def test_a_program_survives_six_events_and_learns(tmp_path):
         chaos = Chaos(run)
         for event in [*schedule(1, list(run.pids), 5, ["kill", "stall"]), Event("stop", "learner")]:
             chaos.strike_and_wait(event)
-            chaos.require_no_growth()
+            chaos.require_no_growth(run.pids)
         run.wait_until(lambda: best(run) >= 0.5, "it learns")
         run.end()
     require_sound_counters(run)
