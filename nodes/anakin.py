@@ -54,9 +54,8 @@ class Anakin(Node):
     While the device computes a dispatch, the host collects the previous one, saves and logs.
 
     A snapshot holds the whole state: learner, environments, table, keys and counters. A run that goes on from one of
-    its own has the same bits as one that was never interrupted. On the disk it takes the room that the state takes on
-    the devices, or less, since it is compressed: megabytes with a queue, gigabytes with a replay table of images. The
-    devices rest while that is copied into the host's memory.
+    its own has the same bits as one that was never interrupted. It takes as much room as the state does on the devices:
+    megabytes with a queue, gigabytes with a replay table of images. The devices rest while the host copies it.
 
     Args:
       name: name of this node.
@@ -163,9 +162,8 @@ class Anakin(Node):
         self._pending: list[Pending] = []  # The oldest first.
         self._rounds_per_s, self._last_rounds = 0.0, 1
         self._rows: list[Row] = []  # One row for each member of a population, from the last evaluation.
-        self._member_log = (
-            None if fused.best is None else metrics.Rows(self._folder.parent / metrics.MEMBERS, self.warn)
-        )
+        members = self._folder.parent / metrics.MEMBERS
+        self._member_log = None if fused.best is None else metrics.Rows(members, self.warn)
         self._saved_at = self._collected_at = time.monotonic()
 
     def step(self) -> None:

@@ -10,7 +10,7 @@ from boonta.envs.jax.base import Batched, JaxEnv
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
-from boonta.programs.wiring import supervise
+from boonta.programs.wiring import threads
 from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
@@ -20,7 +20,7 @@ FUSED = ("learner", "actor", "evaluator")  # The roles of the one node.
 def prepare(program: Program) -> Callable[[], int]:
     """See `launch.prepare`."""
     monitor, nodes = build(program)
-    return lambda: supervise.run_threads(monitor, nodes)
+    return lambda: threads.run(monitor, nodes)
 
 
 def build(program: Program) -> tuple[Monitor, list[Node]]:

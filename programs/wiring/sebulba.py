@@ -20,7 +20,7 @@ from boonta.nodes.tables.contract import learned_from, written_by
 from boonta.nodes.tables.host import HostTable
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
-from boonta.programs.wiring import supervise
+from boonta.programs.wiring import threads
 from boonta.programs.wiring.program import Group, Program, construct, require_roles
 
 ROLES = ("learner", "actor", "evaluator")
@@ -49,7 +49,7 @@ class Shared(NamedTuple):
 def prepare(program: Program) -> Callable[[], int]:
     """See `launch.prepare`."""
     monitor, nodes = build(program)
-    return lambda: supervise.run_threads(monitor, nodes)
+    return lambda: threads.run(monitor, nodes)
 
 
 def build(program: Program) -> tuple[Monitor, list[Node]]:

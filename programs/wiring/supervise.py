@@ -6,18 +6,15 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent import futures
 from typing import Any
 
-from boonta.nodes.base import Node
-from boonta.nodes.monitor import SAVING_S, START_S, Monitor, failure_of
+from boonta.nodes.monitor import SAVING_S, START_S, failure_of
 from boonta.programs.wiring import guard
 from boonta.programs.wiring.grace import Grace
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
-from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.view import View
 from boonta.programs.wiring.workers import Thread, Worker
 
@@ -28,22 +25,6 @@ SILENT_S = 15.0  # Time without an answer after which the monitor counts as hung
 ASKED_S = 3.0  # Most time that counts for one call without an answer: this process may have been stopped meanwhile.
 POLL_S = 0.25
 NEVER = Restarts(number=0)
-
-
-def run_threads(monitor: Monitor, nodes: Sequence[Node]) -> int:
-    """Runs the nodes of a program in one process, each in a thread; returns when they have ended.
-
-    Returns:
-      The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
-    """
-    signals = Signals()
-    all_nodes = [monitor, *nodes]
-    threads = futures.ThreadPoolExecutor(len(all_nodes))
-    workers = [Thread(node.name, threads.submit(node.run)) for node in all_nodes]
-    code = stay(workers, monitor, signals)
-    if any(worker.alive() for worker in workers):  # Threads can't be killed.
-        end_now(code)
-    return code
 
 
 def stay(

@@ -15,7 +15,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import StopRule
-from boonta.programs.wiring import anakin, supervise
+from boonta.programs.wiring import anakin
 from boonta.programs.wiring.launch import Program, Run, group
 
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
@@ -39,5 +39,5 @@ def test_it_learns_catch(my_agent, tmp_path, handlers):
     run = Run("anakin", str(tmp_path), stop=StopRule(updates=1_500))
     groups = [group(Learner), group(Actor), group(Evaluator, episodes=100, every_updates=1_500)]
     program = Program("my_agent", run, agent, env, groups)
-    assert supervise.run_threads(*anakin.build(program)) == 0
+    assert threads.run(*anakin.build(program)) == 0
     assert metrics.read(tmp_path)[-1]["eval_return"] >= 0.8
