@@ -7,12 +7,11 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 
 from boonta.nodes.snapshots import files
-from boonta.programs.wiring import supervise
+from boonta.programs.wiring import supervise, temporary
 from boonta.programs.wiring.interrupts import Signals, held
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, check_nodes
@@ -69,10 +68,9 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
         paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
         variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
-    short = None if len(os.fsencode(tempfile.gettempdir())) <= LONGEST_PATH else "/tmp"
-    with tempfile.TemporaryDirectory(prefix="boonta-", dir=short, ignore_cleanup_errors=True) as sockets:
+    with temporary.short(LONGEST_PATH) as sockets:
         with held():  # Ctrl-C reaches all processes of a terminal, but the launcher alone handles it.
-            workers, monitor = launchpad.launch(program, environment, logs, pathlib.Path(sockets))
+            workers, monitor = launchpad.launch(program, environment, logs, sockets)
             signals.catch()  # Launchpad has set handlers of its own.
 
         def write_pids() -> None:

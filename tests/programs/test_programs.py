@@ -15,6 +15,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
+from boonta.programs.wiring.temporary import kept_in
 from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.runs import saved
 
@@ -142,7 +143,9 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
         time.sleep(0.5)
     assert running(tmp_path) == []
     assert not list(temporary.iterdir())
-    assert list(tmp_path.glob("tmp/*/job.pkl"))  # The next start removes it.
+    assert list(tmp_path.glob("tmp/*/job.pkl"))
+    with kept_in(tmp_path):  # The next start removes them, and the sockets.
+        assert not list(tmp_path.glob("tmp/*"))
 
 
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):

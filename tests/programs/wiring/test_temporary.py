@@ -29,3 +29,17 @@ def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
         assert not list((tmp_path / "tmp").iterdir())
         raise RuntimeError
     assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == "/"
+
+
+def test_a_folder_that_needs_a_shorter_path_is_found_and_removed_too(tmp_path):
+    with temporary.kept_in(tmp_path), temporary.short(10_000) as within:
+        assert within.parent == tmp_path / "tmp"
+    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
+        assert elsewhere.parent == pathlib.Path("/tmp")
+    assert not elsewhere.exists()
+    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
+        (tmp_path / "tmp").rename(tmp_path / "killed")  # A launcher that is killed removes neither.
+    elsewhere.mkdir()
+    (tmp_path / "killed").rename(tmp_path / "tmp")
+    with temporary.kept_in(tmp_path):
+        assert not elsewhere.exists()
