@@ -15,7 +15,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import StopRule
-from boonta.programs.wiring import anakin
+from boonta.programs.wiring import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
 
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
