@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -15,12 +17,30 @@ PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 STARTED, ENDED = "started: ", "ended with code "  # How the file's lines about a run's start and end begin.
 
 
+@contextlib.contextmanager
+def outliving_terminal() -> Iterator[None]:
+    """Goes on where the terminal, or whoever reads the lines, is gone: from then on nothing is shown.
+
+    An exception would end the supervision of the nodes, but not the nodes.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:  # The lines go into a file, and wait until there is room again.
+            return
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+
+
 class _Terminal(logging.Handler):
     """Prints each line to where the standard streams lead at that time: a live table redirects them."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        stream = sys.stderr if record.levelno >= logging.ERROR else sys.stdout
-        print(PREFIXES.get(record.levelno, "") + record.getMessage(), file=stream, flush=True)
+        with outliving_terminal():
+            stream = sys.stderr if record.levelno >= logging.ERROR else sys.stdout
+            print(PREFIXES.get(record.levelno, "") + record.getMessage(), file=stream, flush=True)
 
 
 class _File(logging.FileHandler):

@@ -7,6 +7,7 @@ import importlib
 import os
 import pathlib
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.programs.wiring import interrupts, journal, network, temporary
@@ -75,6 +76,10 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         except KeyboardInterrupt:  # It came before the interpreter has caught signals.
             journal.LOG.info(interrupts.LINE)
             code = interrupts.CODE
+        except Exception:  # The threads of the nodes must not outlive it.
+            journal.LOG.exception("the launcher failed")
+            traceback.print_exc()
+            code = 1
         journal.LOG.debug("%s%d", journal.ENDED, code)
     run.leave(code)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich import live, markup, table
 
-from boonta.programs.wiring.journal import LOG
+from boonta.programs.wiring.journal import LOG, outliving_terminal
 
 LINE_EVERY_S = 10.0
 
@@ -29,10 +29,11 @@ class View:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._live:
-            self._live.stop()
-        elif self._last and self._last["row"]:
-            print(line(self._last), flush=True)
+        with outliving_terminal():
+            if self._live:
+                self._live.stop()
+            elif self._last and self._last["row"]:
+                print(line(self._last), flush=True)
 
     def show(self, status: dict[str, Any]) -> None:
         """Refreshes the table, or prints a line if one is due; prints each node's warnings once, and when it hangs."""
@@ -51,11 +52,12 @@ class View:
             elif (name, "hung") not in self._warned:
                 self._warned.add((name, "hung"))
                 LOG.warning("%s %s", name, node["hung"])
-        if self._live:
-            self._live.update(table_of(status), refresh=True)
-        elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
-            self._next_line = time.monotonic() + LINE_EVERY_S
-            print(line(status), flush=True)
+        with outliving_terminal():
+            if self._live:
+                self._live.update(table_of(status), refresh=True)
+            elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
+                self._next_line = time.monotonic() + LINE_EVERY_S
+                print(line(status), flush=True)
 
 
 def line(status: dict[str, Any]) -> str:

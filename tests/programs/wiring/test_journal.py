@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -43,3 +45,19 @@ def test_a_disk_that_takes_nothing_ends_no_run(tmp_path, capsys, file):
     with journal.kept_in(tmp_path):
         journal.LOG.info("done: updates reached 5")
     assert capsys.readouterr().out == "done: updates reached 5\n"
+
+
+def test_a_run_goes_on_when_nobody_reads_its_lines_any_more():
+    code = (
+        "import sys\nfrom boonta.programs.wiring import journal, view\njournal.LOG.info('first')\nsys.stdin.read()\n"
+        "status = {'nodes': {}, 'totals': {}, 'row': {'env_steps': 1.0}}\n"
+        "with view.View() as shown:\n    shown.show(status)\n    journal.LOG.info('second')\n"
+        "journal.LOG.error('third')\nsys.exit(7)\n"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert process.stdin is not None and process.stdout is not None
+    assert process.stdout.readline() == b"first\n"
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait(60) == 7

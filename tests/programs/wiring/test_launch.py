@@ -31,7 +31,7 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     arguments = ["--width", "4", "--seed", "7", "--stop.updates", "3", "--launch", "serial", "--game", "x"]
     run, settings = parse(tiny_program, arguments)
-    assert settings == {"game": "x", "breaks_after": 0, "width": 4, "num_envs": 8}
+    assert settings == {"game": "x", "breaks_after": 0, "save_takes_s": 0.0, "width": 4, "num_envs": 8}
     assert (run.seed, run.stop.updates, run.launch) == (7, 3, "serial")
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
     run, _ = parse(tiny_program, ["--game", "/data/of/x/"])
