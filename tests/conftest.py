@@ -18,6 +18,9 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # Pytest's workers and tests'
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # A shell's background command ignores it, and so would programs.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 CLUSTER = importlib.util.find_spec("launchpad") is not None
 
 

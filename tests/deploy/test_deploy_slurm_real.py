@@ -57,7 +57,8 @@ def test_nodes_of_a_program_run_on_both_machines_until_its_work_is_done(cluster,
 def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tmp_path):
     flags = ("--stop.seconds", "20", "--save-every-s", "1")
     number = submit(cluster, tmp_path, UNIT, *flags, tasks_per_node=1)
-    await_until(cluster, "a checkpoint", lambda: saved(tmp_path / "run") > 0)
+    written = tmp_path / "run" / metrics.FILE
+    await_until(cluster, "a checkpoint and metrics", lambda: saved(tmp_path / "run") > 0 and written.exists())
     assert cluster.do("scontrol", "requeue", number) == ""
     await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
     resumed_from, before = saved(tmp_path / "run"), len(metrics.read(tmp_path / "run"))

@@ -248,7 +248,7 @@ CASES = [
 @pytest.mark.parametrize(("store", "check", "rule"), CASES, ids=lambda case: getattr(case, "__name__", None))
 def test_a_store_that_breaks_a_rule_is_found(store: type[Broken], check: Callable, rule: str, monkeypatch):
     monkeypatch.setattr("boonta.nodes.tables.judge.PATIENCE_S", 0.2)
-    monkeypatch.setattr("boonta.nodes.tables.judge.DEADLINE_S", 2.0)
+    monkeypatch.setattr("boonta.nodes.tables.judge.DEADLINE_S", 10.0)
 
     def make(table: Table) -> Opened:
         broken = store(table)

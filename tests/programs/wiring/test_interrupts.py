@@ -16,10 +16,20 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[3]
 TINY = str(ROOT / "tests" / "helpers" / "tiny_program.py")
+STARTED: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    yield
+    while STARTED:
+        if (process := STARTED.pop()).poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def start(*command: str) -> subprocess.Popen:
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -27,6 +37,8 @@ def start(*command: str) -> subprocess.Popen:
         start_new_session=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
+    STARTED.append(process)
+    return process
 
 
 def interrupted(process: subprocess.Popen, ready: Callable[[], bool], code: int = 130) -> str:
