@@ -44,9 +44,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     jax.config.update("jax_disable_most_optimizations", unoptimised)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def handlers():
-    """Leaves the signal handlers as they were."""
+    """Leaves the signal handlers as they were: programs that end in this process leave Ctrl-C ignored."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM at any moment: a program ends with a line and an exit code, without a traceback.
 
-While it imports, Ctrl-C is an exception that nothing catches, so a hook tells of it (`install`). From its launch on,
-the supervisor decides what follows from a signal (`Signals`). In between, and around changes of the process itself, the
+While it imports, Ctrl-C is an exception that only libraries catch, which is mended (`install`). From its launch on, the
+supervisor decides what follows from a signal (`Signals`). In between, and around changes of the process itself, the
 signal waits (`hold`, `held`).
 """
 
@@ -21,11 +21,15 @@ CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
 AGAIN_S = 0.02  # Time for a callback in which Python can't pass an exception on to return.
+SWALLOWED_S = 0.5  # Time for an exception to end the process, after which a library must have swallowed it.
 
 
 def install() -> None:
     """Makes Ctrl-C end this process with a line, where nothing handles it; an interactive session stays as it is."""
     if not (sys.flags.interactive or hasattr(sys, "ps1")):
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            with contextlib.suppress(ValueError):  # Only the main thread may.
+                signal.signal(signal.SIGINT, _interrupted)
         sys.excepthook = functools.partial(_uncaught, sys.excepthook)
         sys.unraisablehook = functools.partial(_unraisable, sys.unraisablehook)
     if os.environ.pop(HELD, None) is not None:
@@ -80,6 +84,31 @@ class Signals:
         self.number = self.number or number
 
 
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Raises KeyboardInterrupt, as Python does, and once more where an import may swallow it.
+
+    Libraries try imports that may fail, some with a bare `except`, and C++ modules drop exceptions of what they import.
+    """
+    if _imports(frame):
+        _interrupt_after(SWALLOWED_S)
+    signal.default_int_handler(number, frame)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a frame is part of an import."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _interrupt_after(seconds: float) -> None:
+    again = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
+    again.daemon = True
+    again.start()
+
+
 def _uncaught(
     usual: Callable[..., None], kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
@@ -91,7 +120,7 @@ def _uncaught(
 def _unraisable(usual: Callable[..., None], unraisable: sys.UnraisableHookArgs) -> None:
     """Sends the signal once more: Python would only print an exception that was raised in a callback."""
     if unraisable.exc_type is KeyboardInterrupt:
-        threading.Timer(AGAIN_S, os.kill, (os.getpid(), signal.SIGINT)).start()
+        _interrupt_after(AGAIN_S)
     else:
         usual(unraisable)
 

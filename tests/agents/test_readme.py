@@ -33,7 +33,7 @@ def my_agent(monkeypatch):
 
 
 @pytest.mark.once
-def test_it_learns_catch(my_agent, tmp_path, handlers):
+def test_it_learns_catch(my_agent, tmp_path):
     env = Catch()
     agent = my_agent.make(my_agent.Config.preset("catch"), env.spec)
     run = Run("anakin", str(tmp_path), stop=StopRule(updates=1_500))

@@ -9,7 +9,7 @@ import pytest
 
 from boonta.nodes import metrics
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480), pytest.mark.usefixtures("handlers")]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 pytest.importorskip("launchpad")
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.tests.helpers.inference_program import inference_program  # noqa: E402

@@ -57,7 +57,7 @@ def test_impala_learns_catch(learned):
     assert list((folder / "checkpoints").iterdir())
 
 
-def test_it_plays_what_anakin_has_learned(tmp_path, handlers):
+def test_it_plays_what_anakin_has_learned(tmp_path):
     """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
     learn = ["--stop.updates", "1500", "--placement.learning", "1"]
     play_on = ["--config.optimiser.learning-rate", "1e-12", "--stop.eval-return", "0.95", "--stop.updates", "100000"]

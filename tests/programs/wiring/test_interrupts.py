@@ -96,6 +96,21 @@ time.sleep(60)
     assert process.returncode == 130
 
 
+def test_an_interrupt_that_an_import_swallows_is_not_lost(tmp_path):
+    (tmp_path / "swallows.py").write_text("""
+import signal
+try:
+    signal.raise_signal(signal.SIGINT)
+except:
+    print("swallowed")
+""")
+    process = start(
+        "-c", f"import boonta, sys, time\nsys.path.append({str(tmp_path)!r})\nimport swallows\ntime.sleep(60)"
+    )
+    assert process.communicate(timeout=60)[0] == "swallowed\nended by SIGINT\n"
+    assert process.returncode == 130
+
+
 def test_other_errors_and_interactive_sessions_are_as_they_were():
     process = start("-c", "import boonta\nraise ValueError('wrong')")
     assert process.communicate(timeout=60)[0].startswith("Traceback (most recent call last):")

@@ -8,7 +8,7 @@ import pytest
 
 from boonta.nodes import metrics
 
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("handlers")]
+pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.envs.catch import Catch  # noqa: E402
 from boonta.nodes.actor import Actor  # noqa: E402

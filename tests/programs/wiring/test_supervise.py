@@ -92,10 +92,6 @@ class NoMonitor:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(supervise, "POLL_S", 0.0)
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def ending(capsys, monitor, *workers, caught: int = 0, restarts: int = 0) -> tuple[int, str]:
