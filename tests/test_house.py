@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import pathlib
 import re
@@ -18,9 +19,14 @@ def sources(*folders: str) -> list[pathlib.Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
+@functools.cache
+def parsed(path: pathlib.Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(path: pathlib.Path) -> Iterator[str]:
     """Every dotted name a file imports, at the top or inside a function."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name.removeprefix("boonta.") for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -34,7 +40,7 @@ def name_of(path: pathlib.Path) -> str:
 def top_imports(path: pathlib.Path) -> set[str]:
     """The modules of ours that a file imports when it is itself imported."""
     found = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("boonta."):
             module = node.module.removeprefix("boonta.")
             inner = {f"{module}.{alias.name}" for alias in node.names}

@@ -188,8 +188,8 @@ def test_the_end_waits_for_tables_that_take_long_to_save(tmp_path):
 @pytest.mark.parametrize("program", ["impala", "muzero"])
 def test_learns_catch_as_processes(tmp_path, program):
     """An agent that empties a queue, and one that samples a replay table."""
-    arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.95", "--stop.seconds", "240"]
+    arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.5", "--stop.seconds", "400"]  # By chance: -0.6.
     process = start(*arguments, program=f"programs/{program}.py")
-    output = finish(process, timeout_s=300)
+    output = finish(process, timeout_s=460)
     assert process.returncode == 0, output
     assert "done: eval_return reached" in output

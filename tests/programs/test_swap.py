@@ -56,9 +56,9 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
 
 
 def under(schedule: str, first: int) -> list:
-    """The matrix under a schedule. Every seventh program, counted from `first`, is run always; the others take long."""
+    """The matrix under a schedule. Every fourteenth, counted from `first`, is run always; the others take long."""
     slow = pytest.mark.slow
-    return [pytest.param(*choice, schedule, marks=() if i % 7 == first else slow) for i, choice in enumerate(MATRIX)]
+    return [pytest.param(*choice, schedule, marks=() if i % 14 == first else slow) for i, choice in enumerate(MATRIX)]
 
 
 PROCESSES = [("minatar", "muzero", "central", 1, "local_mp")]

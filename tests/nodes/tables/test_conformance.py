@@ -47,6 +47,7 @@ def test_the_replay_in_this_process_passes():
     conformance.check(host, samplers=("uniform", "proportional", "rank"))
 
 
+@pytest.mark.once
 def test_the_replay_on_the_device_passes():
     conformance.check(device, samplers=("uniform", "proportional"), in_rounds=True)
 
