@@ -31,16 +31,15 @@ if TYPE_CHECKING:
     from boonta.programs.wiring.launchpad import Launchable
 
 BASE_PORT = 20_000  # Linux assigns higher ports to clients.
-REACH_S = 900.0  # How long to wait for all hosts, which may still have to start and to pull images.
-# With many hosts nodes come and go, so the monitor waits this long for a first heartbeat, and for the next one. It
-# names who is silent much sooner. No launcher supervises the nodes: the platform does.
+REACH_S = 900.0  # Hosts may still have to start, and to pull images.
+# With many hosts nodes come and go, so the monitor waits this long for heartbeats; it names who is silent much sooner.
+# No launcher supervises the nodes: the platform does.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
 # Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
 RESTARTABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.
 ENTERED = "BOONTA_ENVIRONMENT"
-POLL_S = 0.5
-LOG_EVERY_S = 10.0
+POLL_S, LOG_EVERY_S = 0.5, 10.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +171,7 @@ def run(
       route: this process's way to the tables, if it leads through a tunnel.
 
     Returns:
-      The exit code: 0 if the program has done its work, 1 if it failed, here or elsewhere, 143 if SIGTERM came first.
+      The exit code: 0 after the program's work, 1 after a failure, here or elsewhere, 143 if SIGTERM came first.
 
     Raises:
       OSError: a port is taken, or a server can't be reached.
@@ -194,6 +193,8 @@ def run(
         if isinstance(instance, Monitor):
             instance.expect([other.name for other in tasks if other is not task])
             stack.enter_context(_shown(instance))
+        with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
+            instance.heartbeat()  # The answer says which of its lives this is, which a launcher would.
         try:
             lone.run()
         except Exception as error:

@@ -48,7 +48,7 @@ class Node:
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       snapshot_request: how many snapshots have been asked for, as of the last heartbeat, and the last one's number.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
-      past_lives: the number of times that the launcher has started the node before, because it died.
+      past_lives: how often the node has died in this program, as far as the launcher or the monitor knows.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
@@ -253,6 +253,7 @@ class Node:
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
         self.snapshot_request = tuple(reply["snapshot_request"])
+        self.past_lives = max(self.past_lives, reply["past_lives"])
         self._acknowledged = True
         if reply["stop"]:
             self._stop.set()

@@ -103,8 +103,7 @@ class Monitor(Periodic):
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
-        self._reason = ""
-        self._failure = ""
+        self._reason = self._failure = ""
         self._done = False
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
@@ -140,6 +139,7 @@ class Monitor(Periodic):
                 "failure": self._failure,
                 "counts": self.totals(),
                 "snapshot_request": self._snapshot_request,
+                "past_lives": self._counters.past_lives(report["name"]),
             }
 
     def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:

@@ -65,6 +65,10 @@ class Counters:
         """Whether a life of a node has reported."""
         return self.is_over(name, life) or self.lives.get(name, ("", {}))[0] == life
 
+    def past_lives(self, name: str) -> int:
+        """The number of a node's lives that are over."""
+        return sum(name == other for other, _ in self._over)
+
     def resume(self, name: str, counts: Counts) -> None:
         """Goes on from a checkpoint's counters, or from none. The node that restored it has reported, but not counted.
 

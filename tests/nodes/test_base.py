@@ -7,6 +7,7 @@ import time
 import pytest
 
 from boonta.nodes.base import Node, Stopped
+from boonta.nodes.monitor import Monitor, StopRule
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch import pulse
 
@@ -20,7 +21,7 @@ class FakeMonitor:
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
         enough = len(self.reports) >= self._stop_after
-        reply = {"failure": "", "counts": {"updates": 7.0}, "snapshot_request": [2, 30]}
+        reply = {"failure": "", "counts": {"updates": 7.0}, "snapshot_request": [2, 30], "past_lives": 1}
         return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
     def report_end(self, name: str, failure: str) -> None:
@@ -33,6 +34,20 @@ class Counter(Node):
             self.count(steps=1)
             self.sample("value", 3.0)
             self.sleep(0.01)
+
+
+def test_a_node_that_no_launcher_started_again_learns_from_the_monitor_that_it_has_lived_before(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    lives = []
+    for _ in range(3):
+        node = Counter("actor/0", monitor)
+        node.heartbeat()
+        lives.append(node.past_lives)
+    other = Counter("actor/1", monitor)
+    other.past_lives = 4  # A launcher knows of lives that ended before their first heartbeat.
+    other.heartbeat()
+    assert (lives, other.past_lives) == ([0, 1, 2], 4)
 
 
 def test_runs_until_the_monitor_says_stop_and_reports_everything():
