@@ -76,7 +76,8 @@ def main(arguments: list[str]) -> int:
         route = tunnelled.Route(task, tasks, key) if place.tunnel else None
         launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
-            claim = claim_workdir(built.program.name, built.run, built.settings, origin_of(built.function, flags))
+            origin = origin_of(built.function, flags, built.program)
+            claim = claim_workdir(built.program.name, built.run, built.settings, origin)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
     except (BadInput, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)

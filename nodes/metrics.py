@@ -291,9 +291,4 @@ def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]
     """
     from boonta.nodes.snapshots import schema  # Only tools read metrics; nodes need not load pydantic, of 8 MB.
 
-    rows = []
-    with open(folder / file, "rb") as lines:
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                rows.append(schema.load(schema.ROW, line))
-    return rows
+    return schema.load_lines(schema.ROW, folder / file)[0]

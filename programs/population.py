@@ -1,7 +1,7 @@
 """Many IMPALA learners at once in one compiled program, which differ in seed and hyper-parameters.
 
 ./run python programs/population.py catch --vary optimiser.learning_rate=1e-4,1e-3,1e-2 entropy_cost=0,0.01 --seeds 4
-./run boonta members --workdir runs/population-catch
+./run boonta compare runs/population-catch
 """
 
 from __future__ import annotations

@@ -69,6 +69,27 @@ def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:
         raise ValueError("; ".join(named)) from None
 
 
+def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[list[T], list[int]]:
+    """Reads JSON lines, each of which must fit a schema; a file that a kill has cut in mid-line loses that one alone.
+
+    Returns:
+      The lines that fit, and the numbers of those that don't, counted from 1; empty ones aren't looked at.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    loaded, malformed = [], []
+    with open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                loaded.append(load(schema, line))
+            except ValueError:
+                malformed.append(number)
+    return loaded, malformed
+
+
 def checked(hint: Any, value: Any) -> Any:
     """A parsed JSON value as the type that a field's hint declares, such as a tuple for a list.
 

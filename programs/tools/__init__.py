@@ -1,1 +1,1 @@
-"""Tools that look at a run: play, plot, match, explain, export, members."""
+"""Tools that look at a run: play, compare, match, explain, export, status."""

@@ -19,7 +19,8 @@ import tyro
 from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments
-from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
+from boonta.programs.wiring.provenance import provenance_of
 from boonta.programs.wiring.run import BadInput, Run
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
@@ -140,12 +141,24 @@ def name_of(function: ProgramFunction) -> str:
     return name if name.startswith(file) else f"{file}_{name}"
 
 
-def origin_of(function: ProgramFunction, arguments: Sequence[str] | None) -> dict[str, Any]:
-    """A program's file and arguments, kept in the run's folder so that other tools can build the program again."""
+def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, program: Program) -> dict[str, Any]:
+    """What is kept in the run's folder so that other tools can build the program again, and compare runs.
+
+    Args:
+      function: the program function.
+      arguments: the command line's arguments; None takes the process's own.
+      program: what the function has made of them.
+
+    Returns:
+      The program's file and arguments, and its provenance, for `claim_workdir`.
+    """
+    file = os.path.abspath(inspect.getfile(function))
+    provenance = provenance_of(pathlib.Path(file), environments.name_of(program.env), seeds_of(program))
     return {
-        "file": os.path.abspath(inspect.getfile(function)),
+        "file": file,
         "function": function.__name__,
         "arguments": list(sys.argv[1:] if arguments is None else arguments),
+        "provenance": dataclasses.asdict(provenance),
     }
 
 

@@ -61,7 +61,8 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         program = function(run=run, **settings)
         start = prepare(program)
         folder = pathlib.Path(run.own.workdir)
-        kept.enter_context(claim_workdir(program.name, run.own, settings, origin_of(function, arguments)))
+        origin = origin_of(function, arguments, program)
+        kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
         kept.enter_context(temporary.kept_in(folder))
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)

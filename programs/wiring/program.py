@@ -181,7 +181,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "agent": program.agent,
         "env": program.env,
         "spec": getattr(program.env, "spec", None),
-        "seed": _seeds(run.acting_seed, group.number)[i] if role in WRITERS or group.number > 1 else run.seed,
+        "seed": _seed(run, group, i),
         "stop": run.stop,
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
         "beside": CHECKPOINTS if role == "replay" else TABLES if program.saves_tables else "",
@@ -244,10 +244,29 @@ def check_nodes(program: Program) -> None:
             construct(program, group, i, no_handles)
 
 
-def _seeds(seed: int, number: int) -> list[int]:
-    """A seed for each node. With `seed + i`, runs with neighbouring seeds would share most seeds."""
+def seeds_of(program: Program) -> dict[str, int]:
+    """The seeds that are derived from the run's, by the name of the node that gets each.
+
+    A fused program has the run's alone, and splits it, see `nodes.fused.learners.streams`; the members of a population
+    count up from it.
+    """
+    run = program.run
+    if run.launch == "anakin":
+        return {"anakin": run.seed}
+    seeded = [group for group in program.all_groups if "seed" in parameters(group.node)]
+    if (
+        run.launch == "sebulba"
+    ):  # The actors of all hosts share one, from which each group of environments spawns its own.
+        return {group.label: run.acting_seed if group.node.role in WRITERS else run.seed for group in seeded}
+    return {group.names[i]: _seed(run, group, i) for group in seeded for i in range(group.number)}
+
+
+def _seed(run: Run, group: Group, i: int) -> int:
+    """The seed of a group's node. With `seed + i`, runs with neighbouring seeds would share most seeds."""
+    if group.node.role not in WRITERS and group.number == 1:
+        return run.seed
     # One bit is dropped, so that each seed fits a signed int32, as environments and JAX take it.
-    return [int(drawn) for drawn in np.random.SeedSequence(seed).generate_state(number) >> 1]
+    return int(np.random.SeedSequence(run.acting_seed).generate_state(group.number)[i] >> 1)
 
 
 ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

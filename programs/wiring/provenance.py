@@ -1,21 +1,122 @@
-"""A description of what a program was built from; hosts that build it separately compare theirs."""
+"""What a run came from: source, versions, machine and seeds; and what a program was built from, which hosts compare."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import datetime
+import functools
 import hashlib
 import importlib.metadata
 import inspect
 import json
+import os
 import pathlib
 import platform
-from typing import Any
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.run import Run
+import jax
+import psutil
+from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
+
+if TYPE_CHECKING:
+    from boonta.programs.wiring.program import ProgramFunction
+    from boonta.programs.wiring.run import Run
 
 SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+GIT_S = 5.0  # Time that git has for an answer; a large repository on a network's disk may need more, and has none.
+# The packages that decide what a run computes, the simulators' included; those that are installed are recorded.
+PACKAGES = ["jax", "jaxlib", "dm-haiku", "optax", "rlax", "mctx", "flashbax", "chex", "numpy"]
+PACKAGES += ["dm-reverb", "dm-launchpad", "tensorflow-cpu"]
+PACKAGES += ["ale-py", "brax", "gymnasium", "gymnax", "minatar", "mujoco", "open-spiel", "pgx"]
+VARIABLES = (
+    "CUDA_VISIBLE_DEVICES",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_ENABLE_X64",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_PLATFORMS",
+    "XLA_FLAGS",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A state of source code.
+
+    Attributes:
+      commit: git's hash of it; None where it is in no repository, or git isn't there to say.
+      dirty: whether tracked files differ from the commit, or the program's own file isn't tracked; None without one.
+      digest: the beginning of the SHA-256 of the source files, which tells two dirty states apart.
+    """
+
+    commit: str | None
+    dirty: bool | None
+    digest: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """The machine of a run's launcher; nodes on other hosts aren't asked.
+
+    Attributes:
+      processor: the processors' model.
+      cores: how many this process may use.
+      memory_bytes: all of the machine's memory.
+      devices: the kinds of its accelerators, one for each.
+      variables: environment variables that choose devices or change how they compute, by name.
+    """
+
+    processor: str
+    cores: int
+    memory_bytes: int
+    devices: tuple[str, ...]
+    variables: dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """What one start of a run came from.
+
+    Attributes:
+      started: when, in ISO 8601 and UTC.
+      environment: the environment's name, such as "minatar-breakout".
+      boonta: the framework's source.
+      program: the source of the program's repository; its digest is of the program's file alone.
+      versions: versions by package, with "python" and "boonta".
+      machine: the launcher's machine.
+      seeds: the seed of each node that gets one, by the node's name; see `seeds_of`.
+    """
+
+    started: str
+    environment: str
+    boonta: Source
+    program: Source
+    versions: dict[str, str]
+    machine: Machine
+    seeds: dict[str, int]
+
+
+def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]) -> Provenance:
+    """The provenance of a run that starts now.
+
+    Args:
+      file: the program's file.
+      environment: the environment's name.
+      seeds: the nodes' seeds, by name.
+    """
+    return Provenance(
+        started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        environment=environment,
+        boonta=Source(*_revision(ROOT / "__init__.py"), source_digest()),
+        program=Source(*_revision(file), _digest(file.read_bytes())),
+        versions=_versions(),
+        machine=_machine(),
+        seeds=dict(seeds),
+    )
 
 
 def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) -> str:
@@ -30,13 +131,94 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
     program = pathlib.Path(inspect.getfile(function)).read_bytes()
     return (
         f"program {function.__name__} {_digest(program)}, settings {_digest(given.encode())}, "
-        f"source {_digest(*(path.read_bytes() for path in _sources()))}, jax {importlib.metadata.version('jax')}, "
-        f"Python {platform.python_version()}"
+        f"source {source_digest()}, jax {importlib.metadata.version('jax')}, Python {platform.python_version()}"
     )
 
 
-def _sources() -> list[pathlib.Path]:
-    return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+def _revision(file: pathlib.Path) -> tuple[str | None, bool | None]:
+    """The commit of the repository with this file, and whether it is dirty; None twice if git knows none."""
+    status = _git(file.parent, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    head = re.search("^# branch.oid ([0-9a-f]+)$", status or "", re.MULTILINE)
+    if status is None or head is None:
+        return None, None
+    tracked = bool(_git(file.parent, "ls-files", "--", file.name))
+    if not tracked and _git(file.parent, "check-ignore", "--", file.name):
+        return None, None  # An environment inside of a repository, such as .venv, is no part of it.
+    return head.group(1), not tracked or any(not line.startswith("#") for line in status.splitlines())
+
+
+def _git(folder: pathlib.Path, *arguments: str) -> str | None:
+    """What git prints; None if it fails, is missing, or takes too long."""
+    # Variables that git sets for its hooks would name another repository. The lock is for `git commit` of the user.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment["GIT_OPTIONAL_LOCKS"] = "0"
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=GIT_S
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "boonta": _version_of_boonta()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _version_of_boonta() -> str:
+    """The version of the package; that of the clone where it isn't installed, as in `./run`'s environment."""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version("boonta-rl")
+    with contextlib.suppress(OSError):
+        found = re.search('^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+        if found:
+            return found.group(1)
+    return "unknown"
+
+
+def _machine() -> Machine:
+    return Machine(
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_bytes=psutil.virtual_memory().total,
+        devices=tuple(_devices()),
+        variables={name: os.environ[name] for name in VARIABLES if name in os.environ},
+    )
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()
+
+
+def _devices() -> list[str]:
+    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those of NVIDIA's driver.
+
+    The launcher of processes must not start them, since they would be taken from its nodes.
+    """
+    if backends_are_initialized():
+        return [device.device_kind for device in jax.local_devices() if device.platform != "cpu"]
+    kinds = []
+    for path in sorted(pathlib.Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        with contextlib.suppress(OSError):
+            kinds += [line.partition(":")[2].strip() for line in path.open() if line.startswith("Model:")]
+    return kinds
+
+
+@functools.cache
+def source_digest() -> str:
+    """The digest of Boonta's own source."""
+    files = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
+    return _digest(*(path.read_bytes() for path in files))
 
 
 def _digest(*contents: bytes) -> str:

@@ -22,6 +22,7 @@ from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.monitor import StopRule
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import numbers
+from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.restarts import Restarts
 
 
@@ -38,6 +39,8 @@ class Config:
       seed: the run's seed.
       settings: the program function's other arguments, in which anything but JSON's own types is a text.
       file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
+      run: the fields of its `Run`.
+      provenance: what it came from when it was last started; None if an older Boonta has written the file.
     """
 
     program: str
@@ -46,6 +49,8 @@ class Config:
     file: str = ""
     function: str = ""
     arguments: tuple[str, ...] = ()
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: Provenance | None = None
 
 
 _CONFIG = pydantic.TypeAdapter(Config)
@@ -181,7 +186,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     Args:
       name: the program's name.
       run, settings: the parsed arguments.
-      origin: the program's file and arguments, see `origin_of`.
+      origin: the program's file, arguments and provenance, see `origin_of`.
 
     Returns:
       The open lock file; closing it gives the folder up.
@@ -242,7 +247,7 @@ def read_config(path: pathlib.Path) -> Config:
 def _require_same_run(folder: pathlib.Path, old: Config, new: dict[str, Any], allow_changes: bool) -> None:
     if old.program != new["program"]:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {new['program']}; choose another")
-    before, after = _flat(old.settings), _flat(new["settings"])
+    before, after = flattened(old.settings), flattened(new["settings"])
     before["seed"], after["seed"] = old.seed, new["seed"]
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
@@ -266,8 +271,9 @@ def _encode(value: Any) -> Any:
     return dataclasses.asdict(value) if is_value else repr(value)
 
 
-def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flattened(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in settings.items():
-        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
+        flat.update(flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
     return flat

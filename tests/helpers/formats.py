@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from boonta.envs.catch import Catch
@@ -23,10 +21,11 @@ from boonta.nodes.rpc import encoding
 from boonta.nodes.snapshots import counters, files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
-from boonta.programs.tools import members, play
+from boonta.programs.experiments import results
+from boonta.programs.tools import play
 from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
-from boonta.tests.helpers import malformed
+from boonta.tests.helpers import malformed, run_folders
 from boonta.tests.nodes.archive.test_files import SIGNATURE, make
 
 ALLOWED = (ValueError, OSError, BadInput)
@@ -87,7 +86,7 @@ def archive_chunk(folder: pathlib.Path) -> Format:
         (folder / chunk[0]).write_bytes(content)
         _read_archive(folder)
 
-    return Format(valid, malformed.changed_bytes(valid) | _parquet_files(valid), read, 10)
+    return Format(valid, malformed.changed_bytes(valid) | malformed.parquet_files(valid), read, 10)
 
 
 def config(folder: pathlib.Path) -> Format:
@@ -145,10 +144,25 @@ def members_rows(folder: pathlib.Path) -> Format:
 
     def read(content: bytes) -> None:
         (folder / metrics.MEMBERS).write_bytes(content)
-        for key, curve in members.curves_of(folder).items():
-            assert all(np.isfinite(value) for _, value in key) and all(map(np.isfinite, curve))
+        for result in _results(folder):
+            assert np.isfinite(result.curve.values).all() and np.isfinite(result.score.value)
 
-    return Format(valid, _rows(rows, valid), read, 8)
+    return Format(valid, _rows(rows, valid), read, 6)
+
+
+def evaluations(folder: pathlib.Path) -> Format:
+    lines = [
+        {"updates": i, "which": "newest", "episodes": 2, "deterministic": True, "seed": 0, "returns": [0.5, i]}
+        for i in range(3)
+    ]
+    valid = _lines(lines)
+
+    def read(content: bytes) -> None:
+        (folder / results.EVALUATIONS).write_bytes(content)
+        for result in _results(folder):
+            assert np.isfinite(result.score.value)
+
+    return Format(valid, _rows(lines, valid), read, 2)
 
 
 def snapshot_manifest(folder: pathlib.Path) -> Format:
@@ -218,11 +232,19 @@ FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
         recorded_program,
         metrics_rows,
         members_rows,
+        evaluations,
         snapshot_manifest,
         checkpoint_counts,
         monitor_counters,
     )
 }
+
+
+def _results(folder: pathlib.Path) -> list[results.Result]:
+    """The results of a run that has this folder's members and evaluations."""
+    if not (folder / metrics.FILE).exists():
+        run_folders.write_run(folder)
+    return results.results_of(folder, results.RETURN, "newest")[0]
 
 
 def _read_archive(folder: pathlib.Path) -> None:
@@ -246,36 +268,3 @@ def _rows(rows: list[Any], valid: bytes) -> st.SearchStrategy[bytes]:
     """Malformed JSON lines."""
     changed = malformed.json_files(rows[1])
     return st.tuples(changed, st.just(valid)).map(b"\n".join) | malformed.changed_bytes(valid)
-
-
-@st.composite
-def _parquet_files(draw: st.DrawFn, valid: bytes) -> bytes:
-    """Parquet files that are sound, but of other columns, types, or rows than an archive's index says."""
-    table = pq.read_table(pa.BufferReader(valid))
-    for _ in range(draw(st.integers(1, 2))):
-        i = draw(st.integers(0, max(0, table.num_columns - 1)))
-        kind = draw(st.sampled_from(["drop", "type", "rows", "numbers", "null", "rename", "repeat"]))
-        if not table.num_columns:
-            break
-        if kind == "drop":
-            table = table.remove_column(i)
-        elif kind == "type":
-            other = draw(st.sampled_from([pa.int8(), pa.float64(), pa.string(), pa.binary(), pa.binary(3), pa.bool_()]))
-            plain = {pa.string(): "1", pa.binary(): b"1", pa.binary(3): b"123", pa.bool_(): True}.get(other, 1)
-            table = table.set_column(i, table.field(i).name, pa.array([plain] * table.num_rows, other))
-        elif kind == "rows":
-            table = table.slice(0, draw(st.integers(0, table.num_rows)))
-        elif kind == "numbers":
-            numbers = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 2)
-            values = draw(st.lists(numbers, min_size=table.num_rows, max_size=table.num_rows))
-            table = table.set_column(i, table.field(i).name, pa.array(values, pa.int32()))
-        elif kind == "null":
-            table = table.set_column(i, table.field(i).name, pa.nulls(table.num_rows, table.field(i).type))
-        elif kind == "rename":
-            table = table.rename_columns([draw(malformed.STRINGS.filter(str.isascii)), *table.column_names[1:]])
-        elif kind == "repeat":
-            table = pa.concat_tables([table] * draw(st.integers(2, 3)))
-    sink = pa.BufferOutputStream()
-    rows = draw(st.sampled_from([1, 3, 1000]))
-    pq.write_table(table, sink, compression=draw(st.sampled_from(["zstd", "none", "snappy"])), row_group_size=rows)
-    return sink.getvalue().to_pybytes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.programs.population import population
-from boonta.programs.tools import members, play, plot
+from boonta.programs.tools import compare, play
 from boonta.programs.wiring import launch
 
 pytestmark = pytest.mark.once
@@ -32,13 +33,13 @@ def run(program: list[str], folder: pathlib.Path, *flags: str) -> None:
     assert "done: updates reached 40 (limit 40)" in done.stdout
 
 
-def shown(folder: pathlib.Path, capsys) -> list[list[str]]:
-    """The rows of a population's table, below its head."""
-    members.members(folder)
-    out = capsys.readouterr().out
-    assert out.splitlines()[-1] == str(folder / "members.png")
-    assert imageio.imread(folder / "members.png").shape[:2] == (440, 770)
-    return [line.replace("│", " ").split() for line in out.splitlines() if line.startswith("│")]
+def compared(folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
+    """A population's members by group, from its comparison."""
+    compare.compare((folder,))
+    out = folder / "comparison"
+    assert imageio.imread(out / "curves_env_steps.png").shape[2] == 4 and (out / "index.html").exists()
+    ((_, groups),) = json.loads((out / "results.json").read_text())["environments"].items()
+    return {name: group["runs"] for name, group in groups.items()}
 
 
 def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
@@ -55,26 +56,25 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
     assert last["env_steps"] == 4 * 4 * (1 + 40 * 4)
     returns = [row["eval_return"] for row in rows[4:]]
     assert last["eval_return"] == pytest.approx(sum(returns) / 4)
-    table = shown(folder, capsys)
-    assert {row[0]: row[1:4] for row in table} == {rate: ["1e-06", "2", "0"] for rate in ("0.001", "0.01")}
-    means = {"0.001": sum(returns[:2]) / 2, "0.01": sum(returns[2:]) / 2}
-    assert all(float(row[4]) == pytest.approx(means[row[0]], abs=1e-3) for row in table)
-    plot.plot((folder,), tmp_path / "curve.png")
-    assert imageio.imread(tmp_path / "curve.png").shape[:2] == (440, 770)
+    groups = compared(folder)
+    assert list(groups) == [f"population, optimiser.learning_rate {rate}" for rate in ("0.001", "0.01")]
+    runs = [run for group in groups.values() for run in group]
+    assert [(run["member"], run["seed"], run["value"]) for run in runs] == [
+        (i, i % 2, value) for i, value in enumerate(returns)
+    ]
+    assert all(run["env_steps"] == pytest.approx(last["env_steps"] / 4) for run in runs)
     play.play(folder)
     assert f"{folder}/play.gif" in capsys.readouterr().out
 
 
-def test_learners_move_their_discount(tmp_path, capsys):
+def test_learners_move_their_discount(tmp_path):
     run(["meta_gradient.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
     learned = [row["meta/discount"] for row in metrics.read(tmp_path) if "meta/discount" in row]
     assert abs(learned[-1] - 0.5) > 0.01 and 0 < learned[-1] < 1
     rows = metrics.read(tmp_path, metrics.MEMBERS)
     assert [(row["updates"], row["seed"]) for row in rows] == [(20, 0), (20, 1), (40, 0), (40, 1)]
-    ((seeds, diverged, *returns),) = shown(tmp_path, capsys)
-    assert (seeds, diverged) == ("2", "0")
-    low, high = sorted(row["eval_return"] for row in rows[2:])
-    assert [float(number) for number in returns] == pytest.approx([(low + high) / 2, low, high], abs=1e-3)
+    ((name, runs),) = compared(tmp_path).items()
+    assert name == "meta_gradient" and [run["value"] for run in runs] == [row["eval_return"] for row in rows[2:]]
 
 
 def test_what_cannot_vary_is_told_and_leaves_no_folder(tmp_path, capsys):

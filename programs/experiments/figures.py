@@ -1,0 +1,83 @@
+"""The pictures of a comparison, as PNG and SVG; each says in itself what it was made from."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib
+
+from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.summary import Band
+
+matplotlib.use("agg")
+from matplotlib import pyplot, ticker  # noqa: E402  # The backend must be chosen first.
+
+LABELS: dict[X, str] = {"env_steps": "env steps", "seconds": "wall time in seconds"}
+FORMATS = ("png", "svg")
+NOWHERE = "There is no point at which all runs have a value, for:"
+COLUMNS = 3  # Of pictures side by side.
+OPTIONS = {"svg.hashsalt": "boonta", "svg.fonttype": "none"}  # The same numbers make the same file.
+
+
+def draw(
+    panels: Mapping[str, Mapping[str, Band]], target: pathlib.Path, xlabel: str, ylabel: str, origin: str, footer: str
+) -> None:
+    """Draws the curves of groups with their intervals.
+
+    Args:
+      panels: by title, the curves of each group by its name. A group has the same colour in all.
+      target: the file, without its ending.
+      xlabel, ylabel: what the axes are.
+      origin: what the picture was made from; it is kept in the files' metadata.
+      footer: the shorter form of it, which is drawn below.
+
+    Raises:
+      OSError: a file can't be written.
+    """
+    columns = min(COLUMNS, len(panels))
+    lines = math.ceil(len(panels) / columns)
+    with matplotlib.rc_context(OPTIONS):
+        figure, axes = pyplot.subplots(
+            lines, columns, figsize=(max(7.0, 4.5 * columns), 4 * lines + 0.6), layout="constrained", squeeze=False
+        )
+        for place, (title, bands) in zip(axes.flat, panels.items()):
+            _fill(place, bands)
+            place.set(title=title, xlabel=xlabel, ylabel=ylabel)
+            if xlabel == LABELS["env_steps"]:
+                place.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
+            place.grid(alpha=0.3)
+        for place in axes.flat[len(panels) :]:
+            place.set_axis_off()
+        handles, labels = axes.flat[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize="small")
+        figure.supxlabel(footer, fontsize=6, color="0.4")
+        _save(figure, target, origin)
+        pyplot.close(figure)
+
+
+def _fill(place: Any, bands: Mapping[str, Band]) -> None:
+    """Draws curves into a pair of axes."""
+    empty = [name for name, band in bands.items() if not len(band.x)]
+    if empty:
+        place.text(0.05, 0.95, "\n".join([NOWHERE, *empty]), transform=place.transAxes, va="top", fontsize="small")
+    for i, (name, band) in enumerate(bands.items()):
+        colour = f"C{i % 10}"
+        style = "-" if i < 10 else "--"
+        place.plot(band.x, band.y.value, color=colour, linestyle=style, drawstyle="steps-post", label=name)
+        place.fill_between(band.x, band.y.low, band.y.high, step="post", color=colour, alpha=0.2, linewidth=0)
+
+
+def _save(figure: Any, target: pathlib.Path, origin: str) -> None:
+    for ending in FORMATS:
+        metadata: dict[str, Any] = {"Description": origin}
+        if ending == "svg":
+            metadata["Date"] = None
+        figure.savefig(target.with_suffix(f".{ending}"), dpi=120, metadata=metadata)
+
+
+def files(names: Sequence[str]) -> list[str]:
+    """The names of the files of pictures."""
+    return [f"{name}.{ending}" for name in names for ending in FORMATS]

@@ -1,0 +1,189 @@
+"""Groups of runs that differ in nothing but the seed, and what else differs between runs that are compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from boonta.programs.experiments.results import Result
+from boonta.programs.wiring.provenance import Provenance
+from boonta.programs.wiring.run import BadInput
+
+UNSET = "unset"  # The value of a setting that a run's program doesn't have.
+SHOWN = 3  # Runs that a message names.
+TOLERANCE = 1.05  # Runs end at equal env steps if the longest has at most this times those of the shortest.
+GB = 1e9
+
+
+class Group(NamedTuple):
+    """Runs in one environment that differ in nothing but the seed.
+
+    Attributes:
+      name: the program's name, and the settings in which it differs from its other groups.
+      results: what its runs have come to, ordered by seed.
+    """
+
+    name: str
+    results: tuple[Result, ...]
+
+
+Suite = dict[str, list[Group]]  # By environment, the groups that are compared: the same ones in each.
+
+
+def suite_of(results: Sequence[Result]) -> Suite:
+    """Groups runs, in the order in which they are given.
+
+    Raises:
+      BadInput: they are of several environments, which don't all have the same groups.
+    """
+    by_environment: dict[str, list[Result]] = {}
+    for result in results:
+        by_environment.setdefault(result.environment, []).append(result)
+    suite = {environment: _groups(each) for environment, each in by_environment.items()}
+    first, *others = suite.values()
+    names = [group.name for group in first]
+    if any({group.name for group in other} != set(names) for other in others):
+        listed = "; ".join(f"{env} has {', '.join(group.name for group in groups)}" for env, groups in suite.items())
+        raise BadInput(
+            f"the runs are of different environments, and no suite, which has the same groups in each: {listed}. "
+            "Compare each environment on its own, or add the runs that are missing"
+        )
+    return {env: sorted(groups, key=lambda group: names.index(group.name)) for env, groups in suite.items()}
+
+
+def _groups(results: Sequence[Result]) -> list[Group]:
+    """The groups of one environment's runs."""
+    by_program: dict[str, list[Result]] = {}
+    for result in results:
+        by_program.setdefault(result.config.program, []).append(result)
+    found: dict[str, list[Result]] = {}
+    for program, each in by_program.items():
+        varying = differing(result.settings for result in each)
+        for result in each:
+            settings = [f"{_short(name)} {_text(result.settings.get(name, UNSET))}" for name in varying]
+            found.setdefault(", ".join([program, *settings]), []).append(result)
+    return [Group(name, tuple(sorted(each, key=lambda result: result.seed))) for name, each in found.items()]
+
+
+def differing(settings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names of settings that don't have one value in all of these."""
+    every = list(settings)
+    names = dict.fromkeys(name for each in every for name in each)
+    return [name for name in names if len({json.dumps(each.get(name, UNSET)) for each in every}) > 1]
+
+
+def warnings_of(suite: Suite) -> list[str]:
+    """What a reader must know who compares these runs: in what they differ besides their groups' settings."""
+    results = [result for groups in suite.values() for group in groups for result in group.results]
+    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_environments(suite)]
+    unrecorded = [result for result in results if not result.starts]
+    if unrecorded:
+        found.append(f"nothing is recorded of source, versions and machine of {_named(unrecorded)}")
+    dirty = [result for result in results if any(_dirty(start) for start in result.starts)]
+    if dirty:
+        found.append(f"files differed from the commit (the tree was dirty) in {_named(dirty)}")
+    for what, fact in FACTS.items():
+        found += _difference(what, [(str(fact(start)), result) for result in results for start in result.starts])
+    for program in dict.fromkeys(result.config.program for result in results):
+        files = [(start.program.digest, r) for r in results if r.config.program == program for start in r.starts]
+        found += _difference(f"the file of {program} (digest)", files)
+    packages = dict.fromkeys(name for result in results for start in result.starts for name in start.versions)
+    for package in packages:
+        versions = [(start.versions.get(package, "none"), result) for result in results for start in result.starts]
+        found += _difference(f"version of {package}", versions)
+    scores = [(result.score.source, result) for result in results]
+    episodes = [(str(result.score.episodes or "unknown"), result) for result in results]
+    return [*found, *_difference("source of the final score", scores), *_difference("number of episodes", episodes)]
+
+
+FACTS: dict[str, Callable[[Provenance], Any]] = {
+    "commit": lambda start: commits(start),
+    "source of Boonta (digest)": lambda start: start.boonta.digest,
+    "processor": lambda start: start.machine.processor,
+    "number of cores": lambda start: start.machine.cores,
+    "memory in GB": lambda start: f"{start.machine.memory_bytes / GB:.0f}",
+    "devices": lambda start: ", ".join(start.machine.devices) or "none",
+    "environment variables": lambda start: " ".join(f"{k}={v}" for k, v in sorted(start.machine.variables.items())),
+}
+
+
+def commits(start: Provenance) -> str:
+    """The commit of Boonta, and the program's if it is in another repository."""
+    boonta, program = ((source.commit or "none")[:12] for source in (start.boonta, start.program))
+    return boonta if boonta == program else f"Boonta {boonta}, program {program}"
+
+
+def _difference(what: str, values: Sequence[tuple[str, Result]]) -> list[str]:
+    """A warning if runs don't share a value; a run that was resumed may have several."""
+    by_value: dict[str, dict[str, Result]] = {}
+    for value, result in values:
+        by_value.setdefault(value, {})[result.name] = result
+    if len(by_value) < 2:
+        return []
+    listed = [f"{value or 'none'} in {_named(list(each.values()))}" for value, each in by_value.items()]
+    return [f"{what} differs: {'; '.join(listed)}"]
+
+
+def _sizes(suite: Suite) -> list[str]:
+    numbers = {f"{group.name} in {env}": len(group.results) for env, groups in suite.items() for group in groups}
+    found = []
+    if len(set(numbers.values())) > 1:
+        found.append("number of runs differs: " + ", ".join(f"{n} of {name}" for name, n in numbers.items()))
+    single = [name for name, number in numbers.items() if number == 1]
+    if single:
+        found.append(f"a single run has no interval, and shows little: {', '.join(single)}")
+    return found
+
+
+def _seeds(suite: Suite) -> list[str]:
+    found = []
+    for environment, groups in suite.items():
+        for group in groups:
+            seeds = [result.seed for result in group.results]
+            twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+            if twice:
+                found.append(f"{group.name} in {environment} has several runs with seed {twice[0]}: they may be equal")
+    return found
+
+
+def _ends(suite: Suite) -> list[str]:
+    found = []
+    for environment, groups in suite.items():
+        results = sorted((r for group in groups for r in group.results), key=lambda r: r.curve.env_steps[-1])
+        short, long = (each.curve.env_steps[-1] for each in (results[0], results[-1]))
+        if long > TOLERANCE * short:
+            found.append(
+                f"final scores in {environment} are not at equal env steps: {results[0].name} ends at {short:,.0f}, "
+                f"{results[-1].name} at {long:,.0f}"
+            )
+    return found
+
+
+def _environments(suite: Suite) -> list[str]:
+    """Warnings about settings of an environment: returns under other rules are of another task."""
+    found = []
+    for environment, groups in suite.items():
+        settings = [result.settings for group in groups for result in group.results]
+        for name in differing({k: v for k, v in each.items() if k.startswith("env.")} for each in settings):
+            values = sorted({_text(each.get(name, UNSET)) for each in settings})
+            found.append(f"{environment} has other rules in some runs: {name} is {' and '.join(values)}")
+    return found
+
+
+def _dirty(start: Provenance) -> bool:
+    return bool(start.boonta.dirty or start.program.dirty)
+
+
+def _named(results: Sequence[Result]) -> str:
+    """A few runs by name, or how many there are."""
+    names = [result.name for result in results]
+    return ", ".join(names) if len(names) <= SHOWN else f"{names[0]} and {len(names) - 1} others"
+
+
+def _short(setting: str) -> str:
+    return setting.removeprefix("config.")
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

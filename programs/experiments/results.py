@@ -1,0 +1,251 @@
+"""The results of runs, from what they have left in their folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import pydantic
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import schema
+from boonta.programs.experiments import curves
+from boonta.programs.experiments.curves import Curve, Moment, Row
+from boonta.programs.experiments.settings import environment_of, settings_of
+from boonta.programs.tools import status
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.provenance import Provenance
+from boonta.programs.wiring.run import BadInput, Config, flattened, read_config
+
+CONFIG, SWEEP, EVALUATIONS = "config.json", "sweep.json", "evaluations.jsonl"
+COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.
+RETURN, TRAINING = "eval_return", "return"
+Which = Literal["newest", "best"]
+
+
+class NoCurve(BadInput):
+    """A run has no value of the metric; the message says so."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """A line of a run's `evaluations.jsonl`: an evaluation after the run.
+
+    Attributes:
+      updates: the updates that its params had.
+      which: which of the run's checkpoints these are of.
+      episodes: number of episodes.
+      deterministic: whether the evaluation policy chose its best action each time.
+      seed: of the environments and the policy.
+      returns: each episode's return.
+      member: the member of a population; None in any other run.
+    """
+
+    updates: int
+    which: Which
+    episodes: int
+    deterministic: bool
+    seed: int
+    returns: tuple[schema.Number, ...]
+    member: int | None = None
+
+
+_EVALUATED = pydantic.TypeAdapter(Evaluated)
+
+
+class Score(NamedTuple):
+    """The final score of a run.
+
+    Attributes:
+      value: the mean return.
+      source: what it was measured by.
+      episodes: number of episodes; None where it isn't known.
+    """
+
+    value: float
+    source: str
+    episodes: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What one learner has come to: that of a run, or one member of a population.
+
+    Attributes:
+      folder: the run's folder.
+      member: the member's number in a population; None in any other run.
+      config: the content of the run's config.json.
+      starts: the provenance of each start of the run that has recorded it, the oldest first.
+      environment: the environment's name.
+      seed: the learner's seed.
+      settings: everything that was chosen for it but seed and game, by dotted name.
+      curve: of the metric that is compared.
+      score: its final score.
+    """
+
+    folder: pathlib.Path
+    member: int | None
+    config: Config
+    starts: tuple[Provenance, ...]
+    environment: str
+    seed: int
+    settings: dict[str, Any]
+    curve: Curve
+    score: Score
+
+    @property
+    def name(self) -> str:
+        """The run's name in messages and tables."""
+        return self.folder.name if self.member is None else f"{self.folder.name}, member {self.member}"
+
+
+def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
+    """The run folders that paths name; a sweep's names all of its runs that have been started, a comparison's none.
+
+    Raises:
+      BadInput: a path is neither.
+    """
+    found: dict[pathlib.Path, None] = {}  # A set in order.
+    for path in paths:
+        runs = [path] if (path / CONFIG).is_file() else []
+        if (path / SWEEP).is_file():
+            runs = sorted(config.parent for config in path.glob(f"*/{CONFIG}"))
+            if not runs:
+                raise BadInput(f"{path} is a sweep of which no run has been started yet")
+        if not runs and path.name != COMPARISON:
+            raise BadInput(f"{path} is no run's folder, with a {CONFIG}, nor a sweep's, with a {SWEEP}")
+        found |= dict.fromkeys(run.resolve() for run in runs)
+    return list(found)
+
+
+def results_of(folder: pathlib.Path, metric: str, which: Which) -> tuple[list[Result], list[str]]:
+    """The results of a run, several where it is a population, and warnings about what there is to read of it.
+
+    Args:
+      folder: the run's folder.
+      metric: the metric to compare.
+      which: the checkpoint whose evaluations after the run count.
+
+    Raises:
+      NoCurve: the run has no value of the metric yet.
+      BadInput: it has no metrics, or its config.json is damaged.
+    """
+    found: list[str] = []
+    config = read_config(folder / CONFIG)
+    environment = environment_of(config)
+    past = curves.moments(_rows(folder, metrics.FILE, found))
+    evaluated = _evaluations(folder, which, found) if metric == RETURN else {}
+    learners = _members(folder, past, metric, found) or {None: ({}, curves.curve_of(past, metric))}
+    if which == "best" and metric == RETURN and not learners.keys() <= evaluated.keys():
+        found.append(f"{folder.name} has no evaluation of its best checkpoint after the run: the run's last one counts")
+    starts = _starts(folder, config)
+    diverged = [str(member) for member, (row, _) in learners.items() if row.get("loss", 0.0) is None]
+    if diverged:
+        found.append(
+            f"{folder.name}: members {', '.join(diverged)} diverged, their loss isn't finite; their evaluations count"
+        )
+    results = []
+    for member, (row, curve) in learners.items():
+        name = folder.name if member is None else f"{folder.name}, member {member}"
+        if not len(curve.values):
+            raise NoCurve(f"{name} has no {metric} yet")
+        results.append(
+            Result(
+                folder,
+                member,
+                config,
+                starts,
+                environment,
+                config.seed if member is None else int(row.get("seed") or 0),
+                settings_of(config, environment, row),
+                curve,
+                _score(name, config, metric, curve, evaluated.get(member), past, found),
+            )
+        )
+    return results, [*_ending(folder), *found]
+
+
+def _members(
+    folder: pathlib.Path, past: Sequence[Moment], metric: str, found: list[str]
+) -> dict[int | None, tuple[Row, Curve]]:
+    """The members of a population; none in any other run.
+
+    Raises:
+      NoCurve: there are no rows of members yet.
+    """
+    if not (folder / metrics.MEMBERS).exists():
+        return {}
+    members = curves.member_curves(_rows(folder, metrics.MEMBERS, found), past, metric)
+    if not members:
+        raise NoCurve(f"{folder.name} has no evaluation in {metrics.MEMBERS} yet")
+    return {member: row_and_curve for member, row_and_curve in members.items()}
+
+
+def _rows(folder: pathlib.Path, file: str, found: list[str]) -> list[Row]:
+    try:
+        rows, malformed = schema.load_lines(schema.ROW, folder / file)
+    except OSError as error:
+        raise BadInput(f"{folder} has no {file}: {error.strerror}") from error
+    found += _lost(folder, file, malformed)
+    return rows
+
+
+def _evaluations(folder: pathlib.Path, which: Which, found: list[str]) -> dict[int | None, Evaluated]:
+    """The last evaluation after the run of each member, or of None in a run without members."""
+    try:
+        lines, malformed = schema.load_lines(_EVALUATED, folder / EVALUATIONS)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BadInput(f"{folder / EVALUATIONS} can't be read: {error.strerror}") from error
+    found += _lost(folder, EVALUATIONS, malformed)
+    return {line.member: line for line in lines if line.which == which and line.returns}
+
+
+def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str]:
+    if not malformed:
+        return []
+    return [
+        f"{folder.name}: {len(malformed)} lines of {file} are cut or malformed, and left out; the first one is line "
+        f"{malformed[0]}"
+    ]
+
+
+def _score(
+    name: str,
+    config: Config,
+    metric: str,
+    curve: Curve,
+    evaluated: Evaluated | None,
+    past: Sequence[Moment],
+    found: list[str],
+) -> Score:
+    """The final score: an evaluation after the run, else the last point of the curve."""
+    if evaluated is None:
+        source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
+        episodes = flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
+        return Score(float(curve.values[-1]), source, episodes)
+    reached = past[-1].updates if past else 0.0
+    if evaluated.which == "newest" and evaluated.updates < reached:
+        found.append(
+            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: evaluate it again"
+        )
+    policy = "deterministic" if evaluated.deterministic else "sampled"
+    source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
+    return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
+
+
+def _starts(folder: pathlib.Path, config: Config) -> tuple[Provenance, ...]:
+    """The provenance of a run's starts; each start keeps the config.json of the one before."""
+    earlier = [read_config(path).provenance for path in sorted(folder.glob("config-until-*.json"))]
+    return tuple(filter(None, [*earlier, config.provenance]))
+
+
+def _ending(folder: pathlib.Path) -> list[str]:
+    """A warning about a run that goes on, or has ended before its stop rule was reached."""
+    if journal.last_code(folder) == 0:
+        return []
+    return [f"{folder.name} has not reached its stop rule: {status.state_of(folder, journal.last_start(folder))}"]

@@ -1,0 +1,79 @@
+"""What was chosen for a run: its environment, and its settings, by which runs are grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pydantic
+
+from boonta.nodes.snapshots import schema
+from boonta.programs.experiments.curves import EVALUATED
+from boonta.programs.wiring.run import Config, flattened
+
+NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # And all that evaluations measure.
+OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that say which members there are; each has its own instead.
+SHARED = "arguments"  # The setting of a sweep's population with the command line that its members share, in JSON.
+_WORDS = pydantic.TypeAdapter(list[str])
+
+
+def environment_of(config: Config) -> str:
+    """The environment's name; for runs that haven't recorded it, from the command line."""
+    if config.provenance is not None:
+        return config.provenance.environment
+    first = config.arguments[0] if config.arguments else "-"
+    named = config.settings.get("game", config.program) if first.startswith("-") else first
+    return str(named).replace("/", "-")
+
+
+def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Everything that was chosen for a learner but its seed, by dotted name.
+
+    The name of the game is that of the environment, and left out, so that the groups of a suite don't differ in it.
+
+    Args:
+      config: the run's config.
+      environment: the environment's name.
+      row: the last row of the learner in a population; empty in any other run.
+    """
+    settings = {
+        name: value
+        for name, value in flattened(config.settings).items()
+        if not (_may_name_game(name) and f"-{environment}".endswith(f"-{value}".replace("/", "-")))
+    }
+    settings["launch"] = config.run.get("launch", "")
+    if config.run.get("start_from"):
+        settings["start_from"] = f"{config.run['start_from']}, {config.run.get('start_which', 'newest')}"
+    if row:
+        settings = {name: value for name, value in settings.items() if name not in OF_POPULATIONS}
+        settings |= _flags(str(settings.pop(SHARED, "[]")))
+        for name in _hyper_parameters(row):
+            settings[f"config.{name}" if f"config.{name}" in settings else name] = row[name]
+    return settings
+
+
+def _flags(arguments: str) -> dict[str, str]:
+    """The flags of a command line in JSON, by the names of settings; none if it isn't one."""
+    try:
+        words = schema.load(_WORDS, arguments)
+    except ValueError:
+        return {}
+    flags: dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("--"):
+            name, _, value = word.removeprefix("--").partition("=")
+            name = name.replace("-", "_")
+            flags[name] = value
+        elif name:
+            flags[name] = f"{flags[name]} {word}".strip()
+    return flags
+
+
+def _may_name_game(setting: str) -> bool:
+    return "." not in setting or setting.startswith("env.")
+
+
+def _hyper_parameters(row: Iterable[str]) -> list[str]:
+    """The names of the hyper-parameters in a row of a population's member."""
+    return [name for name in row if name not in NO_HYPER_PARAMETERS and not name.startswith(EVALUATED)]

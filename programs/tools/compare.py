@@ -1,0 +1,252 @@
+"""Compares runs: final scores and learning curves with intervals, over seeds and environments, as a page.
+
+./run boonta compare runs/impala-catch runs/muzero-catch
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tyro
+from rich import console
+from rich import table as tables
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import files
+from boonta.programs.experiments import figures, groups, origins, page, summary
+from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.groups import Suite
+from boonta.programs.experiments.page import Content
+from boonta.programs.experiments.results import (
+    COMPARISON,
+    CONFIG,
+    EVALUATIONS,
+    RETURN,
+    TRAINING,
+    NoCurve,
+    Result,
+    Which,
+    folders_of,
+    results_of,
+)
+from boonta.programs.experiments.summary import Band
+from boonta.programs.tools import status
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.provenance import source_digest
+from boonta.programs.wiring.run import BadInput, command
+
+DATA, PAGE, HTML = "results.json", "page.md", "index.html"
+READ = (metrics.FILE, metrics.MEMBERS, EVALUATIONS, journal.FILE)  # Of a run, besides its config.json files.
+
+
+def compare(
+    workdirs: tyro.conf.Positional[tuple[pathlib.Path, ...]],
+    out: pathlib.Path | None = None,
+    metric: str | None = None,
+    which: Which = "newest",
+    reference: tuple[str, ...] = (),
+    bar: float | None = None,
+) -> None:
+    """Compares runs, and writes a page with tables and pictures; what exists and is up to date is left as it is.
+
+    Runs that differ in the seed alone make a group. Groups of several environments are compared as a suite, if each
+    environment has the same ones.
+
+    Args:
+      workdirs: folders of runs and of sweeps.
+      out: the page's folder; default: `comparison` in the folder that holds all of them.
+      metric: the metric to compare; default: eval_return, or return where a run has no evaluations.
+      which: the checkpoint whose evaluations after the run, by `boonta evaluate`, count as final scores.
+      reference: the returns that are the scores 0 and 1, as ENVIRONMENT=LOW,HIGH for each environment; default: the
+        least and greatest final score of any run.
+      bar: a value of the metric; the page tells when runs reach it.
+
+    Raises:
+      BadInput: a folder holds no run or nothing to compare; the environments make no suite; or the page can't be
+        written.
+    """
+    folders = folders_of(workdirs)
+    if not folders:
+        raise BadInput("there is no run to compare: give folders of runs or of sweeps")
+    target = out or pathlib.Path(os.path.commonpath(folders)) / COMPARISON
+    options = {"metric": metric, "which": which, "reference": list(reference), "bar": bar}
+    key = _key(folders, options)
+    if _exists(target, key):
+        print(f"nothing has changed since it was written: {target / HTML}")
+        return
+    results, metric, warnings = _read(folders, metric, which)
+    suite = groups.suite_of(results)
+    scale = summary.references(suite, reference)
+    by_group = summary.normalised(suite, scale)
+    content = Content(
+        _command(workdirs, options, out),
+        metric,
+        suite,
+        scale,
+        bool(reference),
+        summary.improvements(by_group),
+        bar,
+        [*warnings, *groups.warnings_of(suite)],
+        captions(suite),
+    )
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        (target / DATA).unlink(missing_ok=True)  # It is written last, so that it stands for all the others.
+        try:
+            _draw(target, content)
+        except (ValueError, OverflowError) as error:
+            raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
+        text = page.markdown(content)
+        files.write_whole(target / PAGE, text.encode())
+        files.write_whole(target / HTML, page.html(text, target).encode())
+        files.write_whole(target / DATA, _data(key, content).encode())
+    except OSError as error:
+        raise BadInput(f"--out {target} can't be written: {error}") from error
+    _print(content)
+    print(target / HTML)
+
+
+def captions(suite: Suite) -> dict[str, str]:
+    """The captions of a comparison's pictures, by their names."""
+    found = {"curves_env_steps": "Curves over env steps", "curves_seconds": "Curves over wall time"}
+    if len(suite) > 1:
+        found |= {
+            "suite_env_steps": "All environments, over env steps",
+            "suite_seconds": "All environments, over wall time",
+        }
+    return {**found, "profiles": "Performance profiles"}
+
+
+def _read(folders: Sequence[pathlib.Path], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
+    """The results of runs, the metric, and warnings."""
+    try:
+        found = [results_of(folder, metric or RETURN, which) for folder in folders]
+    except NoCurve as error:
+        if metric is not None:
+            raise
+        found = [results_of(folder, TRAINING, which) for folder in folders]
+        found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
+        metric = TRAINING
+    return [one for each, _ in found for one in each], metric or RETURN, [one for _, each in found for one in each]
+
+
+def _draw(target: pathlib.Path, content: Content) -> None:
+    """Draws all pictures."""
+    suite = content.suite
+    results = [result for groups in suite.values() for group in groups for result in group.results]
+    origin, footer = origins.complete(content.command, results), origins.footer(results)
+
+    def draw(name: str, panels: Mapping[str, Mapping[str, Band]], xlabel: str, ylabel: str) -> None:
+        figures.draw(panels, target / name, xlabel, ylabel, origin, footer)
+
+    axes: tuple[X, ...] = ("env_steps", "seconds")
+    for x in axes:
+        panels = {env: {group.name: summary.band(group, x) for group in each} for env, each in suite.items()}
+        draw(f"curves_{x}", panels, figures.LABELS[x], content.metric)
+        if len(suite) > 1:
+            bands = summary.suite_bands(suite, content.reference, x)
+            draw(f"suite_{x}", {"all environments": bands}, figures.LABELS[x], "normalised score")
+    scores, label = summary.normalised(suite, content.reference), "normalised score"
+    if len(suite) == 1:
+        scores, label = (
+            {group.name: [summary.scores(group)] for each in suite.values() for group in each},
+            "final score",
+        )
+    draw("profiles", {"final scores": summary.profiles(scores)}, label, "share of runs above")
+
+
+def _key(folders: Sequence[pathlib.Path], options: Mapping[str, Any]) -> str:
+    """The SHA-256 of all that a comparison is made from: it changes if and only if that does."""
+    digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
+    for folder in folders:
+        digest.update(f"{folder}\0{status.state_of(folder, journal.last_start(folder))}\0".encode())
+        for path in sorted([*folder.glob(f"{pathlib.Path(CONFIG).stem}*.json"), *(folder / name for name in READ)]):
+            if path.is_file():
+                digest.update(f"{path.name} {files.sha256(path)}\0".encode())
+    return digest.hexdigest()
+
+
+def _exists(target: pathlib.Path, key: str) -> bool:
+    """Whether the folder holds all of the comparison with this key."""
+    try:
+        recorded = json.loads((target / DATA).read_bytes())
+        return recorded["key"] == key and all((target / name).is_file() for name in recorded["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _command(workdirs: Sequence[pathlib.Path], options: Mapping[str, Any], out: pathlib.Path | None) -> str:
+    words = ["./run", "boonta", "compare", *map(str, workdirs)]
+    for name, value in {**options, "out": out}.items():
+        if value not in (None, [], "newest"):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def _data(key: str, content: Content) -> str:
+    """All figures, as JSON."""
+    environments = {
+        env: {group.name: {"final": _plain(summary.final(group)), "runs": _runs(group.results)} for group in each}
+        for env, each in content.suite.items()
+    }
+    by_group = summary.normalised(content.suite, content.reference)
+    made = {
+        "key": key,
+        "command": content.command,
+        "metric": content.metric,
+        "warnings": list(content.warnings),
+        "environments": environments,
+        "reference": {env: list(each) for env, each in content.reference.items()},
+        "all": {name: _plain(summary.aggregate(tasks)) for name, tasks in by_group.items()},
+        "improvements": [[one, other, _plain(found)] for one, other, found in content.improvements],
+        "files": [PAGE, HTML, *figures.files(list(content.pictures))],
+    }
+    return json.dumps(made, indent=1, allow_nan=False) + "\n"
+
+
+def _runs(results: Sequence[Result]) -> list[dict[str, Any]]:
+    return [
+        {
+            "folder": str(result.folder),
+            "member": result.member,
+            "seed": result.seed,
+            **result.score._asdict(),
+            "env_steps": float(result.curve.env_steps[-1]),
+            "seconds": float(result.curve.seconds[-1]),
+        }
+        for result in results
+    ]
+
+
+def _plain(found: summary.Estimate) -> dict[str, float | None]:
+    """An estimate for JSON, which has no NaN."""
+    return {name: float(value) if np.isfinite(value) else None for name, value in found._asdict().items()}
+
+
+def _print(content: Content) -> None:
+    """Prints the warnings and the final scores."""
+    shown = tables.Table("environment", "group", "runs", content.metric, page.INTERVAL)
+    for env, each in content.suite.items():
+        for group in each:
+            final = summary.final(group)
+            value = page.number(float(final.value))
+            shown.add_row(env, group.name, str(len(group.results)), value, page.interval(final))
+    for warning in content.warnings:
+        print(f"warning: {warning}")
+    console.Console().print(shown)
+
+
+def main() -> None:
+    """The command line of `compare`."""
+    command(compare)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Groups of runs, suites of environments, and what runs should not differ in."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.programs.experiments.groups import suite_of, warnings_of
+from boonta.programs.experiments.results import results_of
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.run_folders import provenance, write_run
+
+pytestmark = pytest.mark.once
+
+
+def result(folder, environment="catch", origin=None, **changes):
+    origin = provenance(environment=environment, **(origin or {}))
+    (one,), _ = results_of(write_run(folder, origin=origin, **changes), "eval_return", "newest")
+    return one
+
+
+def settings(rate=0.1, **env):
+    return {"config": {"rate": rate, "size": 8}, "env": env, "evaluation": {"episodes": 20}}
+
+
+def test_runs_that_differ_in_the_seed_alone_are_a_group(tmp_path):
+    results = [
+        result(tmp_path / f"{rate}-{seed}", seed=seed, settings=settings(rate))
+        for rate in (0.1, 0.5)
+        for seed in (1, 0)
+    ]
+    suite = suite_of(results)
+    (groups,) = suite.values()
+    assert [group.name for group in groups] == ["impala, rate 0.1", "impala, rate 0.5"]
+    assert [[one.seed for one in group.results] for group in groups] == [[0, 1], [0, 1]]
+    assert warnings_of(suite) == []
+
+
+def test_groups_of_another_program_are_named_by_it_alone(tmp_path):
+    results = [result(tmp_path / "a"), result(tmp_path / "b", program="muzero", settings={"config": {"depth": 5}})]
+    assert [group.name for group in suite_of(results)["catch"]] == ["impala", "muzero"]
+
+
+def test_environments_with_the_same_groups_are_a_suite(tmp_path):
+    names = ["minatar-breakout", "minatar-freeway"]
+    results = [
+        result(tmp_path / f"{env}-{rate}", env, settings=settings(rate, game=env.partition("-")[2]))
+        for env, rates in zip(names, ((0.1, 0.5), (0.5, 0.1)))
+        for rate in rates
+    ]
+    suite = suite_of(results)
+    assert list(suite) == names
+    for groups in suite.values():
+        assert [group.name for group in groups] == ["impala, rate 0.1", "impala, rate 0.5"]
+
+
+def test_environments_with_other_groups_are_refused(tmp_path):
+    results = [result(tmp_path / "a"), result(tmp_path / "b", "grid_world"), result(tmp_path / "c", program="muzero")]
+    with pytest.raises(BadInput, match="no suite.*: catch has impala, muzero; grid_world has impala"):
+        suite_of(results)
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (
+            {"boonta__commit": "b" * 40, "program__commit": "b" * 40},
+            "commit differs: aaaaaaaaaaaa in a; bbbbbbbbbbbb in b",
+        ),
+        (
+            {"program__commit": "b" * 40},
+            "commit differs: aaaaaaaaaaaa in a; Boonta aaaaaaaaaaaa, program bbbbbbbbbbbb in b",
+        ),
+        ({"program__commit": None}, "commit differs: aaaaaaaaaaaa in a; Boonta aaaaaaaaaaaa, program none in b"),
+        ({"program__dirty": True}, "files differed from the commit (the tree was dirty) in b"),
+        ({"boonta__digest": "ff"}, "source of Boonta (digest) differs: 01234567 in a; ff in b"),
+        ({"program__digest": "ff"}, "the file of impala (digest) differs: 89abcdef in a; ff in b"),
+        ({"versions__jax": "0.7.0"}, "version of jax differs: 0.6.2 in a; 0.7.0 in b"),
+        ({"versions__pgx": "2.6"}, "version of pgx differs: none in a; 2.6 in b"),
+        ({"machine__processor": "Loom"}, "processor differs: Abacus in a; Loom in b"),
+        ({"machine__cores": 4}, "number of cores differs: 2 in a; 4 in b"),
+        ({"machine__memory_bytes": 16_000_000_000}, "memory in GB differs: 8 in a; 16 in b"),
+        ({"machine__devices": ["H200"]}, "devices differs: none in a; H200 in b"),
+        ({"machine__variables": {"XLA_FLAGS": "-x"}}, "environment variables differs: none in a; XLA_FLAGS=-x in b"),
+    ],
+)
+def test_what_runs_should_not_differ_in_is_told(tmp_path, origin, said):
+    results = [result(tmp_path / "a"), result(tmp_path / "b", origin=origin, seed=1)]
+    assert warnings_of(suite_of(results)) == [said]
+
+
+def test_runs_whose_origin_is_not_recorded_are_told(tmp_path):
+    folders = [write_run(tmp_path / str(seed), origin=None, seed=seed) for seed in range(5)]
+    results = [one for folder in folders for one in results_of(folder, "eval_return", "newest")[0]]
+    assert warnings_of(suite_of(results)) == ["nothing is recorded of source, versions and machine of 0 and 4 others"]
+
+
+def test_other_numbers_of_runs_steps_and_episodes_are_told(tmp_path):
+    episodes = {"config": {"rate": 0.1}, "evaluation": {"episodes": 50}}
+    results = [
+        result(tmp_path / "a", seed=0),
+        result(tmp_path / "b", seed=0),
+        result(tmp_path / "c", returns=[0.0] * 9, program="muzero", settings=episodes),
+    ]
+    assert warnings_of(suite_of(results)) == [
+        "number of runs differs: 2 of impala in catch, 1 of muzero in catch",
+        "a single run has no interval, and shows little: muzero in catch",
+        "impala in catch has several runs with seed 0: they may be equal",
+        "final scores in catch are not at equal env steps: a ends at 300, c at 900",
+        "number of episodes differs: 20 in a, b; 50 in c",
+    ]
+
+
+def test_other_rules_of_an_environment_are_told(tmp_path):
+    results = [
+        result(tmp_path / f"{columns}-{seed}", seed=seed, settings=settings(columns=columns))
+        for columns in (5, 7)
+        for seed in (0, 1)
+    ]
+    assert warnings_of(suite_of(results)) == ["catch has other rules in some runs: env.columns is 5 and 7"]

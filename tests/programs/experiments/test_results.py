@@ -1,0 +1,174 @@
+"""What there is to read in a run's folder."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from boonta.programs.experiments.results import Score, folders_of, results_of
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers import run_folders
+from boonta.tests.helpers.run_folders import write_lines, write_run
+
+pytestmark = pytest.mark.once
+EVALUATED = {
+    "updates": 3,
+    "which": "newest",
+    "episodes": 2,
+    "deterministic": True,
+    "seed": 0,
+    "returns": [1.0, 2.0],
+}
+
+
+def read(folder, metric="eval_return", which="newest"):
+    return results_of(folder, metric, which)
+
+
+def test_a_run_has_one_result(tmp_path):
+    (result,), warnings = read(write_run(tmp_path / "run", [0.0, 0.5, 1.0], seed=4))
+    assert not warnings and result.name == "run" and (result.environment, result.seed) == ("catch", 4)
+    assert result.settings == {"config.rate": 0.1, "evaluation.episodes": 20, "launch": "anakin"}
+    assert result.curve.values.tolist() == [0.0, 0.5, 1.0] and result.curve.env_steps.tolist() == [100, 200, 300]
+    assert result.score == Score(1.0, "last evaluation of the run", 20)
+    assert result.starts[0].boonta.commit == "a" * 40 and result.starts[0].machine.devices == ()
+
+
+def test_an_evaluation_after_the_run_is_its_score(tmp_path):
+    folder = write_run(tmp_path)
+    lines = [{**EVALUATED, "returns": [9.0]}, {**EVALUATED, "which": "best", "returns": [5.0]}, EVALUATED]
+    write_lines(folder / "evaluations.jsonl", lines, cut='{"updates": 3, "wh')
+    (result,), warnings = read(folder)
+    assert result.score == Score(1.5, "evaluation after the run, newest checkpoint, deterministic", 2)
+    (warning,) = warnings
+    assert "1 lines of evaluations.jsonl are cut or malformed, and left out; the first one is line 4" in warning
+    (result,), _ = read(folder, which="best")
+    assert result.score.value == 5.0
+    (folder / "evaluations.jsonl").unlink()
+    (result,), (warning,) = read(folder, which="best")
+    assert result.score.value == 1.0 and "has no evaluation of its best checkpoint after the run" in warning
+
+
+def test_an_evaluation_before_the_runs_end_is_told(tmp_path):
+    folder = write_run(tmp_path)
+    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
+    assert "was evaluated after 2 updates, and has made 3: evaluate it again" in read(folder)[1][0]
+
+
+def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
+    folder = write_run(tmp_path)
+    rows = run_folders.rows([0.0, 0.5])
+    write_lines(
+        folder / "metrics.jsonl", rows, cut='{"env_steps": 250, "ev\n' + json.dumps(run_folders.rows([7.0] * 3)[2])
+    )
+    (result,), (warning,) = read(folder)
+    assert result.curve.values.tolist() == [0.0, 0.5, 7.0]
+    assert warning.endswith("1 lines of metrics.jsonl are cut or malformed, and left out; the first one is line 3")
+
+
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [
+        (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it has ended"),
+        (["WARNING actor/0 died"], "it was cut off"),
+    ],
+)
+def test_a_run_that_has_not_reached_its_stop_rule_is_told(tmp_path, end, said):
+    (warning,) = read(write_run(tmp_path / "run", end=end))[1]
+    assert warning.startswith(f"run has not reached its stop rule: {said}")
+
+
+def test_members_of_a_population_are_results_of_their_own(tmp_path):
+    settings = {"config": {"rate": 0.1, "size": 8}, "vary": ["rate=0.1,0.2"], "seeds": 1}
+    folder = write_run(tmp_path / "run", settings=settings, program="population")
+    rows = [
+        {"member": i, "seed": 7 + i, "rate": rate, "updates": updates, "return": 9.0, "eval_return": rate * updates}
+        for updates in (1, 3)
+        for i, rate in enumerate((0.1, 0.2))
+    ]
+    rows[-1]["loss"] = None
+    write_lines(folder / "members.jsonl", rows)
+    write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "member": 1}])
+    (one, other), (warning,) = read(folder)
+    assert (one.name, one.seed, one.settings["config.rate"]) == ("run, member 0", 7, 0.1)
+    assert (other.name, other.seed, other.settings["config.rate"]) == ("run, member 1", 8, 0.2)
+    assert "vary" not in one.settings and "seeds" not in one.settings and one.settings["config.size"] == 8
+    assert one.curve.env_steps.tolist() == [50, 150] and one.score.value == pytest.approx(0.3)
+    assert other.score.value == 1.5 and warning.startswith("run: members 1 diverged")
+
+
+def test_members_of_a_sweeps_population_have_the_flags_that_they_share(tmp_path):
+    words = ["catch", "--config.batch-size", "32", "--config.torso.widths", "8", "9", "--no-x", "--y=1"]
+    settings = {"program": "programs/impala.py", "arguments": json.dumps(words), "members": "[]"}
+    folder = write_run(tmp_path / "run", settings=settings)
+    write_lines(folder / "members.jsonl", [{"member": 0, "seed": 1, "rate": 0.5, "updates": 1, "eval_return": 1}])
+    (result,), _ = read(folder)
+    flags = {"config.batch_size": "32", "config.torso.widths": "8 9", "no_x": "", "y": "1"}
+    assert result.settings == {"program": "programs/impala.py", "launch": "anakin", "rate": 0.5, **flags}
+
+
+def test_a_population_without_an_evaluation_is_named(tmp_path):
+    folder = write_run(tmp_path / "run")
+    write_lines(folder / "members.jsonl", [], cut='{"member": 0, "upd')
+    with pytest.raises(BadInput, match="run has no evaluation in members.jsonl yet"):
+        read(folder)
+
+
+def test_starts_before_a_resumption_count(tmp_path):
+    folder = write_run(tmp_path, origin=run_folders.provenance(boonta__commit="b" * 40))
+    (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
+    (result,), _ = read(write_run(folder))
+    assert [start.boonta.commit for start in result.starts] == ["b" * 40, "a" * 40]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "environment"),
+    [
+        (["minatar/breakout", "--seed", "1"], {}, "minatar-breakout"),
+        (["--game", "Pong"], {"game": "Pong"}, "Pong"),
+        (["--seed", "1"], {}, "impala"),
+        ([], {}, "impala"),
+    ],
+)
+def test_runs_of_an_older_version_are_read(tmp_path, arguments, settings, environment):
+    (result,), _ = read(write_run(tmp_path, origin=None, arguments=arguments, settings=settings))
+    assert result.environment == environment and result.starts == ()
+    assert result.settings == {"launch": "anakin"}
+
+
+def test_the_game_is_no_setting(tmp_path):
+    origin = run_folders.provenance(environment="minatar-breakout")
+    settings = {
+        "env": {"game": "breakout", "sticky": 0.1},
+        "config": {"torso": {"kind": "breakout"}},
+        "a": "",
+        "b": "out",
+    }
+    (result,), _ = read(write_run(tmp_path, origin=origin, settings=settings))
+    assert result.settings.keys() == {"env.sticky", "config.torso.kind", "a", "b", "launch"}
+
+
+def test_a_sweep_names_its_runs(tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    with pytest.raises(BadInput, match="is a sweep of which no run has been started yet"):
+        folders_of([tmp_path])
+    one, other = (write_run(tmp_path / name) for name in "ab")
+    for name in ("not started", "comparison"):
+        (tmp_path / name).mkdir()
+    assert folders_of([tmp_path, other, tmp_path / "a"]) == [one, other]
+    assert folders_of([tmp_path / "comparison", other]) == [other]
+
+
+def test_a_folder_that_holds_no_run_is_named(tmp_path):
+    with pytest.raises(BadInput, match=f"{tmp_path} is no run's folder, with a config.json, nor a sweep's"):
+        folders_of([tmp_path])
+
+
+def test_a_run_without_metrics_or_evaluations_is_named(tmp_path):
+    folder = write_run(tmp_path / "run", metrics=[{"env_steps": 1.0}])
+    with pytest.raises(BadInput, match="run has no eval_return yet"):
+        read(folder)
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(BadInput, match="run has no metrics.jsonl: No such file"):
+        read(folder)

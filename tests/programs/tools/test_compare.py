@@ -1,0 +1,217 @@
+"""Comparisons as a command: the page, its pictures, and what is refused."""
+
+from __future__ import annotations
+
+import base64
+import html.parser
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import imageio.v3 as imageio
+import pytest
+from PIL import Image
+
+from boonta.programs.tools.compare import compare
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.run_folders import provenance, rows, write_run
+
+pytestmark = pytest.mark.once
+ROOT = pathlib.Path(__file__).parents[3]
+LOADING = {"img", "script", "link", "iframe", "object", "embed", "audio", "video", "source"}
+
+
+class Page(html.parser.HTMLParser):
+    """The tags of a page that load something, the cells of its tables, and whether all tags are closed."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.loaded: list[dict[str, str | None]] = []
+        self.text: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag, attrs):
+        if tag in LOADING:
+            self.loaded.append(dict(attrs))
+        if tag not in ("img", "meta", "link", "br", "hr"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def write_suite(folder, environments=("catch", "grid_world"), seeds=(0, 1)):
+    """Runs of two agents in each environment; muzero's returns are higher by one."""
+    for env in environments:
+        for seed in seeds:
+            for i, program in enumerate(("impala", "muzero")):
+                origin = provenance(environment=env)
+                returns = [i + seed / 10 + step / 100 for step in range(5)]
+                name = f"{program}-{env}-{seed}"
+                write_run(
+                    folder / name, returns, seed=seed, program=program, origin=origin, arguments=[env, "--x", "<b>"]
+                )
+    (folder / "sweep.json").write_text("{}")
+    return folder
+
+
+def test_a_suite_becomes_a_page(tmp_path, capsys):
+    compare((write_suite(tmp_path / "sweep"),), bar=1.1)
+    out = tmp_path / "sweep" / "comparison"
+    assert capsys.readouterr().out.splitlines()[-1] == str(out / "index.html")
+    found = json.loads((out / "results.json").read_text())
+    final = found["environments"]["catch"]["muzero"]["final"]
+    assert final["value"] == pytest.approx(1.09) and (final["low"], final["high"]) == pytest.approx((1.04, 1.14))
+    assert found["reference"]["grid_world"] == pytest.approx([0.04, 1.14])
+    assert found["all"]["impala"]["value"] == pytest.approx(0.05 / 1.1)
+    ((one, other, improvement),) = found["improvements"]
+    assert (one, other) == ("muzero", "impala") and improvement == {"value": 1.0, "low": 1.0, "high": 1.0}
+    text = (out / "page.md").read_text()
+    assert f"    ./run boonta compare {tmp_path / 'sweep'} --bar 1.1\n" in text
+    assert "commit aaaaaaaaaaaa, source 01234567; python 3.10.13, jax 0.6.2; 2 cores of Abacus, 8 GB; started" in text
+    assert "    ./run python /somewhere/impala.py catch --x '<b>'\n" in text
+    assert "| catch: muzero | 1 of 2 | never | never | never | never |" in text
+    assert "Read this first" not in text
+
+
+def test_the_page_needs_no_other_file_and_no_server(tmp_path):
+    compare((write_suite(tmp_path),))
+    page = Page((tmp_path / "comparison" / "index.html").read_text())
+    assert len(page.loaded) == 5  # Two pictures of curves, two of the suite, and the profiles.
+    for attributes in page.loaded:
+        source = attributes["src"] or ""
+        assert source.startswith("data:image/svg+xml;base64,")
+        drawn = base64.b64decode(source.partition(",")[2]).decode()
+        assert all(reference.startswith("#") for reference in re.findall(r'href="([^"]*)"', drawn))
+        assert all(reference.startswith("#") for reference in re.findall(r"url\(([^)]*)\)", drawn))
+    assert any("--x '<b>'" in text for text in page.text)  # It is text, and no tag.
+
+
+def test_pictures_say_what_they_are_made_from(tmp_path):
+    compare((write_suite(tmp_path),))
+    names = ["curves_env_steps", "curves_seconds", "suite_env_steps", "suite_seconds", "profiles"]
+    for name in names:
+        path = tmp_path / "comparison" / f"{name}.png"
+        assert imageio.imread(path).shape[1] >= 800
+        with Image.open(path) as picture:
+            kept = picture.info["Description"]
+        assert "commit aaaaaaaaaaaa" in kept and "/somewhere/muzero.py grid_world" in kept and "Abacus" in kept
+        drawn = path.with_suffix(".svg").read_text()
+        assert "/somewhere/muzero.py grid_world" in drawn and "8 runs · commit aaaaaaaaaaaa" in drawn
+
+
+def test_curves_that_do_not_overlap_are_told_in_the_picture(tmp_path):
+    runs = [write_run(tmp_path / str(i), metrics=rows([0.0, 1.0], first=1000.0 * i), seed=i) for i in range(2)]
+    compare(tuple(runs))
+    drawn = (tmp_path / "comparison" / "curves_env_steps.svg").read_text()
+    assert "There is no point at which all runs have a value, for:" in drawn
+
+
+def test_what_exists_and_is_up_to_date_is_left(tmp_path, capsys):
+    folder = write_suite(tmp_path)
+    out = folder / "comparison"
+    compare((folder,))
+    written = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.iterdir()}
+    compare((folder,))
+    assert capsys.readouterr().out.endswith(f"nothing has changed since it was written: {out / 'index.html'}\n")
+    assert written == {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.iterdir()}
+    (out / "profiles.svg").unlink()
+    compare((folder,))
+    again = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert again == {name: content for name, (_, content) in written.items()}  # To the byte.
+    write_run(folder / "impala-catch-0", [9.0] * 5)
+    compare((folder,))
+    assert (out / "page.md").read_bytes() != again["page.md"]
+
+
+def test_one_run_alone_is_drawn(tmp_path, capsys):
+    run = write_run(tmp_path / "run", [0.0, 1.0])
+    compare((run,), out=tmp_path / "out")
+    assert "a single run has no interval" in capsys.readouterr().out
+    text = (tmp_path / "out" / "page.md").read_text()
+    assert "| impala | 1 | 1 | – | 1 | 1 | 1 | 200 | 20 |" in text and "## Probability" not in text
+
+
+def test_runs_without_evaluations_are_compared_by_training(tmp_path, capsys):
+    training = [{"env_steps": n, "seconds": n, "updates": n, "return": 0.5} for n in (1.0, 2.0)]
+    runs = [write_run(tmp_path / name, metrics=training, seed=seed) for seed, name in enumerate("ab")]
+    compare(tuple(runs))
+    assert json.loads((tmp_path / "comparison" / "results.json").read_text())["metric"] == "return"
+    assert (
+        "returns are those of training, in which agents explore, since a has no eval_return" in capsys.readouterr().out
+    )
+    with pytest.raises(BadInput, match="a has no elo yet"):
+        compare(tuple(runs), metric="elo")
+
+
+def test_given_references_make_the_scores(tmp_path):
+    folder = write_suite(tmp_path)
+    compare((folder,), reference=("catch=-1,1", "grid_world=0,2"))
+    found = json.loads((folder / "comparison" / "results.json").read_text())
+    assert found["reference"] == {"catch": [-1, 1], "grid_world": [0, 2]}
+    assert (
+        "given on the command line: catch -1 to 1, grid\\_world 0 to 2."
+        in (folder / "comparison" / "page.md").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["pong=0,1"], "--reference 'pong=0,1' is of none of the environments: catch, grid_world"),
+        (["catch"], "--reference 'catch' is not ENVIRONMENT=LOW,HIGH"),
+        (["catch=0"], "--reference 'catch=0' is not ENVIRONMENT=LOW,HIGH"),
+        (["catch=1,0"], "must have finite numbers, the lower one first"),
+        (["catch=0,nan"], "must have finite numbers, the lower one first"),
+        (["catch=0,1"], "--reference is given for catch, and missing for grid_world"),
+    ],
+)
+def test_references_that_cannot_work_are_refused(tmp_path, given, said):
+    with pytest.raises(BadInput, match=re.escape(said)):
+        compare((write_suite(tmp_path),), reference=tuple(given))
+
+
+def test_runs_of_different_environments_are_refused(tmp_path):
+    folder = write_suite(tmp_path)
+    with pytest.raises(BadInput, match="different environments"):
+        compare((folder, write_run(tmp_path / "apart", origin=provenance(environment="pong"))))
+    assert not (folder / "comparison").exists()
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=re.escape(f"--out {tmp_path / 'file' / 'page'} can't be written")):
+        compare((write_run(tmp_path / "run"),), out=tmp_path / "file" / "page")
+
+
+def test_nothing_to_compare_is_refused():
+    with pytest.raises(BadInput, match="there is no run to compare"):
+        compare(())
+
+
+@pytest.mark.unoptimised
+def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
+    flags = ["--launch", "anakin", "--placement.learning=1", "--evaluation.every-updates=20", "--stop.updates=60"]
+    flags += ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
+    for seed in ("0", "1"):
+        command = [sys.executable, str(ROOT / "programs" / "impala.py"), "catch", *flags, "--seed", seed]
+        subprocess.run([*command, "--workdir", str(tmp_path / seed)], check=True, capture_output=True, timeout=240)
+    command = [sys.executable, "-m", "boonta", "compare", str(tmp_path / "0"), str(tmp_path / "1")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    warnings = [line for line in done.stdout.splitlines() if line.startswith("warning")]
+    assert all("the tree was dirty" in warning for warning in warnings)  # Of this repository, while it is worked on.
+    found = json.loads((tmp_path / "comparison" / "results.json").read_text())
+    runs = found["environments"]["catch"]["impala"]["runs"]
+    assert [run["seed"] for run in runs] == [0, 1] and all(run["episodes"] == 50 for run in runs)
+    assert all(-1 <= run["value"] <= 1 and run["env_steps"] == 4 * (1 + 60 * 4) for run in runs)
+    text = (tmp_path / "comparison" / "page.md").read_text()
+    assert "./run python programs/impala.py catch --launch anakin" in text and "numpy" in text
