@@ -81,6 +81,22 @@ def lines(folder: pathlib.Path) -> list[str]:
     return (folder / FILE).read_text(errors="replace").splitlines()
 
 
+def last_start(folder: pathlib.Path) -> list[str]:
+    """The lines of a run since it was started last; none if it never was, or its file can't be read."""
+    try:
+        log = lines(folder)
+    except OSError:
+        return []
+    starts = [i for i, line in enumerate(log) if f" DEBUG {STARTED}" in line]
+    return log[starts[-1] :] if starts else []
+
+
+def last_code(folder: pathlib.Path) -> int | None:
+    """The exit code with which a run ended last; None if it goes on, was cut off, or never started."""
+    _, found, code = (last_start(folder) or [""])[-1].rpartition(f" DEBUG {ENDED}")
+    return int(code) if found and code.isdigit() else None
+
+
 _terminal = _Terminal(logging.INFO)
 LOG.addHandler(_terminal)
 LOG.setLevel(logging.DEBUG)

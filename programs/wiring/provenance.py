@@ -35,6 +35,12 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
     )
 
 
+def from_root(file: pathlib.Path) -> pathlib.Path:
+    """The file's path relative to the repository, which may be elsewhere on another host; absolute if it is outside."""
+    file = file.resolve()
+    return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+
+
 def _sources() -> list[pathlib.Path]:
     return sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*.py"))
 

@@ -9,6 +9,7 @@ import pytest
 
 from boonta.deploy import core, program
 from boonta.nodes.monitor import Monitor
+from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
@@ -172,5 +173,5 @@ def test_ways_to_run_on_one_machine_are_refused(launch):
 
 
 def test_flags_after_two_dashes_are_the_programs():
-    assert program.split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
-    assert program.split_flags(["a"]) == (["a"], [])
+    assert split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
+    assert split_flags(["a"]) == (["a"], [])

@@ -1,0 +1,1 @@
+"""Experiments: many runs of programs, and what they show together."""
