@@ -80,7 +80,7 @@ def check(
         done = subprocess.run(
             command, input=json.dumps(question), capture_output=True, text=True, env=environment, timeout=DEADLINE_S
         )
-        answer = json.loads(done.stdout.rpartition("\n")[2])
+        answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         raise BadInput(f"{file}: its runs weren't checked within {DEADLINE_S:.0f} s") from None
     except ValueError:

@@ -81,6 +81,7 @@ class Sampler:
         self._together = len(first) > 1 == len(plan.plan(given, first, folder))
         apart = dataclasses.replace(given, populations=False)
         plan.plan(apart, [dataclasses.replace(e[0], name=f"probe{i}") for i, e in enumerate(others)], folder)
+        self._among = {flag: _distribution(among) for flag, among in given.sample.flags.items()}
         self._open: dict[str, _Open] = {}  # By the names of their jobs.
         self._jobs: list[Job] = []  # Of all trials so far.
         self._names: list[str] = []  # Of these trials.
@@ -98,15 +99,32 @@ class Sampler:
         self._study.sampler = optuna.samplers.TPESampler(seed=self._sample.seed + len(before))
         newest = {trial.user_attrs[NAME]: trial for trial in before if NAME in trial.user_attrs}
         self._names = list(newest)
+        self._require_alike(before)
         for name, trial in newest.items():
             if trial.state == TrialState.RUNNING:
                 self._study.tell(trial.number, state=TrialState.FAIL)
                 self._study.enqueue_trial(trial.params, user_attrs={NAME: name})
             elif trial.state != TrialState.WAITING:
-                flags = {flag: json.loads(v) if isinstance(v, str) else v for flag, v in trial.params.items()}
-                for job in self._make(name, flags):
+                for job in self._make(name, _flags(trial)):
                     self._settled[job.name] = STAGES.get(trial.state, DONE)
         self._earlier = list(self._jobs)
+
+    def _require_alike(self, before: Sequence[Any]) -> None:
+        """Raises BadInput if earlier trials have drawn a flag from something else."""
+        for trial in before:
+            if trial.params.keys() - self._among:
+                raise BadInput(
+                    f"sample has {list(self._among)}, and its trials in {self._folder / FILE} have "
+                    f"{list(trial.params)}: choose another --workdir"
+                )
+            for flag, drawn in trial.distributions.items():
+                try:
+                    optuna.distributions.check_distribution_compatibility(drawn, self._among[flag])
+                except ValueError as error:
+                    raise BadInput(
+                        f"sample has other values for {flag} than its trials in {self._folder / FILE}, {drawn}: choose "
+                        "another --workdir"
+                    ) from error
 
     def settled(self, job: Job) -> str:
         """The stage in which a job ended in an earlier start; "" for others."""
@@ -120,14 +138,13 @@ class Sampler:
         waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         if not waiting and len(self._names) >= self._sample.trials:
             return ()
-        trial = self._study.ask()
+        trial = self._study.ask(self._among)
         name = trial.user_attrs.get(NAME)
         if name is None:
             name = f"trial{len(self._names)}"
             self._names.append(name)
             trial.set_user_attr(NAME, name)
-        flags = {flag: _suggested(trial, flag, among) for flag, among in self._sample.flags.items()}
-        jobs = self._make(name, flags)
+        jobs = self._make(name, _flags(trial))
         opened = _Open(trial, [job.name for job in jobs])
         self._open |= {job.name: opened for job in jobs}
         return jobs
@@ -152,7 +169,7 @@ class Sampler:
         trial.ended[state.job.name] = state.stage
         if len(trial.ended) < len(trial.jobs):
             return
-        last = [curve[-1] for curve in self._curves(trial) if curve]
+        last = [curve[-1] for curve in self._report(trial) if curve]
         if PRUNED in trial.ended.values():
             self._study.tell(trial.trial, state=TrialState.PRUNED)
         elif FAILED in trial.ended.values() or len(last) < len(trial.jobs):
@@ -165,17 +182,18 @@ class Sampler:
         trial = self._open[job.name]
         if trial.worse or time.monotonic() - trial.looked_at < LOOK_EVERY_S:
             return trial.worse
-        curves = self._curves(trial)
+        self._report(trial)
+        trial.looked_at = time.monotonic()
+        return trial.worse
+
+    def _report(self, trial: _Open) -> list[list[float]]:
+        """Tells Optuna of the evaluations that all of a trial's jobs have reached; returns the curve of each."""
+        curves = [curve_of(self._folder / name, self._sample.metric) for name in trial.jobs]
         for step in range(trial.reported, min(map(len, curves))):
             trial.trial.report(statistics.fmean(curve[step] for curve in curves), step + 1)
             trial.reported = step + 1
             trial.worse = trial.worse or trial.trial.should_prune()
-        trial.looked_at = time.monotonic()
-        return trial.worse
-
-    def _curves(self, trial: _Open) -> list[list[float]]:
-        """The metric at each evaluation, of each of a trial's jobs."""
-        return [curve_of(self._folder / name, self._sample.metric) for name in trial.jobs]
+        return curves
 
 
 def probes(sample: Sample) -> list[dict[str, Value]]:
@@ -198,9 +216,15 @@ def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
     return list(values.values())
 
 
-def _suggested(trial: Any, flag: str, among: Range | list[Value]) -> Value:
+def _distribution(among: Range | list[Value]) -> Any:
+    """What Optuna draws from."""
     if not isinstance(among, Range):
-        return json.loads(trial.suggest_categorical(flag, [json.dumps(value) for value in among]))
+        return optuna.distributions.CategoricalDistribution([json.dumps(value) for value in among])
     if isinstance(among.low, int) and isinstance(among.high, int):
-        return trial.suggest_int(flag, among.low, among.high, log=among.log)
-    return trial.suggest_float(flag, among.low, among.high, log=among.log)
+        return optuna.distributions.IntDistribution(among.low, among.high, log=among.log)
+    return optuna.distributions.FloatDistribution(among.low, among.high, log=among.log)
+
+
+def _flags(trial: Any) -> dict[str, Value]:
+    """The flags that a trial has drawn."""
+    return {flag: json.loads(drawn) if isinstance(drawn, str) else drawn for flag, drawn in trial.params.items()}

@@ -173,8 +173,8 @@ class Scheduler:
 
     def _fill(self) -> None:
         """Starts jobs in the slots that are free."""
-        if self._free and not self._left:
-            self._add(self._source.take())
+        while self._free and not self._left and (more := self._source.take()):
+            self._add(more)
         for _ in range(len(self._left)):
             if not self._free:
                 return

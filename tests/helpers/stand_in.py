@@ -2,6 +2,7 @@
 
 The flag `--act` says how it ends: "done", "fails", "refuses", "fails-once", "killed", or "waits", which goes on until
 the folder has a file named "go", or until SIGTERM, after which it saves and ends. Each start adds a line to "starts".
+It learns a return of -(x - 0.3)^2; with "--act bad" that is lower by 9, and it waits after its evaluation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--act", default="done")
+parser.add_argument("--x", type=float, default=0.3)
 parser.add_argument("--seed", type=int)
 parser.add_argument("--stop.updates")
 parser.add_argument("--workdir", type=pathlib.Path)
@@ -47,7 +49,9 @@ if given.act == "refuses":
 config = {"program": "stand_in", "seed": given.seed, "settings": {}, "arguments": sys.argv[1:]}
 (folder / "config.json").write_text(json.dumps(config))
 log("DEBUG started: --launch none")
-if given.act == "waits":
+row = {"env_steps": 10, "eval_version": 1, "eval_return": -((given.x - 0.3) ** 2) - 9 * (given.act == "bad")}
+(folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
+if given.act in ("waits", "bad"):
     while not asked and not (folder / "go").exists():
         time.sleep(0.02)
     if asked:
@@ -58,6 +62,5 @@ if given.act == "killed":
 if given.act == "fails" or (given.act == "fails-once" and len((folder / "starts").read_text().splitlines()) == 1):
     log("ERROR learner failed while updating: no luck")
     end(1)
-(folder / "metrics.jsonl").write_text('{"env_steps": 10, "eval_return": 0.5}\n')
 log("INFO done: updates reached 5")
 end(0)
