@@ -17,16 +17,8 @@ from boonta.programs.wiring.arguments import function_of, parse
 
 IMPALA = pathlib.Path(__file__).resolve().parents[3] / "programs" / "impala.py"
 UPDATES = 10
-FLAGS = [
-    "--launch",
-    "anakin",
-    "--config.batch-size",
-    "8",
-    "--evaluation.every-updates",
-    "5",
-    "--placement.learning",
-    "1",
-]
+LIMITS = ("--stop.updates", str(UPDATES), "--evaluation.every-updates", "0")
+FLAGS = ["--launch", "anakin", "--config.batch-size", "8", "--placement.learning", "1"]
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -52,13 +44,13 @@ def weights(program) -> list[np.ndarray]:
 
 
 def test_members_learn_what_runs_of_their_own_would(tmp_path):
-    function, run, settings = parsed(tmp_path / "together", "--stop.updates", str(UPDATES))
+    function, run, settings = parsed(tmp_path / "together", *LIMITS)
     members = [{"seed": 3, "optimiser.learning_rate": 0.01}, {"seed": 7, "optimiser.learning_rate": 0.001}]
     together = weights(population(function, run, settings, members))
     for i, member in enumerate(members):
         rate = str(member["optimiser.learning_rate"])
         flags = ("--seed", str(member["seed"]), "--config.optimiser.learning-rate", rate)
-        function, run, settings = parsed(tmp_path / str(i), *flags, "--stop.updates", str(UPDATES))
+        function, run, settings = parsed(tmp_path / str(i), *flags, *LIMITS)
         alone = weights(function(run=run, **settings))
         for one, other in zip(alone, together, strict=True):
             np.testing.assert_allclose(other[i], one, rtol=1e-3, atol=1e-5)
