@@ -173,7 +173,7 @@ def render_sweep(deployment: Deployment, sweep: Planned) -> list[Manifest]:
     (role,) = deployment.roles
     manifest = _jobset(deployment)
     spec = manifest["spec"]
-    spec["failurePolicy"] = {"maxRestarts": 0}  # Each run has its own number of retries.
+    spec["failurePolicy"] = {"maxRestarts": 0, "rules": []}  # Each run has its own number of retries.
     (replicated,) = spec["replicatedJobs"]
     replicated["template"].pop("metadata", None)  # Several pods of the job may share a machine.
     job = replicated["template"]["spec"]

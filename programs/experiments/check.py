@@ -70,7 +70,7 @@ def check(
       elsewhere: whether the runs are for other machines, which may have packages that this one lacks.
 
     Raises:
-      BadInput: the file can't be imported.
+      BadInput: the file can't be imported, or its runs take too long to check.
     """
     question: dict[str, Any] = {"file": file, "commands": commands, "most": most, "kept": kept, "held": held}
     question["elsewhere"] = elsewhere
@@ -80,11 +80,11 @@ def check(
         done = subprocess.run(
             command, input=json.dumps(question), capture_output=True, text=True, env=environment, timeout=DEADLINE_S
         )
-        answer = json.loads(done.stdout)
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])  # A library may have printed before.
     except subprocess.TimeoutExpired:
         raise BadInput(f"{file}: its runs weren't checked within {DEADLINE_S:.0f} s") from None
     except ValueError:
-        raise BadInput(f"{file} can't be imported: {_last_line(done.stderr)}") from None
+        raise BadInput(f"{file}: its runs can't be checked: {_last_line(done.stderr)}") from None
     return Answer(
         {int(i): message for i, message in answer["errors"].items()},
         [Group(tuple(group["runs"]), tuple(group["members"])) for group in answer["groups"]],

@@ -79,7 +79,7 @@ class Progress:
             row = last_row(self._folder / state.job.name)
             jobs.add_row(
                 markup.escape(state.job.name) + stands_for(state),
-                stage(state),
+                markup.escape(stage(state)),
                 _age(state),
                 _share(self._folder / state.job.name, row, max(1, len(state.job.members))),
                 _number(row, "env_steps", ",.0f"),
@@ -123,7 +123,7 @@ def failures(folder: pathlib.Path, states: Sequence[State]) -> list[str]:
 def stage(state: State) -> str:
     """A job's stage, with the cause of its last failure."""
     again = f" ({state.failures}x failed)" if state.failures else ""
-    return markup.escape(f"{state.stage}{again}{f': {state.cause}' if state.cause else ''}")
+    return f"{state.stage}{again}{f': {state.cause}' if state.cause else ''}"
 
 
 def stands_for(state: State) -> str:

@@ -62,7 +62,7 @@ def test_an_unknown_environment_is_named_with_near_matches(tmp_path):
 
 def test_a_program_that_can_not_be_imported_is_named(tmp_path):
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
-    with pytest.raises(BadInput, match="broken.py can't be imported: .*nothing_of_this_name"):
+    with pytest.raises(BadInput, match="broken.py: its runs can't be checked: .*nothing_of_this_name"):
         planned(made(program=str(tmp_path / "broken.py")), tmp_path)
 
 
