@@ -207,6 +207,7 @@ class Scheduler:
             self._end(state, FAILED, f"can't be started: {error}")
             return
         state.stage, state.slot, state.since = RUNNING, slot, time.monotonic()
+        state.cause = state.cause if state.failures else ""  # It has waited for its folder.
 
     def _tend(self, state: State) -> None:
         """Takes notice of a running job's end."""

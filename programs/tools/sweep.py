@@ -72,7 +72,9 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
       BadInput: a run can't work, or the machine has no room for the slots; nothing has been started.
     """
     folder = workdir.expanduser().absolute()
-    slots = divide(given.slots, this_machine())
+    slots = [] if show else divide(given.slots, this_machine())
+    if given.sample is not None and show:
+        raise BadInput("--show is for a sweep without sample; sweep.json in its folder has the trials so far")
     if given.sample is not None:
         from boonta.programs.experiments.sampler import Sampler
 

@@ -84,16 +84,8 @@ def test_runs_that_differ_in_what_can_be_traced_are_one_population_others_severa
     assert {record.folder for record in written.runs} == {job.name for job in jobs}
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"populations": False},
-        {"flags": {**ANAKIN, "stop.eval-return": 0.9}},
-        {"flags": {"launch": "sebulba", **{"stop.updates": 9}}},
-    ],
-)
-def test_what_no_population_can_be_are_runs_of_their_own(tmp_path, changes):
-    jobs = planned(made(seeds=2, **changes), tmp_path)
+def test_without_populations_each_run_is_a_process(tmp_path):
+    jobs = planned(made(seeds=2, populations=False), tmp_path)
     assert [job.name for job in jobs] == ["impala-catch-seed0", "impala-catch-seed1"]
     assert not any(job.members for job in jobs)
 
