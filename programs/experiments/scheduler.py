@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import dataclasses
 import os
 import pathlib
@@ -16,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
 from boonta.nodes.monitor import SAVING_S
-from boonta.programs.experiments import outcome
+from boonta.programs.experiments import dependent, outcome
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
 from boonta.programs.tools.status import is_held
@@ -24,13 +23,11 @@ from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.supervise import THREADS_GRACE_S
 
 POLL_S = 0.25
+DEPENDENT = (sys.executable, "-I", "-S", dependent.__file__)
 END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
-DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG.
 ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
 REFUSED = 2  # A program's exit code for a command line that can't work.
 LEFT, RUNNING, DONE, FAILED, PRUNED = "left", "running", "done", "failed", "pruned"
-
-_libc = ctypes.CDLL(None)
 
 
 @dataclasses.dataclass
@@ -194,13 +191,12 @@ class Scheduler:
             state.output = open(folder / outcome.OUTPUT, "ab")  # noqa: SIM115  # It is closed in `_release`.
             with on_cores(slot.cores):
                 state.process = subprocess.Popen(
-                    [sys.executable, *state.job.command(folder)],
+                    [*DEPENDENT, str(os.getpid()), sys.executable, *state.job.command(folder)],
                     stdin=subprocess.DEVNULL,
                     stdout=state.output,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **slot.environment, "PYTHONUNBUFFERED": "1"},
                     start_new_session=True,  # Ctrl-C on the terminal is for the sweep, which passes it on.
-                    preexec_fn=_die_with_parent,
                 )
         except OSError as error:
             self._free.append(slot)
@@ -262,8 +258,3 @@ class Scheduler:
             state.process.wait()
             self._release(state)
             state.stage = LEFT
-
-
-def _die_with_parent() -> None:
-    """Makes the process that calls it get SIGTERM when the sweep is gone, so that it saves and ends."""
-    _libc.prctl(DIES_WITH_PARENT, signal.SIGTERM)
