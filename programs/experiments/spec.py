@@ -19,6 +19,7 @@ from boonta.programs.experiments.values import Value
 from boonta.programs.wiring.run import BadInput
 
 SUFFIXES = (".yaml", ".yml")  # Of a sweep's file.
+MOST_RUNS = 10_000
 LONGEST_NAME = 200  # Letters; file systems take 255.
 OWN = {"workdir": "each run has its own folder, in the sweep's", "seed": "name the runs' seeds in seeds"}
 
@@ -170,7 +171,7 @@ def made(content: Mapping[str, Any], where: str) -> Spec:
             _require_keys(content[key], kind, f"{key} of {where}")
     try:
         spec = schema.load(_SPEC, json.dumps(content, default=str))
-    except ValueError as error:
+    except (ValueError, TypeError, RecursionError) as error:  # JSON has no keys that are dates, say.
         raise BadInput(f"{where}: {error}") from error
     for field, least in (("retries", 0), ("members", 2)):
         if getattr(spec, field) < least:
@@ -194,8 +195,9 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
       name: the trial's name.
 
     Raises:
-      BadInput: two runs would have one folder, there are none, or a flag isn't the sweep's to give.
+      BadInput: two runs would have one folder, there are none or too many, or a flag isn't the sweep's to give.
     """
+    _require_few(spec)
     programs = [_program(file) for file in spec.programs]
     variants = [_variant(spec, given) for given in spec.runs] or [("", {})]
     if trial is not None:
@@ -214,6 +216,15 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
         found.append(Entry(named, program, env, seed, {**fixed, **own, **chosen}, {**own, **chosen}))
     _require_apart(found, spec)
     return found
+
+
+def _require_few(spec: Spec) -> None:
+    """Refuses more runs than anybody wants, before they are listed."""
+    number = spec.seeds if isinstance(spec.seeds, int) else len(spec.seeds)
+    for axis in (spec.programs, spec.envs, spec.runs or [{}], *spec.grid.values()):
+        number *= len(axis)
+    if number > MOST_RUNS:
+        raise BadInput(f"that is {number:,} runs; a sweep has at most {MOST_RUNS:,}")
 
 
 def _product(grid: Mapping[str, Any]) -> list[tuple[Value, ...]]:
@@ -270,8 +281,12 @@ def _program(file: str) -> str:
     Raises:
       BadInput: there is none; the message names near ones.
     """
-    path = pathlib.Path(file).expanduser().absolute()
-    if not path.is_file() or path.suffix != ".py":
+    try:
+        path = pathlib.Path(file).expanduser().absolute()
+        found = path.is_file() and path.suffix == ".py"
+    except (OSError, RuntimeError) as error:  # Its name is too long, or of a user that isn't there.
+        raise BadInput(f"program {file} can't be found: {error}") from error
+    if not found:
         there = [other.name for other in path.parent.glob("*.py") if other.name != "__init__.py"]
         hint = f": {suggest(path.name, there)}" if there else ""
         raise BadInput(f"program {file} is no Python file in {path.parent}{hint}")

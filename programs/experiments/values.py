@@ -34,7 +34,9 @@ def load(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (yaml.YAMLError, TypeError, AttributeError, OverflowError) as error:  # The library's own checks have gaps.
         raise ValueError(" ".join(str(error).split())) from error
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from boonta.envs.catch import Catch
@@ -23,6 +21,8 @@ from boonta.nodes.rpc import encoding
 from boonta.nodes.snapshots import counters, files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
+from boonta.programs.experiments import plan
+from boonta.programs.experiments import spec as sweeps
 from boonta.programs.tools import members, play
 from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
@@ -87,7 +87,7 @@ def archive_chunk(folder: pathlib.Path) -> Format:
         (folder / chunk[0]).write_bytes(content)
         _read_archive(folder)
 
-    return Format(valid, malformed.changed_bytes(valid) | _parquet_files(valid), read, 10)
+    return Format(valid, malformed.changed_bytes(valid) | malformed.parquet_files(valid), read, 10)
 
 
 def config(folder: pathlib.Path) -> Format:
@@ -134,7 +134,7 @@ def metrics_rows(folder: pathlib.Path) -> Format:
             for value in row.values():
                 assert value is None or np.isfinite(value)
 
-    return Format(valid, _rows(rows, valid), read, 15)
+    return Format(valid, _rows(rows, valid), read, 10)
 
 
 def members_rows(folder: pathlib.Path) -> Format:
@@ -207,6 +207,40 @@ def monitor_counters(folder: pathlib.Path) -> Format:
     return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 9)
 
 
+def sweep_file(folder: pathlib.Path) -> Format:
+    content = {
+        "program": str(PROGRAM),
+        "env": ["catch", "grid_world"],
+        "seeds": [0, 3],
+        "flags": {"launch": "anakin", "stop.updates": 5},
+        "grid": {"config.discount": [0.9, 0.99]},
+        "runs": [{"name": "one"}, {"config.lstm-size": 8}],
+        "sample": {"trials": 2, "flags": {"rate": {"low": 0.1, "high": 1.0, "log": True}, "size": [1, 2]}},
+        "slots": {"number": 1, "cores": None},
+    }
+    path = folder / "sweep.yaml"
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        found = sweeps.read(path)
+        assert sweeps.entries(found)
+
+    return Format(json.dumps(content).encode(), malformed.json_files(content), read, 3)
+
+
+def sweep_plan(folder: pathlib.Path) -> Format:
+    run = sweeps.Entry("run", str(PROGRAM), "catch", 3, {"rate": 0.5, "sizes": [1, 2]}, {"rate": 0.5})
+    jobs = [plan.Job("run", (run,)), plan.Job("two", (run, run), ({"seed": 1}, {"seed": 2}))]
+    plan.write(folder, ["boonta", "sweep"], sweeps.Spec(str(PROGRAM)), jobs)
+    path = folder / plan.FILE
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        plan.read(folder)
+
+    return Format(path.read_bytes(), malformed.json_files(json.loads(path.read_bytes())), read, 2)
+
+
 FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
     made.__name__: made
     for made in (
@@ -221,6 +255,8 @@ FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
         snapshot_manifest,
         checkpoint_counts,
         monitor_counters,
+        sweep_file,
+        sweep_plan,
     )
 }
 
@@ -246,36 +282,3 @@ def _rows(rows: list[Any], valid: bytes) -> st.SearchStrategy[bytes]:
     """Malformed JSON lines."""
     changed = malformed.json_files(rows[1])
     return st.tuples(changed, st.just(valid)).map(b"\n".join) | malformed.changed_bytes(valid)
-
-
-@st.composite
-def _parquet_files(draw: st.DrawFn, valid: bytes) -> bytes:
-    """Parquet files that are sound, but of other columns, types, or rows than an archive's index says."""
-    table = pq.read_table(pa.BufferReader(valid))
-    for _ in range(draw(st.integers(1, 2))):
-        i = draw(st.integers(0, max(0, table.num_columns - 1)))
-        kind = draw(st.sampled_from(["drop", "type", "rows", "numbers", "null", "rename", "repeat"]))
-        if not table.num_columns:
-            break
-        if kind == "drop":
-            table = table.remove_column(i)
-        elif kind == "type":
-            other = draw(st.sampled_from([pa.int8(), pa.float64(), pa.string(), pa.binary(), pa.binary(3), pa.bool_()]))
-            plain = {pa.string(): "1", pa.binary(): b"1", pa.binary(3): b"123", pa.bool_(): True}.get(other, 1)
-            table = table.set_column(i, table.field(i).name, pa.array([plain] * table.num_rows, other))
-        elif kind == "rows":
-            table = table.slice(0, draw(st.integers(0, table.num_rows)))
-        elif kind == "numbers":
-            numbers = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 2)
-            values = draw(st.lists(numbers, min_size=table.num_rows, max_size=table.num_rows))
-            table = table.set_column(i, table.field(i).name, pa.array(values, pa.int32()))
-        elif kind == "null":
-            table = table.set_column(i, table.field(i).name, pa.nulls(table.num_rows, table.field(i).type))
-        elif kind == "rename":
-            table = table.rename_columns([draw(malformed.STRINGS.filter(str.isascii)), *table.column_names[1:]])
-        elif kind == "repeat":
-            table = pa.concat_tables([table] * draw(st.integers(2, 3)))
-    sink = pa.BufferOutputStream()
-    rows = draw(st.sampled_from([1, 3, 1000]))
-    pq.write_table(table, sink, compression=draw(st.sampled_from(["zstd", "none", "snappy"])), row_group_size=rows)
-    return sink.getvalue().to_pybytes()

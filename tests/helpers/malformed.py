@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
 from boonta.nodes.snapshots.files import sealed
@@ -142,3 +144,36 @@ def safetensors_files(draw: st.DrawFn, valid: bytes) -> bytes:
     text = _dumped(lambda value: json.dumps(value).encode())(header)
     length = draw(st.sampled_from([len(text)] * 8 + [0, 2**63, 2**64 - 1, 100_000_000, len(text) - 1]))
     return length.to_bytes(8, "little") + text + draw(st.just(data) | changed_bytes(data))
+
+
+@st.composite
+def parquet_files(draw: st.DrawFn, valid: bytes) -> bytes:
+    """Parquet files that are sound, but of other columns, types, or rows than an archive's index says."""
+    table = pq.read_table(pa.BufferReader(valid))
+    for _ in range(draw(st.integers(1, 2))):
+        i = draw(st.integers(0, max(0, table.num_columns - 1)))
+        kind = draw(st.sampled_from(["drop", "type", "rows", "numbers", "null", "rename", "repeat"]))
+        if not table.num_columns:
+            break
+        if kind == "drop":
+            table = table.remove_column(i)
+        elif kind == "type":
+            other = draw(st.sampled_from([pa.int8(), pa.float64(), pa.string(), pa.binary(), pa.binary(3), pa.bool_()]))
+            plain = {pa.string(): "1", pa.binary(): b"1", pa.binary(3): b"123", pa.bool_(): True}.get(other, 1)
+            table = table.set_column(i, table.field(i).name, pa.array([plain] * table.num_rows, other))
+        elif kind == "rows":
+            table = table.slice(0, draw(st.integers(0, table.num_rows)))
+        elif kind == "numbers":
+            numbers = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 2)
+            values = draw(st.lists(numbers, min_size=table.num_rows, max_size=table.num_rows))
+            table = table.set_column(i, table.field(i).name, pa.array(values, pa.int32()))
+        elif kind == "null":
+            table = table.set_column(i, table.field(i).name, pa.nulls(table.num_rows, table.field(i).type))
+        elif kind == "rename":
+            table = table.rename_columns([draw(STRINGS.filter(str.isascii)), *table.column_names[1:]])
+        elif kind == "repeat":
+            table = pa.concat_tables([table] * draw(st.integers(2, 3)))
+    sink = pa.BufferOutputStream()
+    rows = draw(st.sampled_from([1, 3, 1000]))
+    pq.write_table(table, sink, compression=draw(st.sampled_from(["zstd", "none", "snappy"])), row_group_size=rows)
+    return sink.getvalue().to_pybytes()

@@ -108,6 +108,8 @@ def test_a_file_that_is_no_sweeps_is_refused(content, message):
         ({"runs": [{"name": "x"}, {"name": "x", "rate": 1}]}, "two runs have one folder"),
         ({"runs": [{"name": "../x"}]}, r"runs has the name '\.\./x'"),
         ({"seeds": 0}, "that is no run at all"),
+        ({"seeds": 10**9}, "that is 1,000,000,000 runs; a sweep has at most 10,000"),
+        ({"program": "~nobody.of.this.name/x.py"}, "can't be found"),
         ({"seeds": [-1]}, "seeds has -1"),
         ({"flags": {"seed": 1}}, "flags has seed: name the runs' seeds in seeds"),
         ({"grid": {"workdir": ["x"]}}, "grid has workdir: each run has its own folder"),
