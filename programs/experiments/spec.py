@@ -221,7 +221,8 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
 def _require_few(spec: Spec) -> None:
     """Refuses more runs than anybody wants, before they are listed."""
     number = spec.seeds if isinstance(spec.seeds, int) else len(spec.seeds)
-    for axis in (spec.programs, spec.envs, spec.runs or [{}], *spec.grid.values()):
+    axes: list[Sequence[Any]] = [spec.programs, spec.envs, spec.runs or [{}], *spec.grid.values()]
+    for axis in axes:
         number *= len(axis)
     if number > MOST_RUNS:
         raise BadInput(f"that is {number:,} runs; a sweep has at most {MOST_RUNS:,}")
