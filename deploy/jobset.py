@@ -11,6 +11,9 @@ makes the program end or start again, where "learner" stands for the unit, too:
 - the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
 - another pod fails or is preempted: it alone starts again. `deploy.core.RESTARTABLE` lists the groups without which
   the program goes on.
+
+A sweep's file in the place of the program's becomes a set with one job: a pod for each run, `slots.number` at once. A
+run that fails is started again `retries` times, and doesn't stop the others; a preempted one goes on.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ import tyro
 import yaml
 
 from boonta.deploy import resources
-from boonta.deploy.program import split_flags
-from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare
+from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare, prepare_sweep
+from boonta.deploy.sweeps import Planned, is_sweep
+from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.run import BadInput
 
 Manifest = dict[str, Any]
@@ -164,6 +168,23 @@ def _claim(table: resources.Table, role: Role) -> Manifest:
     return {"metadata": {"name": role.volume[0]}, "spec": spec}
 
 
+def render_sweep(deployment: Deployment, sweep: Planned) -> list[Manifest]:
+    """The JobSet of a sweep, from the deployment of one pod for each of its jobs."""
+    (role,) = deployment.roles
+    manifest = _jobset(deployment)
+    spec = manifest["spec"]
+    spec["failurePolicy"] = {"maxRestarts": 0, "rules": []}  # Each run has its own number of retries.
+    (replicated,) = spec["replicatedJobs"]
+    replicated["template"].pop("metadata", None)  # Several pods of the job may share a machine.
+    job = replicated["template"]["spec"]
+    del job["backoffLimit"]
+    job["parallelism"] = min(sweep.spec.slots.at_once, role.pods)
+    job["backoffLimitPerIndex"], job["maxFailedIndexes"] = sweep.spec.retries, role.pods
+    (disrupted,) = job["podFailurePolicy"]["rules"]
+    disrupted["action"] = "Ignore"  # It goes on in a new pod, and this doesn't count.
+    return [manifest, _network_policy(deployment)]
+
+
 def _network_policy(deployment: Deployment) -> Manifest:
     """Only the program's own pods may call each other: Reverb asks nobody who they are."""
     ours = {"podSelector": {"matchLabels": {RUN_LABEL: deployment.name}}}
@@ -180,7 +201,7 @@ class Command:
     """Renders a program as a Kubernetes JobSet, in YAML on the standard output. The program's flags follow `--`.
 
     Attributes:
-      program: the program's file, such as programs/muzero.py.
+      program: the program's file, such as programs/muzero.py, or a sweep's, such as sweep.yaml.
       resources: a YAML file with the fields of `Table` in `deploy/resources.py`.
     """
 
@@ -193,7 +214,11 @@ def main(arguments: list[str]) -> int:
     own, flags = split_flags(arguments)
     asked = tyro.cli(Command, args=own)
     try:
-        manifests = render(prepare(asked.program, flags, resources.read(asked.resources)))
+        table = resources.read(asked.resources)
+        if is_sweep(asked.program):
+            manifests = render_sweep(*prepare_sweep(asked.program, flags, table))
+        else:
+            manifests = render(prepare(asked.program, flags, table))
     except (BadInput, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

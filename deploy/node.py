@@ -18,9 +18,9 @@ import sys
 import tyro
 
 from boonta.deploy import core, tunnelled
-from boonta.deploy.program import split_flags, spread
+from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
-from boonta.programs.wiring.arguments import origin_of
+from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.programs.wiring import anakin, sebulba
-from boonta.programs.wiring.arguments import load, parse
+from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
-from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput, Run
 
 UNITS = ("sebulba", "anakin")  # Ways to run a program as one process per host.
@@ -44,13 +43,6 @@ class Built(NamedTuple):
         return self.run.launch == "sebulba"
 
 
-def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command's own arguments, and those after `--`, which are the program's."""
-    own = list(arguments)
-    cut = own.index("--") if "--" in own else len(own)
-    return own[:cut], own[cut + 1 :]
-
-
 def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """Builds the program that `./run python FILE FLAGS` would launch.
 
@@ -62,7 +54,7 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
       BadInput: the file or the function in it doesn't exist, or the result can't be spread over hosts.
       ValueError: the program refuses its settings.
     """
-    function = _function(file)
+    function = function_of(file)
     run, settings = parse(function, list(flags))
     program = function(run=run, **settings)
     if not isinstance(program, Program):
@@ -102,12 +94,6 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     return built
 
 
-def from_root(file: pathlib.Path) -> pathlib.Path:
-    """The file's path relative to the repository, which may be elsewhere on another host; absolute if it is outside."""
-    file = file.resolve()
-    return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-
-
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
     """The flags that a program takes on each of several hosts; none for one host.
 
@@ -138,10 +124,3 @@ def require_span(spans: bool, name: str, number: int, asked: str) -> None:
             f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program "
             "whose hosts are units (--launch sebulba)"
         )
-
-
-def _function(file: pathlib.Path) -> ProgramFunction:
-    function = getattr(load(file), file.stem, None)
-    if not callable(function):
-        raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
-    return function

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shlex
 
 from boonta.deploy import core, resources
-from boonta.deploy.program import Built, build, from_root, host_flags, require_span
+from boonta.deploy.program import Built, build, host_flags, require_span
+from boonta.deploy.sweeps import Planned, planned
 from boonta.programs.wiring.program import Group, check_nodes
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
 INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
@@ -23,6 +25,7 @@ SAVED = {
     UNIT: ("run", ""),
 }
 LONGEST_NAME = 63
+LONGEST_SCRIPT = 120_000  # Bytes; Linux takes 131,072 for one word of a command.
 # How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
 # monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
 RETRIES = {LEARNER: 0, UNIT: 0, "monitor": 3}
@@ -95,6 +98,39 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     for role in roles:
         _require_fit(name, role)
     return Deployment(name, table, roles)
+
+
+def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) -> tuple[Deployment, Planned]:
+    """Plans a sweep whose jobs are pods of one role.
+
+    Raises:
+      BadInput, ValueError: a run could not work, or not as one pod, or not with these resources.
+    """
+    name = (table.name or file.stem).replace("_", "-")
+    sweep = planned(file, flags, f"{WORKDIR}/{name}")
+    table.require_known([UNIT])
+    group = table.group(UNIT)
+    if group.hosts > 1:
+        raise BadInput(f"groups.{UNIT}: {group.describe_hosts()}; a run of a sweep has one")
+    cases = []
+    for i, job in enumerate(sweep.jobs):
+        words = job.command(sweep.folder / job.name)
+        built, inside = build(pathlib.Path(job.file), words[1:]), from_root(pathlib.Path(job.file))
+        if not built.is_unit:
+            raise BadInput(
+                f"{job.name} is a pod for each of its nodes; a sweep has a pod for each run: give --launch sebulba or "
+                "anakin, or render it alone"
+            )
+        if inside.is_absolute():
+            raise BadInput(f"program file {job.file} is not below {ROOT}, whose files the image has")
+        cases.append(f"{i}) exec python {shlex.join([str(inside), *words[1:]])} ;;")
+    script = "\n".join([f'case "${INDEX}" in', *cases, "*) exit 2 ;;", "esac"])
+    if len(script.encode()) > LONGEST_SCRIPT:
+        raise BadInput(f"{file} has {len(sweep.jobs)} jobs, whose commands don't fit into one manifest: divide it")
+    volume = (SAVED[UNIT][0], str(sweep.folder))
+    role = Role(UNIT, group, len(sweep.jobs), ("sh", "-c", _literal(script)), {}, (), volume, True)
+    _require_fit(name, role)
+    return Deployment(name, table, (role,)), sweep
 
 
 def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:

@@ -5,6 +5,8 @@ With `--launch sebulba` or `anakin` it is a task per machine, with the cores of 
     ./run python -m boonta.deploy.slurm programs/impala_atari.py --nodes 4 -- --workdir /shared/pong >pong.sbatch
     sbatch pong.sbatch
 
+A sweep's file in the place of the program's becomes an array, with a task for each run; `slots.number` run at once.
+
 The script runs on the first machine of its job. When the program has done its work, all tasks end by themselves. Near
 the time limit every task is asked to end, the learner saves, and the job goes back into the queue, to go on from the
 newest checkpoint. So it does after a failure, a few times. Slurm itself requeues a preempted job; a cancelled one ends.
@@ -17,13 +19,16 @@ import pathlib
 import shlex
 import sys
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, from_root, host_flags, require_span, split_flags
+from boonta.deploy.program import Built, build, host_flags, require_span
+from boonta.deploy.sweeps import Planned, is_sweep, planned
+from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.program import check_nodes
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
@@ -35,7 +40,7 @@ class Job:
     """Renders a program as a Slurm batch script, on the standard output. The program's flags follow `--`.
 
     Attributes:
-      program: the program's file, such as programs/impala_atari.py.
+      program: the program's file, such as programs/impala_atari.py, or a sweep's, such as sweep.yaml.
       nodes: machines, which Slurm calls nodes.
       tasks_per_node: places for the program's nodes on each machine; the program has to fit.
       cpus_per_task: cores of each place.
@@ -77,14 +82,63 @@ def render(job: Job, flags: Sequence[str]) -> str:
     """
     if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
-    built = build(job.program, flags)
+    if is_sweep(job.program):
+        return _render_array(job, planned(job.program, flags))
+    turn = _turn(job, job.program, flags)
+    return "\n".join([*_header(_placed(job, turn), turn.name), *_body(job, turn.command, turn.setting)])
+
+
+class _Turn(NamedTuple):
+    """What the script does for one run.
+
+    Attributes:
+      name: the program's name.
+      is_unit: whether each machine has one process.
+      command: what each place runs.
+      setting: what the script sets for it.
+    """
+
+    name: str
+    is_unit: bool
+    command: str
+    setting: str
+
+
+def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
+    """Builds a run's program.
+
+    Raises:
+      BadInput, ValueError: it could not run.
+    """
+    built = build(program, flags)
     if built.is_unit:
-        cores = job.tasks_per_node * job.cpus_per_task
-        job = dataclasses.replace(job, tasks_per_node=1, cpus_per_task=cores)
         labels, command = [("unit", index) for index in range(job.nodes)], _unit_command(job, built)
     else:
         labels, command = [(task.label, task.index) for task in _tasks(job, built)], _node_command(job)
-    return "\n".join([*_header(job, built.program.name), *_body(job, labels, command, flags, built.run.workdir)])
+    nodes = " ".join(shlex.quote(f"{label} {index}") for label, index in labels)
+    words = shlex.join([str(from_root(program)), *flags])
+    setting = f"nodes=({nodes}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
+    return _Turn(built.program.name, built.is_unit, command, setting)
+
+
+def _placed(job: Job, turn: _Turn) -> Job:
+    """The job as Slurm gets it: one process on a machine gets the cores of all of its places."""
+    cores = job.tasks_per_node * job.cpus_per_task
+    return dataclasses.replace(job, tasks_per_node=1, cpus_per_task=cores) if turn.is_unit else job
+
+
+def _render_array(job: Job, sweep: Planned) -> str:
+    """The script of an array, whose task i makes the sweep's i-th run; runs that are done are left out."""
+    turns = {i: _turn(job, pathlib.Path(each.file), each.command(sweep.folder / each.name)[1:])
+             for i, each in enumerate(sweep.jobs) if i in sweep.left}  # fmt: skip
+    first = next(iter(turns.values()))
+    if any(turn.command != first.command for turn in turns.values()):
+        raise BadInput(f"some runs of {job.program} are one process for each machine, by --launch, and others are not")
+    cases = [f"{i}) {turn.setting} ;;" for i, turn in turns.items()]
+    setting = "\n".join(["case $SLURM_ARRAY_TASK_ID in", *cases, "*) exit 2 ;;", "esac"])
+    array = f"{','.join(map(str, sweep.left))}%{sweep.spec.slots.at_once}"
+    header = _header(_placed(job, first), job.program.stem, array)
+    return "\n".join([*header, *_body(job, first.command, setting)])
 
 
 def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
@@ -113,28 +167,27 @@ def _unit_command(job: Job, built: Built) -> str:
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 
 
-def _header(job: Job, name: str) -> list[str]:
+def _header(job: Job, name: str, array: str = "") -> list[str]:
     options = {
         "job-name": name,
         "nodes": job.nodes,
         "ntasks-per-node": job.tasks_per_node,
         "cpus-per-task": job.cpus_per_task,
         "time": job.time,
-        "output": f"{name}-%j.log",
+        "output": f"{name}-{'%A_%a' if array else '%j'}.log",
         "open-mode": "append",
         "signal": f"B:USR1@{WARN_S}",
         **({"gpus-per-node": job.gpus_per_node} if job.gpus_per_node else {}),
         **({"partition": job.partition} if job.partition else {}),
+        **({"array": array} if array else {}),
     }
     return ["#!/bin/bash", "#SBATCH --requeue", *(f"#SBATCH --{option}={value}" for option, value in options.items())]
 
 
-def _body(job: Job, labels: Sequence[tuple[str, int]], command: str, flags: Sequence[str], workdir: str) -> list[str]:
-    nodes = " ".join(shlex.quote(f"{label} {index}") for label, index in labels)
-    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@NODES@", nodes).replace("@COMMAND@", command)
-    script = script.replace("@PROGRAM@", shlex.quote(str(from_root(job.program)))).replace("@FLAGS@", shlex.join(flags))
+def _body(job: Job, command: str, setting: str) -> list[str]:
+    script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@COMMAND@", command)
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
-    return script.replace("@WORKDIR@", shlex.quote(workdir)).splitlines()
+    return script.replace("@SETTING@", setting).splitlines()
 
 
 def _node_command(job: Job) -> str:
@@ -148,7 +201,10 @@ NODE_COMMAND = """exec ./run python -m boonta.deploy.node "$0" --label "$label" 
 # scancel signals all tasks; srun would kill the others at once when the first one ends.
 BODY = """set -u
 cd @ROOT@ || exit 2
-nodes=(@NODES@)
+@SETTING@
+# An array's last task has the array's own number, by which all of its tasks would be meant.
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}
 mapfile -t machines < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 SLURM_HOSTFILE=$(mktemp)
 export SLURM_HOSTFILE
@@ -163,7 +219,7 @@ reason=
 ask_to_end() {
     [ -z "$reason" ] || return # Only the first reason counts.
     reason=$1
-    scancel --signal=TERM "$SLURM_JOB_ID"
+    scancel --signal=TERM "$job"
 }
 trap 'ask_to_end "time is up"' USR1
 trap 'ask_to_end "cancelled or preempted"' TERM
@@ -172,7 +228,7 @@ srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad
     bash -c '
         read -r label index < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
         @COMMAND@' \\
-    @PROGRAM@ @FLAGS@ &
+    "${words[@]}" &
 step=$!
 wait "$step"
 code=$?
@@ -186,12 +242,12 @@ echo "turn ended with code $code${reason:+: $reason}"
 [ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
 if [ "$reason" != "time is up" ]; then
     [ -z "$reason" ] || exit "$code" # Slurm itself decides whether to requeue the job.
-    counter=@WORKDIR@/slurm-$SLURM_JOB_ID.failures
+    counter=$workdir/slurm-$SLURM_JOB_ID.failures
     failures=$(($(cat "$counter" 2>/dev/null || echo 0) + 1))
     [ "$failures" -le @RESTARTS@ ] || exit "$code"
-    mkdir -p @WORKDIR@ && echo "$failures" >"$counter"
+    mkdir -p "$workdir" && echo "$failures" >"$counter"
 fi
-scontrol requeue "$SLURM_JOB_ID"
+scontrol requeue "$job"
 """
 
 

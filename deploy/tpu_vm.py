@@ -23,10 +23,11 @@ from typing import IO
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, from_root, host_flags, require_span, split_flags
+from boonta.deploy.program import Built, build, host_flags, require_span
 from boonta.nodes.rpc import keys
+from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.program import check_nodes
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
 # A silent connection counts as broken after 45 s; a password is never asked for.

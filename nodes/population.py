@@ -31,6 +31,7 @@ class Population(Anakin):
       config: hyper-parameters that all members share.
       vary: hyper-parameters that differ, numbers by field; members take all combinations.
       seeds: number of seeds of each combination, counted from `seed`.
+      members: in the place of these two, for each member its "seed", and its values of the fields that differ.
       others: see `Anakin`; `num_envs` is each member's, env steps are counted over all members, updates of one.
 
     Attributes:
@@ -50,22 +51,25 @@ class Population(Anakin):
         *,
         make: MakeAgent,
         config: Any,
-        vary: Mapping[str, Sequence[float]],
+        vary: Mapping[str, Sequence[float]] | None = None,
         seeds: int = 1,
+        members: Sequence[Mapping[str, float]] = (),
         seed: int = 0,
         **settings: Any,
     ):
         if seeds < 1 or seed < 0:
             raise ValueError(f"{name}: seeds is {seeds}, seed {seed}; they must be at least 1 and 0")
+        vary = vary or {}
         for field, numbers in vary.items():
             if not numbers or not all(map(math.isfinite, numbers)) or len(set(numbers)) < len(numbers):
                 raise ValueError(
                     f"{name}: {field} is to vary over {numbers}; it must be finite numbers, none of them twice"
                 )
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
-        for fields in combinations:
-            replaced(config, fields)  # It raises ValueError for values that the config doesn't allow.
-        self.members = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
+        every = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
+        self.members = [dict(member) for member in members] or every
+        for member in self.members:  # It raises ValueError for values that the config doesn't allow.
+            replaced(config, {field: value for field, value in member.items() if field != "seed"})
 
         def fuse(setup: Setup, evaluates: bool) -> FusedLearner:
             return population(setup, make, config, self.members, evaluates)

@@ -51,7 +51,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
 
 def state_of(workdir: pathlib.Path, log: list[str]) -> str:
     """Whether a run goes on, has ended, or was cut off without a word."""
-    if _is_held(workdir):
+    if is_held(workdir):
         return "it is running"
     starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
     last = log[starts[-1] :] if starts else log
@@ -60,7 +60,7 @@ def state_of(workdir: pathlib.Path, log: list[str]) -> str:
     return "it was cut off: its launcher was killed, or the machine went down" if starts else "it never started"
 
 
-def _is_held(workdir: pathlib.Path) -> bool:
+def is_held(workdir: pathlib.Path) -> bool:
     """Whether a process holds the run's folder."""
     try:
         with open(workdir / ".lock") as lock:

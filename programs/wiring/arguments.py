@@ -178,3 +178,22 @@ def load(file: pathlib.Path) -> ModuleType:
     sys.modules[spec.name] = module  # As an import would: dataclasses look their module up.
     spec.loader.exec_module(module)
     return module
+
+
+def function_of(file: pathlib.Path) -> ProgramFunction:
+    """The program function of a file, which has the file's name.
+
+    Raises:
+      BadInput: the file or the function in it doesn't exist.
+    """
+    function = getattr(load(file), file.stem, None)
+    if not callable(function):
+        raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
+    return function
+
+
+def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's own arguments, and those after `--`, which are the program's."""
+    own = list(arguments)
+    cut = own.index("--") if "--" in own else len(own)
+    return own[:cut], own[cut + 1 :]

@@ -221,6 +221,12 @@ def source_digest() -> str:
     return _digest(*(path.read_bytes() for path in files))
 
 
+def from_root(file: pathlib.Path) -> pathlib.Path:
+    """The file's path relative to the repository, which may be elsewhere on another host; absolute if it is outside."""
+    file = file.resolve()
+    return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+
+
 def _digest(*contents: bytes) -> str:
     digest = hashlib.sha256()
     for content in contents:

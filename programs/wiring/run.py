@@ -200,13 +200,13 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
         raise BadInput(f"--start-from {run.start_from} has no checkpoint, in {start}")
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
-    resolved = {"program": name, "seed": run.seed, "settings": _plain(settings)}
+    resolved = {"program": name, "seed": run.seed, "settings": plain(settings)}
     config = folder / "config.json"
     if config.exists():
-        _require_same_run(folder, read_config(config), resolved, run.allow_changes)
+        require_same_run(name, run, settings)
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / "config.json.new"
-    fresh.write_text(json.dumps({**resolved, **origin, "run": _plain(dataclasses.asdict(run))}, indent=2) + "\n")
+    fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
     return held
 
@@ -244,24 +244,38 @@ def read_config(path: pathlib.Path) -> Config:
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
 
 
-def _require_same_run(folder: pathlib.Path, old: Config, new: dict[str, Any], allow_changes: bool) -> None:
-    if old.program != new["program"]:
-        raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {new['program']}; choose another")
-    before, after = flattened(old.settings), flattened(new["settings"])
-    before["seed"], after["seed"] = old.seed, new["seed"]
+def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
+    """Refuses a run whose folder holds another one; one that holds none is fine.
+
+    Args:
+      name: the program's name.
+      run, settings: the parsed arguments.
+
+    Raises:
+      BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
+    """
+    folder = pathlib.Path(run.workdir)
+    if not (folder / "config.json").exists():
+        return
+    old = read_config(folder / "config.json")
+    if old.program != name:
+        raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
+    before, after = flattened(old.settings), flattened(plain(settings))
+    before["seed"], after["seed"] = old.seed, run.seed
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
         for field in {**before, **after}
         if before.get(field) != after.get(field)
     ]
-    if changed and not allow_changes:
+    if changed and not run.allow_changes:
         raise BadInput(
             f"--workdir {folder} holds a run with other settings: {'; '.join(changed)}. "
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """A value in JSON's types: a dataclass by its fields, anything else that JSON lacks as a text."""
     return json.loads(json.dumps(value, default=_encode))
 
 

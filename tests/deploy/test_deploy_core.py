@@ -9,8 +9,10 @@ import pytest
 
 from boonta.deploy import core, program
 from boonta.nodes.monitor import Monitor
+from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
+from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput, Run
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
@@ -162,7 +164,7 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
 def test_a_program_of_threads_has_no_nodes_to_spread():
     for launch in ("sebulba", "anakin"):
         with pytest.raises(BadInput, match=f"--launch {launch} makes one process per host: start it there"):
-            program.spread(program.ROOT / "programs" / "impala.py", ["catch", "--launch", launch])
+            program.spread(ROOT / "programs" / "impala.py", ["catch", "--launch", launch])
 
 
 @pytest.mark.parametrize("launch", ["local_mt", "serial"])
@@ -172,5 +174,5 @@ def test_ways_to_run_on_one_machine_are_refused(launch):
 
 
 def test_flags_after_two_dashes_are_the_programs():
-    assert program.split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
-    assert program.split_flags(["a"]) == (["a"], [])
+    assert split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
+    assert split_flags(["a"]) == (["a"], [])

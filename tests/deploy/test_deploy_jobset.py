@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from boonta.deploy import core, jobset, resources, roles
-from boonta.deploy.program import ROOT
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
+from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container, job, pod

@@ -8,6 +8,7 @@ import re
 import textwrap
 
 from boonta.deploy import jobset, node, program, resources, slurm, tpu_vm
+from boonta.programs.wiring.provenance import ROOT
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
 COMMANDS = re.findall(r"-m (boonta\.deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
@@ -23,14 +24,14 @@ def test_commands_and_their_options_exist():
         for option in re.findall(r"--([\w-]+)", own):
             assert option.replace("-", "_") in OPTIONS[module].__dataclass_fields__, (module, option)
         (file,) = re.findall(r"programs/\w+\.py", own)
-        assert (program.ROOT / file).exists()
+        assert (ROOT / file).exists()
 
 
 def test_the_programs_take_the_arguments_that_follow():
     for module, words in COMMANDS:
         own, _, flags = words.replace("\\\n", " ").partition(" -- ")
         (file,) = re.findall(r"programs/\w+\.py", own)
-        built = program.build(program.ROOT / file, flags.partition(">")[0].split())
+        built = program.build(ROOT / file, flags.partition(">")[0].split())
         assert built.is_unit == ("--launch" in flags), module
 
 

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from boonta.deploy import slurm
+from boonta.programs.experiments import plan
 from boonta.programs.wiring.run import BadInput
 
 SOLO = pathlib.Path(__file__).parents[1] / "helpers" / "solo_program.py"
@@ -44,11 +45,14 @@ class Cluster:
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
 
-    def start(self, code: int = 0, slow_s: str = "", flags=("--actors", "2"), program=LIGHT) -> subprocess.Popen:
+    def start(
+        self, code: int = 0, slow_s: str = "", flags=("--actors", "2"), program=LIGHT, task: str = ""
+    ) -> subprocess.Popen:
         job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
         script = self.folder / "job.sbatch"
         script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
         own = {"CALLS": self.calls, "CODE": code, "SLOW": slow_s, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
+        own |= {"SLURM_ARRAY_JOB_ID": 4711, "SLURM_ARRAY_TASK_ID": task} if task else {}
         environment = {
             **os.environ,
             "PATH": f"{self.folder}:{os.environ['PATH']}",
@@ -124,6 +128,52 @@ def test_near_the_time_limit_all_are_told_and_the_job_goes_on_later_a_cancelled_
     assert process.wait(30) == (0 if again else 143)
     assert "scancel --signal=TERM 4711" in cluster.lines()
     assert ("scontrol requeue 4711" in cluster.lines()) == again
+
+
+SWEEP = f"""
+program: {LIGHT}
+seeds: 2
+flags: {{stop.updates: 60}}
+grid: {{actors: [1, 2]}}
+slots: {{number: 3}}
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SWEEP)
+    return file
+
+
+def test_a_sweep_becomes_an_array_whose_tasks_are_its_runs(cluster, sweep):
+    assert cluster.start(flags=("--save-every-s", "9"), program=sweep, task="3").wait(30) == 0
+    script = (cluster.folder / "job.sbatch").read_text()
+    assert "#SBATCH --array=0,1,2,3%3\n" in script and "#SBATCH --output=sweep-%A_%a.log\n" in script
+    step, *tasks = cluster.lines()
+    assert "--ntasks=5" in step and len(tasks) == 5  # The runs with one actor have a task less.
+    flags = "[--stop.updates][60][--save-every-s][9][--actors][2][--seed][1]"
+    assert all(f"[--]{flags}[--workdir][{cluster.folder}/a run/light_program-actors2-seed1]" in task for task in tasks)
+    written = plan.read(cluster.folder / "a run")
+    assert written is not None and [record.seed for record in written.runs] == [0, 0, 1, 1]
+
+
+def test_a_task_of_an_array_asks_for_itself_alone(cluster, sweep):
+    """The array's last task has the array's own number."""
+    assert cluster.start(code=1, program=sweep, flags=(), task="0").wait(30) == 0
+    assert cluster.lines()[-1] == "scontrol requeue 4711_0"
+    assert cluster.start(program=sweep, flags=(), task="4").wait(30) == 2
+
+
+def test_a_sweep_that_can_not_be_an_array_is_refused(sweep):
+    with pytest.raises(BadInput, match="--workdir is missing"):
+        slurm.render(slurm.Job(sweep), [])
+    sweep.write_text(f"program: [{LIGHT}, {UNIT}]\nflags: {{stop.updates: 5}}\n")
+    with pytest.raises(BadInput, match="some runs of .* are one process for each machine, by --launch, and others"):
+        slurm.render(slurm.Job(sweep), ["--workdir", str(sweep.parent / "runs")])
+    sweep.write_text(f"program: {LIGHT}\nsample: {{trials: 2, flags: {{actors: [1, 2]}}}}\n")
+    with pytest.raises(BadInput, match="sample, whose trials follow from each other"):
+        slurm.render(slurm.Job(sweep), ["--workdir", str(sweep.parent / "runs")])
 
 
 def test_the_options_say_what_is_needed():

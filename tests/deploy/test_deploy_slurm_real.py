@@ -54,6 +54,17 @@ def test_nodes_of_a_program_run_on_both_machines_until_its_work_is_done(cluster,
     assert metrics.read(tmp_path / "run")[-1]["updates"] >= 60
 
 
+def test_a_sweep_is_an_array_of_its_runs(cluster, tmp_path):
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(f"program: {LIGHT}\nseeds: 2\nflags: {{stop.updates: 40}}\n")
+    number = submit(cluster, tmp_path, sweep, tasks_per_node=3)
+    logs = [tmp_path / "run" / f"light_program-seed{seed}" for seed in (0, 1)]
+    await_until(cluster, "both ends", lambda: not cluster.do("squeue", "-h", "-j", number, "-t", "all", "-O", "State")
+                or all((folder / metrics.FILE).exists() for folder in logs))  # fmt: skip
+    await_until(cluster, "the end", lambda: not cluster.do("squeue", "-h", "-j", number, "-t", "PD,R,CG"))
+    assert all(metrics.read(folder)[-1]["updates"] >= 40 for folder in logs), cluster.logs()
+
+
 def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tmp_path):
     flags = ("--stop.seconds", "20", "--save-every-s", "1")
     number = submit(cluster, tmp_path, UNIT, *flags, tasks_per_node=1)

@@ -21,7 +21,8 @@ from boonta.nodes.rpc import encoding
 from boonta.nodes.snapshots import counters, files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
-from boonta.programs.experiments import results
+from boonta.programs.experiments import plan, results
+from boonta.programs.experiments import spec as sweeps
 from boonta.programs.tools import play
 from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir
@@ -133,7 +134,7 @@ def metrics_rows(folder: pathlib.Path) -> Format:
             for value in row.values():
                 assert value is None or np.isfinite(value)
 
-    return Format(valid, _rows(rows, valid), read, 15)
+    return Format(valid, _rows(rows, valid), read, 10)
 
 
 def members_rows(folder: pathlib.Path) -> Format:
@@ -221,6 +222,40 @@ def monitor_counters(folder: pathlib.Path) -> Format:
     return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 9)
 
 
+def sweep_file(folder: pathlib.Path) -> Format:
+    content = {
+        "program": str(PROGRAM),
+        "env": ["catch", "grid_world"],
+        "seeds": [0, 3],
+        "flags": {"launch": "anakin", "stop.updates": 5},
+        "grid": {"config.discount": [0.9, 0.99]},
+        "runs": [{"name": "one"}, {"config.lstm-size": 8}],
+        "sample": {"trials": 2, "flags": {"rate": {"low": 0.1, "high": 1.0, "log": True}, "size": [1, 2]}},
+        "slots": {"number": 1, "cores": None},
+    }
+    path = folder / "sweep.yaml"
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        found = sweeps.read(path)
+        assert sweeps.entries(found)
+
+    return Format(json.dumps(content).encode(), malformed.json_files(content), read, 3)
+
+
+def sweep_plan(folder: pathlib.Path) -> Format:
+    run = sweeps.Entry("run", str(PROGRAM), "catch", 3, {"rate": 0.5, "sizes": [1, 2]}, {"rate": 0.5})
+    jobs = [plan.Job("run", (run,)), plan.Job("two", (run, run), ({"seed": 1}, {"seed": 2}))]
+    plan.write(folder, ["boonta", "sweep"], sweeps.Spec(str(PROGRAM)), jobs)
+    path = folder / plan.FILE
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        plan.read(folder)
+
+    return Format(path.read_bytes(), malformed.json_files(json.loads(path.read_bytes())), read, 2)
+
+
 FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
     made.__name__: made
     for made in (
@@ -236,6 +271,8 @@ FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
         snapshot_manifest,
         checkpoint_counts,
         monitor_counters,
+        sweep_file,
+        sweep_plan,
     )
 }
 

@@ -1,0 +1,259 @@
+"""Checks the runs of one program file, and finds those that can be members of one population, in a process of its own.
+
+A program's file is imported for it, and files may have modules of the same name beside them. `check` starts the
+process, which reads a question in JSON from its standard input, and writes the answer to its standard output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from boonta.programs.wiring.run import BadInput, Run, flattened, plain, require_same_run
+
+DEADLINE_S = 900.0  # Every run's program is built, and traced where populations are looked for.
+BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.
+
+Member = dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Runs that are made together.
+
+    Attributes:
+      runs: their numbers.
+      members: for each its seed, and its values of the config's fields that differ; empty for a single run.
+    """
+
+    runs: tuple[int, ...]
+    members: tuple[Member, ...] = ()
+
+
+class Answer(NamedTuple):
+    """What a check has found.
+
+    Attributes:
+      errors: by the run's number, why it can't work.
+      groups: all runs, if there are no errors.
+    """
+
+    errors: dict[int, str]
+    groups: list[Group]
+
+
+def check(
+    file: str,
+    commands: Sequence[Sequence[str]],
+    most: int,
+    kept: Sequence[Sequence[int]] = (),
+    held: Sequence[int] = (),
+    elsewhere: bool = False,
+) -> Answer:
+    """Checks the runs of a program file.
+
+    Args:
+      file: the program's file.
+      commands: the command line of each run.
+      most: the most members of a population; below 2 there are none.
+      kept: the runs of populations that have begun, and stay together if they can.
+      held: runs that have begun on their own, and stay so.
+      elsewhere: whether the runs are for other machines, which may have packages that this one lacks.
+
+    Raises:
+      BadInput: the file can't be imported, or its runs take too long to check.
+    """
+    question: dict[str, Any] = {"file": file, "commands": commands, "most": most, "kept": kept, "held": held}
+    question["elsewhere"] = elsewhere
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The devices are for the runs.
+    command = [sys.executable, "-m", "boonta.programs.experiments.check"]
+    try:
+        done = subprocess.run(
+            command, input=json.dumps(question), capture_output=True, text=True, env=environment, timeout=DEADLINE_S
+        )
+        answer = json.loads(done.stdout.strip().rpartition("\n")[2])  # A library may have printed before.
+    except subprocess.TimeoutExpired:
+        raise BadInput(f"{file}: its runs weren't checked within {DEADLINE_S:.0f} s") from None
+    except ValueError:
+        raise BadInput(f"{file}: its runs can't be checked: {_last_line(done.stderr)}") from None
+    return Answer(
+        {int(i): message for i, message in answer["errors"].items()},
+        [Group(tuple(group["runs"]), tuple(group["members"])) for group in answer["groups"]],
+    )
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["it ended without a word"])[-1]
+
+
+class _Built(NamedTuple):
+    """A run that can work.
+
+    Attributes:
+      run, settings: its parsed arguments.
+      shared: text of all in which the members of a population are alike; empty if it can't be one.
+      numbers: its config's fields that hold a number.
+    """
+
+    run: Run
+    settings: dict[str, Any]
+    shared: str = ""
+    numbers: Mapping[str, float] = {}
+
+
+class _Checker:
+    """Answers a question."""
+
+    def __init__(self, question: Mapping[str, Any]):
+        from boonta.programs.wiring.arguments import function_of
+
+        self._function = function_of(pathlib.Path(question["file"]))
+        self._commands, self._most = question["commands"], question["most"]
+        self._kept, self._held = question["kept"], set(question["held"])
+        self._elsewhere = question["elsewhere"]
+
+    def answer(self) -> Answer:
+        built, errors = {}, {}
+        for i, command in enumerate(self._commands):
+            try:
+                built[i] = self._build(command)
+            except (BadInput, ValueError, TypeError, OSError, ImportError) as error:
+                errors[i] = str(error)
+        if errors:
+            return Answer(errors, [])
+        return Answer({}, self._groups(built))
+
+    def _build(self, command: Sequence[str]) -> _Built:
+        """Builds a run's program as the run itself will.
+
+        Raises:
+          BadInput, ValueError, TypeError, OSError, ImportError: it can't work.
+        """
+        from boonta.agents.config import leaves, number_fields
+        from boonta.programs.experiments.together import fused
+        from boonta.programs.wiring import local
+        from boonta.programs.wiring.anakin import fused as fuse
+        from boonta.programs.wiring.anakin import jax_env_of
+        from boonta.programs.wiring.program import check_nodes
+
+        run, settings = _parsed(self._function, command)
+        if run.stop == type(run.stop)():
+            raise BadInput("it has no stop rule, and would never end: give a --stop.… flag, such as stop.env-steps")
+        program = self._function(run=run, **settings)
+        require_same_run(program.name, run, settings)
+        if run.launch != "anakin":
+            here = run.launch.startswith("local") and not self._elsewhere
+            local.prepare(program) if here else check_nodes(program)  # The former's ImportError names what is missing.
+            return _Built(run, settings)
+        jax_env_of(program.env)
+        if program.of_role("anakin") is None:
+            fuse(program)
+        if not fused.may_join(program, settings):
+            return _Built(run, settings)
+        config = settings[fused.CONFIG]
+        values = leaves(config)
+        numbers = {f: float(values[f]) for f in number_fields(config) if isinstance(values[f], int | float)}
+        alike = dataclasses.replace(run, seed=0, workdir="")
+        others = {name: value for name, value in settings.items() if name != fused.CONFIG}
+        rest = {name: value for name, value in values.items() if name not in numbers}
+        shared = json.dumps([plain(alike), flattened(plain(others)), plain(rest)], sort_keys=True)
+        return _Built(run, settings, shared, numbers)
+
+    def _groups(self, built: Mapping[int, _Built]) -> list[Group]:
+        """Puts runs together that differ in no more than their seeds and traced hyper-parameters."""
+        groups, left = [], []
+        for runs in self._kept:
+            if len({built[i].shared for i in runs}) == 1 and built[runs[0]].shared and self._most > 1:
+                groups.append(self._group(built, runs))
+            else:
+                left += runs
+        taken = {i for group in groups for i in group.runs} | self._held
+        groups += [Group((i,)) for i in self._held]
+        alike: dict[str, list[int]] = {}
+        for i in sorted({*built} - taken):
+            alike.setdefault(built[i].shared or f"run {i}", []).append(i)
+        for runs in alike.values():
+            if len(runs) == 1 or self._most < 2:
+                groups += [Group((i,)) for i in runs]
+                continue
+            for together in self._by_shape(built, runs):
+                parts = [together[at : at + self._most] for at in range(0, len(together), self._most)]
+                groups += [self._group(built, part) for part in parts]
+        return sorted(groups, key=lambda group: group.runs)
+
+    def _group(self, built: Mapping[int, _Built], runs: Sequence[int]) -> Group:
+        if len(runs) == 1:
+            return Group(tuple(runs))
+        fields = _differing(built, runs)
+        members = [{"seed": built[i].run.seed, **{field: built[i].numbers[field] for field in fields}} for i in runs]
+        return Group(tuple(runs), tuple(members))
+
+    def _by_shape(self, built: Mapping[int, _Built], runs: Sequence[int]) -> list[list[int]]:
+        """Divides runs by the numbers that a program needs before it is compiled."""
+        fixed = [field for field in _differing(built, runs) if not self._is_traced(built, runs, field)]
+        parts: dict[tuple[float, ...], list[int]] = {}
+        for i in runs:
+            parts.setdefault(tuple(built[i].numbers[field] for field in fixed), []).append(i)
+        return list(parts.values())
+
+    def _is_traced(self, built: Mapping[int, _Built], runs: Sequence[int], field: str) -> bool:
+        """Whether the members of a population may differ in a field."""
+        from boonta.programs.experiments.together.fused import population
+        from boonta.programs.wiring import anakin
+
+        first = built[runs[0]]
+        other = next(built[i] for i in runs if built[i].numbers[field] != first.numbers[field])
+        members: list[Member] = [{"seed": 0, field: one.numbers[field]} for one in (first, other)]
+        placement = dataclasses.replace(first.run.placement, learning=1)
+        run = dataclasses.replace(first.run, placement=placement)
+        try:
+            anakin.build(population(self._function, run, first.settings, members))
+        except ValueError:  # The process of a run of its own refuses what is wrong for other reasons.
+            return False
+        return True
+
+
+def _differing(built: Mapping[int, _Built], runs: Sequence[int]) -> list[str]:
+    """The fields in whose number some of these runs differ."""
+    return [field for field in built[runs[0]].numbers if len({built[i].numbers[field] for i in runs}) > 1]
+
+
+def _parsed(function: Any, command: Sequence[str]) -> tuple[Run, dict[str, Any]]:
+    """Parses a run's command line.
+
+    Raises:
+      BadInput: it has unknown flags or wrong values; the message is the parser's, with near matches.
+    """
+    from boonta.programs.wiring.arguments import parse
+
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
+            return parse(function, list(command))
+    except SystemExit:
+        words = " ".join(BOX.sub(" ", printed.getvalue()).split())
+        raise BadInput(words.partition("For full helptext")[0].strip() or "its flags can't be parsed") from None
+
+
+def main() -> None:
+    """Answers the question on the standard input; what libraries print goes elsewhere."""
+    with contextlib.redirect_stdout(sys.stderr):
+        try:
+            answer = _Checker(json.load(sys.stdin)).answer()
+        except BadInput as error:
+            print(error, file=sys.stderr)
+            sys.exit(2)
+    print(json.dumps({"errors": answer.errors, "groups": [dataclasses.asdict(group) for group in answer.groups]}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""How a job's process ended, from what it has left in its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+
+from boonta.programs.experiments.plan import Job
+from boonta.programs.tools.status import is_held
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import BadInput, read_config
+
+OUTPUT = "output.log"  # In the run's folder: what its processes print.
+TAIL = 1 << 16  # Bytes of it that are read for its last lines.
+
+
+def is_done(folder: pathlib.Path, job: Job) -> bool:
+    """Whether a job has reached its stop rule, with the very command line that it would be started with now."""
+    if is_held(folder) or journal.last_code(folder) != 0:
+        return False
+    try:
+        return list(read_config(folder / "config.json").arguments) == job.command(folder)[1:]
+    except (OSError, BadInput):
+        return False  # Its own process says what is wrong.
+
+
+def cause(folder: pathlib.Path, code: int) -> str:
+    """Why a job failed, in a line.
+
+    Args:
+      folder: its folder.
+      code: its process's exit code, or a signal's number below 0.
+    """
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    errors = [line.partition(" ERROR ")[2] for line in journal.last_start(folder) if " ERROR " in line]
+    if errors and code == 1:
+        return errors[-1]
+    printed: list[str] = []
+    with contextlib.suppress(OSError):
+        printed = (folder / OUTPUT).read_bytes()[-TAIL:].decode(errors="replace").splitlines()
+    told = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
+    return (told or [f"exited with code {code}: {line}" for line in printed] or [f"exited with code {code}"])[-1]

@@ -1,0 +1,230 @@
+"""Trials of a sweep whose flags Optuna chooses; a trial that is worse than others ends early.
+
+What the trials were and gave is kept in optuna.log, in the sweep's folder, so that another start goes on with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from boonta.nodes import metrics
+from boonta.programs.experiments import plan, spec
+from boonta.programs.experiments.check import Member
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
+from boonta.programs.experiments.spec import Range, Sample, Spec
+from boonta.programs.experiments.values import Value
+from boonta.programs.wiring.run import BadInput
+
+try:
+    import optuna
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import TrialState
+except ImportError as error:
+    raise BadInput(f"a sweep with sample needs Optuna: pip install 'boonta-rl[sweep]' ({error})") from error
+
+FILE = "optuna.log"
+LOOK_EVERY_S = 2.0
+UNCOUNTED = 4  # The first trials, which are never ended early.
+NAME = "name"  # The user attribute of a trial that names it; one that was cut off is asked for again under its name.
+STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
+
+
+@dataclasses.dataclass
+class _Open:
+    """A trial that goes on.
+
+    Attributes:
+      trial: Optuna's.
+      jobs: the names of its jobs.
+      ended: by job, the stage in which it ended.
+      reported: how many evaluations Optuna knows.
+      worse: whether the trial is to end early.
+      looked_at: when its evaluations were read last.
+    """
+
+    trial: Any
+    jobs: list[str]
+    ended: dict[str, str] = dataclasses.field(default_factory=dict)
+    reported: int = 0
+    worse: bool = False
+    looked_at: float = 0.0
+
+
+class Sampler:
+    """A source of jobs; see `scheduler.Source`.
+
+    Args:
+      given: the sweep.
+      folder: its folder.
+      command: the command line that starts it, for the record.
+
+    Raises:
+      BadInput: the sweep has more than one program or environment, a grid or variants; or runs at the ends of the
+        ranges can't work.
+    """
+
+    def __init__(self, given: Spec, folder: pathlib.Path, command: Sequence[str]):
+        assert given.sample is not None
+        if len(given.programs) > 1 or len(given.envs) > 1 or given.runs or given.grid:
+            raise BadInput("sample is for one program and one env, without grid and runs: its trials are compared")
+        self._spec, self._sample, self._folder, self._command = given, given.sample, folder, command
+        first, *others = (spec.entries(given, flags, "probe") for flags in probes(given.sample))
+        self._together = len(first) > 1 == len(plan.plan(given, first, folder))
+        apart = dataclasses.replace(given, populations=False)
+        plan.plan(apart, [dataclasses.replace(e[0], name=f"probe{i}") for i, e in enumerate(others)], folder)
+        self._among = {flag: _distribution(among) for flag, among in given.sample.flags.items()}
+        self._open: dict[str, _Open] = {}  # By the names of their jobs.
+        self._jobs: list[Job] = []  # Of all trials so far.
+        self._names: list[str] = []  # Of these trials.
+        self._settled: dict[str, str] = {}  # The stages of the jobs of trials that have ended in an earlier start.
+
+    def begin(self) -> None:
+        """Opens the record of trials. Those that were cut off are asked for again, under their names."""
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage = JournalStorage(JournalFileBackend(str(self._folder / FILE)))
+        pruner = optuna.pruners.MedianPruner(UNCOUNTED) if self._sample.prune else optuna.pruners.NopPruner()
+        self._study = optuna.create_study(
+            storage=storage, study_name="sweep", direction="maximize", load_if_exists=True, pruner=pruner
+        )
+        before = self._study.get_trials(deepcopy=False)
+        self._study.sampler = optuna.samplers.TPESampler(seed=self._sample.seed + len(before))
+        newest = {trial.user_attrs[NAME]: trial for trial in before if NAME in trial.user_attrs}
+        self._names = list(newest)
+        self._require_alike(before)
+        for name, trial in newest.items():
+            if trial.state == TrialState.RUNNING:
+                self._study.tell(trial.number, state=TrialState.FAIL)
+                self._study.enqueue_trial(trial.params, user_attrs={NAME: name})
+            elif trial.state != TrialState.WAITING:
+                for job in self._make(name, _flags(trial)):
+                    self._settled[job.name] = STAGES.get(trial.state, DONE)
+        self._earlier = list(self._jobs)
+
+    def _require_alike(self, before: Sequence[Any]) -> None:
+        """Raises BadInput if earlier trials have drawn a flag from something else."""
+        for trial in before:
+            if trial.params.keys() - self._among:
+                raise BadInput(
+                    f"sample has {list(self._among)}, and its trials in {self._folder / FILE} have "
+                    f"{list(trial.params)}: choose another --workdir"
+                )
+            for flag, drawn in trial.distributions.items():
+                try:
+                    optuna.distributions.check_distribution_compatibility(drawn, self._among[flag])
+                except ValueError as error:
+                    raise BadInput(
+                        f"sample has other values for {flag} than its trials in {self._folder / FILE}, {drawn}: choose "
+                        "another --workdir"
+                    ) from error
+
+    def settled(self, job: Job) -> str:
+        """The stage in which a job ended in an earlier start; "" for others."""
+        return self._settled.get(job.name, "")
+
+    def take(self) -> Sequence[Job]:
+        """The jobs of the next trial; at first, those of trials that have ended."""
+        if self._earlier:
+            earlier, self._earlier = self._earlier, []
+            return earlier
+        waiting = self._study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+        if not waiting and len(self._names) >= self._sample.trials:
+            return ()
+        trial = self._study.ask(self._among)
+        name = trial.user_attrs.get(NAME)
+        if name is None:
+            name = f"trial{len(self._names)}"
+            self._names.append(name)
+            trial.set_user_attr(NAME, name)
+        jobs = self._make(name, _flags(trial))
+        opened = _Open(trial, [job.name for job in jobs])
+        self._open |= {job.name: opened for job in jobs}
+        return jobs
+
+    def _make(self, name: str, flags: Mapping[str, Value]) -> list[Job]:
+        """The jobs of a trial, which sweep.json gets, too."""
+        entries = spec.entries(self._spec, flags, name)
+        if self._together:
+            members: tuple[Member, ...] = tuple({"seed": entry.seed} for entry in entries)
+            jobs = [Job(entries[0].name.rpartition("-")[0], tuple(entries), members)]  # Without the seed.
+        else:
+            jobs = [Job(entry.name, (entry,)) for entry in entries]
+        self._jobs += jobs
+        plan.write(self._folder, self._command, self._spec, self._jobs)
+        return jobs
+
+    def ended(self, state: State) -> None:
+        """Tells Optuna of a trial whose jobs have all ended."""
+        trial = self._open.get(state.job.name)
+        if trial is None:
+            return
+        trial.ended[state.job.name] = state.stage
+        if len(trial.ended) < len(trial.jobs):
+            return
+        last = [curve[-1] for curve in self._report(trial) if curve]
+        if PRUNED in trial.ended.values():
+            self._study.tell(trial.trial, state=TrialState.PRUNED)
+        elif FAILED in trial.ended.values() or len(last) < len(trial.jobs):
+            self._study.tell(trial.trial, state=TrialState.FAIL)
+        else:
+            self._study.tell(trial.trial, statistics.fmean(last))
+
+    def prunes(self, job: Job) -> bool:
+        """Whether a job's trial is worse than the median of others, at an evaluation that all its runs have reached."""
+        trial = self._open[job.name]
+        if trial.worse or time.monotonic() - trial.looked_at < LOOK_EVERY_S:
+            return trial.worse
+        self._report(trial)
+        trial.looked_at = time.monotonic()
+        return trial.worse
+
+    def _report(self, trial: _Open) -> list[list[float]]:
+        """Tells Optuna of the evaluations that all of a trial's jobs have reached; returns the curve of each."""
+        curves = [curve_of(self._folder / name, self._sample.metric) for name in trial.jobs]
+        for step in range(trial.reported, min(map(len, curves))):
+            trial.trial.report(statistics.fmean(curve[step] for curve in curves), step + 1)
+            trial.reported = step + 1
+            trial.worse = trial.worse or trial.trial.should_prune()
+        return curves
+
+
+def probes(sample: Sample) -> list[dict[str, Value]]:
+    """Flags that together have both ends of each range, and each value of each list."""
+    ends = {
+        flag: [among.low, among.high] if isinstance(among, Range) else among for flag, among in sample.flags.items()
+    }
+    most = max(map(len, ends.values()))
+    return [{flag: among[min(i, len(among) - 1)] for flag, among in ends.items()} for i in range(most)]
+
+
+def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
+    """A metric at each evaluation of a run, or in each row where it isn't evaluations'."""
+    values: dict[float, float] = {}
+    with contextlib.suppress(OSError):
+        for i, row in enumerate(metrics.read(folder)):
+            value, version = row.get(metric), row.get("eval_version")
+            if value is not None:
+                values.setdefault(version if version is not None and metric.startswith("eval") else i, value)
+    return list(values.values())
+
+
+def _distribution(among: Range | list[Value]) -> Any:
+    """What Optuna draws from."""
+    if not isinstance(among, Range):
+        return optuna.distributions.CategoricalDistribution([json.dumps(value) for value in among])
+    if isinstance(among.low, int) and isinstance(among.high, int):
+        return optuna.distributions.IntDistribution(among.low, among.high, log=among.log)
+    return optuna.distributions.FloatDistribution(among.low, among.high, log=among.log)
+
+
+def _flags(trial: Any) -> dict[str, Value]:
+    """The flags that a trial has drawn."""
+    return {flag: json.loads(drawn) if isinstance(drawn, str) else drawn for flag, drawn in trial.params.items()}

@@ -1,0 +1,260 @@
+"""Runs a sweep's jobs in slots: several at once, each a process of its own, until all are done or have failed."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import IO, Protocol
+
+from boonta.nodes.monitor import SAVING_S
+from boonta.programs.experiments import dependent, outcome
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.slots import Slot, on_cores
+from boonta.programs.tools.status import is_held
+from boonta.programs.wiring.interrupts import Signals
+from boonta.programs.wiring.supervise import THREADS_GRACE_S
+
+POLL_S = 0.25
+DEPENDENT = (sys.executable, "-I", "-S", dependent.__file__)
+END_S = THREADS_GRACE_S + SAVING_S + 30.0  # Time between the request to end and SIGKILL; a program has less itself.
+ASKED = (128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a program that was asked to end.
+REFUSED = 2  # A program's exit code for a command line that can't work.
+LEFT, RUNNING, DONE, FAILED, PRUNED = "left", "running", "done", "failed", "pruned"
+
+
+@dataclasses.dataclass
+class State:
+    """How a job stands.
+
+    Attributes:
+      job: the job.
+      stage: "left", "running", "done", "failed" or "pruned".
+      failures: how often it has failed since the sweep's start.
+      cause: why it failed last.
+      slot: the slot in which it runs.
+      since: when it was started last, in seconds of the monotonic clock.
+      process: its launcher.
+      output: the file that its processes print into.
+      pruning: whether it was asked to end because its trial is worse than others.
+    """
+
+    job: Job
+    stage: str = LEFT
+    failures: int = 0
+    cause: str = ""
+    slot: Slot | None = None
+    since: float = 0.0
+    process: subprocess.Popen | None = None
+    output: IO[bytes] | None = None
+    pruning: bool = False
+
+
+class Source(Protocol):
+    """Where jobs come from that aren't known in advance."""
+
+    def take(self) -> Sequence[Job]:
+        """Further jobs, asked for where a slot is free; none if there are none for now."""
+
+    def settled(self, job: Job) -> str:
+        """The stage in which a job ended in an earlier start of the sweep, where that stays so; "" for others."""
+
+    def ended(self, state: State) -> None:
+        """Takes notice of a job that is done, has failed for good, or was pruned."""
+
+    def prunes(self, job: Job) -> bool:
+        """Whether a running job is to end before its time."""
+
+
+class Nothing:
+    """A source without jobs."""
+
+    def take(self) -> Sequence[Job]:
+        return ()
+
+    def settled(self, job: Job) -> str:
+        del job
+        return ""
+
+    def ended(self, state: State) -> None:
+        del state
+
+    def prunes(self, job: Job) -> bool:
+        del job
+        return False
+
+
+class Scheduler:
+    """Runs jobs until none is left.
+
+    Args:
+      folder: the sweep's folder.
+      jobs: those known in advance.
+      slots: the places in which they run.
+      retries: how often one that fails is started again.
+      show: called with all states after each change, and at least every `POLL_S`.
+      source: of further jobs.
+
+    Attributes:
+      states: of all jobs so far.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        jobs: Sequence[Job],
+        slots: Sequence[Slot],
+        retries: int,
+        show: Callable[[Sequence[State]], None] = lambda states: None,
+        source: Source | None = None,
+    ):
+        self._folder = folder
+        self._retries = retries
+        self._show = show
+        self._source = source or Nothing()
+        self._free = collections.deque(slots)
+        self.states: list[State] = []
+        self._left: collections.deque[State] = collections.deque()
+        self._add(jobs)
+        self._began, self._asked = time.monotonic(), 0.0  # When the sweep was started; and was asked to end.
+
+    def run(self) -> int:
+        """Returns the exit code: 0 if all jobs are done, 1 if some have failed, 130 or 143 after a signal."""
+        signals = Signals()
+        try:
+            while not self._is_over(signals):
+                for state in self._running():
+                    self._tend(state)
+                if not signals.number:
+                    self._fill()
+                elif not self._asked:
+                    self._asked = time.monotonic()
+                    for state in self._running():
+                        self._ask_to_end(state)
+                self._show(self.states)
+                time.sleep(POLL_S)
+        finally:
+            self._kill_all()
+        if signals.number:
+            return 128 + signals.number
+        return int(any(state.stage == FAILED for state in self.states))
+
+    def _is_over(self, signals: Signals) -> bool:
+        """Whether no job runs or could start; or a job that was asked to end has had its time."""
+        if self._running():
+            return self._asked > 0 and time.monotonic() - self._asked > END_S
+        if signals.number:
+            return True
+        self._fill()
+        return not self._running() and not self._left
+
+    def _running(self) -> list[State]:
+        return [state for state in self.states if state.stage == RUNNING]
+
+    def _add(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            done = outcome.is_done(self._folder / job.name, job)
+            state = State(job, self._source.settled(job) or (DONE if done else LEFT))
+            self.states.append(state)
+            if state.stage == LEFT:
+                self._left.append(state)
+            else:
+                self._source.ended(state)
+
+    def _fill(self) -> None:
+        """Starts jobs in the slots that are free."""
+        while self._free and not self._left and (more := self._source.take()):
+            self._add(more)
+        for _ in range(len(self._left)):
+            if not self._free:
+                return
+            state = self._left.popleft()
+            if not is_held(self._folder / state.job.name):
+                self._start(state)
+            elif time.monotonic() - self._began > END_S:
+                self._end(state, FAILED, "its folder is in use by another process")
+            else:  # Runs of a sweep that was killed save, and end by themselves.
+                state.cause = "its folder is in use by another process"
+                self._left.append(state)
+
+    def _start(self, state: State) -> None:
+        slot, folder = self._free.popleft(), self._folder / state.job.name
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            state.output = open(folder / outcome.OUTPUT, "ab")  # noqa: SIM115  # It is closed in `_release`.
+            with on_cores(slot.cores):
+                state.process = subprocess.Popen(
+                    [*DEPENDENT, str(os.getpid()), sys.executable, *state.job.command(folder)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=state.output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **slot.environment, "PYTHONUNBUFFERED": "1"},
+                    start_new_session=True,  # Ctrl-C on the terminal is for the sweep, which passes it on.
+                )
+        except OSError as error:
+            self._free.append(slot)
+            self._end(state, FAILED, f"can't be started: {error}")
+            return
+        state.stage, state.slot, state.since = RUNNING, slot, time.monotonic()
+        state.cause = state.cause if state.failures else ""  # It has waited for its folder.
+
+    def _tend(self, state: State) -> None:
+        """Takes notice of a running job's end."""
+        assert state.process is not None
+        code = state.process.poll()
+        if code is None:
+            if not state.pruning and self._source.prunes(state.job):
+                state.pruning = True
+                self._ask_to_end(state)
+            return
+        self._release(state)
+        if code == 0:
+            self._end(state, DONE, "")
+        elif code in ASKED and state.pruning:
+            self._end(state, PRUNED, "its trial is worse than the median of others")
+        elif code in ASKED and self._asked:
+            state.stage = LEFT
+        else:
+            self._fail(state, code)
+
+    def _fail(self, state: State, code: int) -> None:
+        state.failures += 1
+        cause = outcome.cause(self._folder / state.job.name, code)
+        if code == REFUSED or state.failures > self._retries:
+            self._end(state, FAILED, cause)
+        else:
+            state.stage, state.cause = LEFT, cause
+            self._left.append(state)
+
+    def _end(self, state: State, stage: str, cause: str) -> None:
+        state.stage, state.cause = stage, cause
+        self._source.ended(state)
+
+    def _release(self, state: State) -> None:
+        """Gives a job's slot back."""
+        assert state.slot is not None and state.output is not None
+        state.output.close()
+        self._free.append(state.slot)
+        state.slot = None
+
+    def _ask_to_end(self, state: State) -> None:
+        """Asks a job to save and end. Unlike SIGINT, a shell's background commands never ignore SIGTERM."""
+        assert state.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            state.process.send_signal(signal.SIGTERM)
+
+    def _kill_all(self) -> None:
+        for state in self._running():
+            assert state.process is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(state.process.pid, signal.SIGKILL)
+            state.process.wait()
+            self._release(state)
+            state.stage = LEFT

@@ -1,0 +1,109 @@
+"""Values of flags: as a sweep's file has them, as a command line takes them, and as parts of a folder's name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from boonta.programs.wiring.run import BadInput
+
+Scalar = bool | int | float | str | None
+Value = Scalar | list[Scalar]  # A list is one value: the words of a flag that takes several.
+Flags = Mapping[str, Value]
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads 1e-3 as a number, as JSON and Python do; YAML 1.1 wants 1.0e-3."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)[eE][-+]?[0-9]+"),
+    list("-+.0123456789"),
+)
+
+
+def load(text: str) -> Any:
+    """Parses YAML.
+
+    Raises:
+      ValueError: it is none.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except (yaml.YAMLError, TypeError, AttributeError, OverflowError) as error:  # The library's own checks have gaps.
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def parsed(text: str) -> Any:
+    """A word of a command line as a value; one that is no YAML is a text, as are dates."""
+    try:
+        value = load(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, bool | int | float | list | None) else text
+
+
+def normal(flag: str) -> str:
+    """A flag's name as the command line's help shows it, so that equal ones are found."""
+    return flag.removeprefix("--").replace("_", "-")
+
+
+def words(flags: Flags) -> list[str]:
+    """The words of a command line that give flags their values."""
+    found: list[str] = []
+    for flag, value in flags.items():
+        if isinstance(value, bool):
+            group, dot, name = flag.rpartition(".")
+            found.append(f"--{flag}" if value else f"--{group}{dot}no-{name}")
+        else:
+            found += [f"--{flag}", *map(str, value if isinstance(value, list) else [value])]
+    return found
+
+
+def flags_of(command: Sequence[str]) -> dict[str, Value]:
+    """The flags of a program's command line, by name.
+
+    Raises:
+      BadInput: a word belongs to no flag, or a flag is given twice.
+    """
+    flags: dict[str, Value] = {}
+    name = ""
+    for word in command:
+        if word.startswith("--"):
+            name, equals, value = normal(word).partition("=")
+            if name in flags:
+                raise BadInput(f"--{name} is given twice after --")
+            flags[name] = parsed(value) if equals else True
+        elif not name:
+            raise BadInput(f"{word!r} after -- is no flag; environments are given by --env, before --")
+        else:
+            value = parsed(word)
+            value = word if isinstance(value, bool) else value  # A flag that takes no word is no flag with one.
+            given = flags[name]
+            flags[name] = value if given is True else [*given, value] if isinstance(given, list) else [given, value]
+    return flags
+
+
+def slug(text: str) -> str:
+    """A text as a part of a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.")
+
+
+def shown(flag: str, value: Value) -> str:
+    """A flag and its value as a part of a folder's name, such as learning-rate0.001."""
+    if isinstance(value, bool):
+        return flag if value else f"no-{flag}"
+    text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
+    return slug(f"{flag}{text}" if not isinstance(value, str) else f"{flag}-{text}")
+
+
+def short_names(flags: Sequence[str]) -> dict[str, str]:
+    """The last part of each flag's name; the whole name where several flags share their last part."""
+    last = {flag: flag.rpartition(".")[2] for flag in flags}
+    return {flag: name if list(last.values()).count(name) == 1 else flag for flag, name in last.items()}

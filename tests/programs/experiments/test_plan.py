@@ -1,0 +1,116 @@
+"""A sweep's plan: what can't work is named before anything starts, and runs that can be one population become one."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from boonta.programs.experiments import plan, spec
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.spec import Spec
+from boonta.programs.wiring.arguments import function_of, origin_of, parse
+from boonta.programs.wiring.run import BadInput, claim_workdir
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+IMPALA = str(ROOT / "programs" / "impala.py")
+ANAKIN = {"launch": "anakin", "stop.updates": 20}
+
+pytestmark = pytest.mark.once
+
+
+def made(**content) -> Spec:
+    return spec.made({"program": IMPALA, "env": "catch", "flags": ANAKIN, **content}, "sweep.yaml")
+
+
+def planned(given: Spec, folder: pathlib.Path) -> list[Job]:
+    return plan.plan(given, spec.entries(given), folder, plan.read(folder))
+
+
+def begin(folder: pathlib.Path, job: Job) -> None:
+    """Leaves what a job's process writes first."""
+    function, command = function_of(pathlib.Path(job.file)), job.command(folder / job.name)[1:]
+    run, settings = parse(function, command)
+    program = function(run=run, **settings)
+    claim_workdir("impala", run, settings, origin_of(function, command, program)).close()
+
+
+def test_what_can_not_work_is_named_with_near_matches_before_anything_starts(tmp_path):
+    variants = [
+        {"name": "flag", "config.discont": 0.9},
+        {"name": "value", "config.discount": 7},
+        {"name": "word", "actors": "two"},
+        {"name": "launch", "launch": "anakon"},
+        {"name": "endless", "stop.updates": None},
+    ]
+    given = made(seeds=2, runs=variants)
+    with pytest.raises(BadInput) as error:
+        planned(given, tmp_path)
+    first, *lines = str(error.value).splitlines()
+    assert first == "runs of the sweep can't work:" and len(lines) == 5
+    told = {line.split("-")[2]: line for line in lines}
+    assert "impala-catch-flag-seed0 and 1 more: " in told["flag"] and "--config.discount" in told["flag"]
+    assert "discount is 7" in told["value"]
+    assert "two" in told["word"] and "anakon" in told["launch"]
+    assert "it has no stop rule" in told["endless"]
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unknown_environment_is_named_with_near_matches(tmp_path):
+    with pytest.raises(BadInput, match="environment 'cach' is unknown: did you mean 'catch'"):
+        planned(made(env="cach"), tmp_path)
+
+
+def test_a_program_that_can_not_be_imported_is_named(tmp_path):
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
+    with pytest.raises(BadInput, match="broken.py: its runs can't be checked: .*nothing_of_this_name"):
+        planned(made(program=str(tmp_path / "broken.py")), tmp_path)
+
+
+def test_runs_that_differ_in_what_can_be_traced_are_one_population_others_several(tmp_path):
+    rates, sizes = {"config.optimiser.learning-rate": [0.001, 0.01]}, {"config.lstm-size": [0, 16]}
+    jobs = planned(made(seeds=[3, 5], grid=rates | sizes), tmp_path)
+    assert [len(job.runs) for job in jobs] == [4, 4] and len({job.name for job in jobs}) == 2
+    for job, size in zip(jobs, (0, 16)):
+        assert [(m["seed"], m["optimiser.learning_rate"]) for m in job.members] == [
+            (seed, rate) for seed in (3, 5) for rate in (0.001, 0.01)
+        ]
+        assert {entry.flags["config.lstm-size"] for entry in job.runs} == {size}
+    plan.write(tmp_path, ["boonta"], made(), jobs)
+    written = plan.read(tmp_path)
+    assert written is not None
+    assert [(record.name, record.member) for record in written.runs[:2]] == [
+        ("impala-catch-learning-rate0.001-lstm-size0-seed3", 0), ("impala-catch-learning-rate0.01-lstm-size0-seed3", 1)
+    ]  # fmt: skip
+    assert {record.folder for record in written.runs} == {job.name for job in jobs}
+
+
+def test_without_populations_each_run_is_a_process(tmp_path):
+    jobs = planned(made(seeds=2, populations=False), tmp_path)
+    assert [job.name for job in jobs] == ["impala-catch-seed0", "impala-catch-seed1"]
+    assert not any(job.members for job in jobs)
+
+
+def test_what_has_begun_stays_together_when_the_sweep_grows(tmp_path):
+    before = planned(made(seeds=4, members=3), tmp_path)
+    assert [len(job.runs) for job in before] == [3, 1]
+    for job in before:
+        begin(tmp_path, job)
+    plan.write(tmp_path, [], made(), before)
+    after = planned(made(seeds=7, members=3, flags={**ANAKIN, "stop.updates": 30}), tmp_path)
+    assert [(job.name, job.members) for job in after[:2]] == [(job.name, job.members) for job in before]
+    assert [[entry.seed for entry in job.runs] for job in after[2:]] == [[4, 5, 6]]
+
+
+def test_a_folder_with_other_settings_is_refused(tmp_path):
+    jobs = planned(made(seeds=2), tmp_path)
+    begin(tmp_path, jobs[0])
+    plan.write(tmp_path, [], made(), jobs)
+    with pytest.raises(BadInput, match="holds a population with other settings: arguments was"):
+        planned(made(seeds=2, flags={**ANAKIN, "config.discount": 0.5}), tmp_path)
+
+
+def test_a_damaged_plan_is_named(tmp_path):
+    (tmp_path / plan.FILE).write_text('{"runs": [')
+    with pytest.raises(BadInput, match="sweep.json can't be read, or is damaged"):
+        plan.read(tmp_path)

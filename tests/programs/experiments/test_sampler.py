@@ -1,0 +1,135 @@
+"""Trials whose flags a sampler chooses: towards the best, early ends, and what another start goes on with."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+
+from boonta.programs.experiments import plan, sampler, spec
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Scheduler
+from boonta.programs.experiments.slots import Slot
+from boonta.programs.wiring.run import BadInput
+
+STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_in.py")
+SLOTS = [Slot(0, tuple(os.sched_getaffinity(0)), {})]
+X = {"x": {"low": 0.0, "high": 1.0}}
+
+pytestmark = pytest.mark.usefixtures("handlers")
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch):
+    """The stand-in is no program that could be built."""
+
+    def alone(given, entries, folder):
+        return [Job(entry.name, (entry,)) for entry in entries]
+
+    monkeypatch.setattr(plan, "plan", alone)
+    monkeypatch.setattr(sampler, "LOOK_EVERY_S", 0.0)
+
+
+def source(folder: pathlib.Path, flags=X, **settings) -> sampler.Sampler:
+    sample = {"trials": 3, "flags": flags, **settings}
+    given = spec.made({"program": STAND_IN, "seeds": 2, "sample": sample}, "sweep.yaml")
+    made = sampler.Sampler(given, folder, ["boonta", "sweep"])
+    made.begin()
+    return made
+
+
+def run(folder: pathlib.Path, trials: sampler.Sampler) -> Scheduler:
+    scheduler = Scheduler(folder, [], SLOTS, 0, source=trials)
+    scheduler.run()
+    return scheduler
+
+
+def test_a_trial_has_a_run_for_each_seed_and_its_value_is_their_mean(tmp_path):
+    scheduler = run(tmp_path, source(tmp_path))
+    assert [state.job.name for state in scheduler.states] == [
+        f"stand_in-trial{i}-seed{seed}" for i in range(3) for seed in (0, 1)
+    ]
+    assert {state.stage for state in scheduler.states} == {DONE}
+    written = plan.read(tmp_path)
+    assert written is not None
+    flags = {record.name: record.differs["x"] for record in written.runs}
+    again = source(tmp_path)
+    for i, trial in enumerate(again._study.get_trials()):
+        x = flags[f"stand_in-trial{i}-seed0"]
+        assert x == flags[f"stand_in-trial{i}-seed1"] == trial.params["x"]
+        assert trial.value == pytest.approx(-((x - 0.3) ** 2))
+
+
+def test_another_start_makes_only_the_trials_that_are_missing(tmp_path):
+    run(tmp_path, source(tmp_path, trials=2))
+    scheduler = run(tmp_path, source(tmp_path, trials=3))
+    assert [state.stage for state in scheduler.states] == [DONE] * 6
+    starts = [(tmp_path / state.job.name / "starts").read_text().splitlines() for state in scheduler.states]
+    assert [len(lines) for lines in starts] == [1] * 6
+    xs = {record.differs["x"] for record in plan.read(tmp_path).runs}  # type: ignore[union-attr]
+    assert len(xs) == 3  # The sampler's draws don't begin anew.
+
+
+def test_a_trial_that_was_cut_off_goes_on_under_its_name_and_with_its_flags(tmp_path):
+    first = source(tmp_path)
+    (job, *_), again = first.take(), source(tmp_path)
+    assert [each.name for each in again.take()] == [each.name for each in first._jobs]
+    assert again._jobs[0].runs[0].flags == job.runs[0].flags
+    scheduler = run(tmp_path, source(tmp_path))
+    assert sorted(state.job.name for state in scheduler.states)[::2] == [f"stand_in-trial{i}-seed0" for i in range(3)]
+
+
+def test_a_trial_that_fails_is_not_made_again(tmp_path):
+    scheduler = run(tmp_path, source(tmp_path, {"act": ["fails"]}, trials=1))
+    assert [state.stage for state in scheduler.states] == [FAILED] * 2
+    scheduler = run(tmp_path, source(tmp_path, {"act": ["fails"]}, trials=1))
+    assert [state.stage for state in scheduler.states] == [FAILED] * 2
+    assert len((tmp_path / "stand_in-trial0-seed0" / "starts").read_text().splitlines()) == 1
+
+
+def test_a_trial_that_is_worse_than_the_median_ends_early(tmp_path):
+    given = {"program": STAND_IN, "sample": {"trials": 6, "flags": {"act": ["done", "bad"]}}}
+
+    def begun() -> sampler.Sampler:
+        trials = sampler.Sampler(spec.made(given, "sweep.yaml"), tmp_path, [])
+        trials.begin()
+        return trials
+
+    trials = begun()
+    for act in ["done"] * 5 + ["bad"]:
+        trials._study.enqueue_trial({"act": f'"{act}"'})
+    scheduler = run(tmp_path, trials)
+    assert [state.stage for state in scheduler.states] == [DONE] * 5 + [PRUNED]
+    assert (tmp_path / "stand_in-trial5-seed0" / "saved").exists()
+    assert [state.stage for state in run(tmp_path, begun()).states] == [DONE] * 5 + [PRUNED]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"x": [1, 2]}, "other values for x"),
+        ({"y": [1]}, "have ..x.."),
+    ],
+)
+def test_trials_of_another_sample_are_not_gone_on_with(tmp_path, flags, message):
+    run(tmp_path, source(tmp_path, trials=1))
+    with pytest.raises(BadInput, match=message):
+        source(tmp_path, flags)
+
+
+def test_a_whole_number_a_logarithm_and_a_list(tmp_path):
+    flags = {"n": {"low": 1, "high": 8}, "rate": {"low": 1e-4, "high": 1.0, "log": True}, "layers": [[64], [64, 64]]}
+    job, *_ = source(tmp_path, flags).take()
+    chosen = job.runs[0].differs
+    assert isinstance(chosen["n"], int) and 1e-4 <= chosen["rate"] <= 1 and chosen["layers"] in ([64], [64, 64])
+    assert sampler.probes(spec.Sample(1, {"a": spec.Range(1, 2), "b": [3, 4, 5]})) == [
+        {"a": 1, "b": 3}, {"a": 2, "b": 4}, {"a": 2, "b": 5}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("others", [{"env": ["a", "b"]}, {"grid": {"y": [1]}}, {"runs": [{"y": 1}]}])
+def test_trials_of_what_does_not_compare_are_refused(tmp_path, others):
+    given = spec.made({"program": STAND_IN, "sample": {"trials": 1, "flags": X}, **others}, "sweep.yaml")
+    with pytest.raises(BadInput, match="sample is for one program and one env"):
+        sampler.Sampler(given, tmp_path, [])

@@ -1,0 +1,162 @@
+"""The queue of a sweep: several jobs at once, what fails among them, and how a sweep ends and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from boonta.programs.experiments.plan import Job
+from boonta.programs.experiments.progress import failures, summary
+from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, Scheduler, State
+from boonta.programs.experiments.slots import Slot
+from boonta.programs.experiments.spec import Entry
+from boonta.programs.wiring.run import lock
+
+STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_in.py")
+CORES = sorted(os.sched_getaffinity(0))
+DEADLINE_S = 60.0
+
+pytestmark = pytest.mark.usefixtures("handlers")
+
+
+def job(name: str, act: str = "done", **flags) -> Job:
+    return Job(name, (Entry(name, STAND_IN, "", 0, {"act": act, **flags}, {}),))
+
+
+def slots(number: int = 1) -> list[Slot]:
+    return [Slot(i, (CORES[i % len(CORES)],), {}) for i in range(number)]
+
+
+def run(folder: pathlib.Path, *jobs: Job, retries: int = 1, number: int = 1) -> tuple[int, dict[str, State]]:
+    scheduler = Scheduler(folder, jobs, slots(number), retries)
+    code = scheduler.run()
+    return code, {state.job.name: state for state in scheduler.states}
+
+
+def starts(folder: pathlib.Path, name: str) -> list[str]:
+    with contextlib.suppress(FileNotFoundError):
+        return (folder / name / "starts").read_text().splitlines()
+    return []
+
+
+def await_until(there) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not there():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_all_jobs_are_done_and_not_done_again(tmp_path):
+    jobs = [job(f"run{i}") for i in range(4)]
+    assert run(tmp_path, *jobs)[0] == 0
+    code, states = run(tmp_path, *jobs, job("later"))
+    assert code == 0 and {state.stage for state in states.values()} == {DONE}
+    assert [len(starts(tmp_path, name)) for name in states] == [1] * 5
+    assert summary(list(states.values())) == "5 runs: 5 done, 0 running, 0 failed, 0 left"
+
+
+def test_a_job_whose_stop_rule_was_raised_goes_on(tmp_path):
+    run(tmp_path, job("run", **{"stop.updates": 5}))
+    run(tmp_path, job("run", **{"stop.updates": 9}))
+    assert len(starts(tmp_path, "run")) == 2
+
+
+def test_a_failing_job_is_tried_again_and_named_and_does_not_stop_the_rest(tmp_path):
+    code, states = run(tmp_path, job("bad", "fails"), job("killed", "killed"), job("lucky", "fails-once"), job("good"))
+    assert code == 1
+    assert {name: (state.stage, state.failures) for name, state in states.items()} == {
+        "bad": (FAILED, 2), "killed": (FAILED, 2), "lucky": (DONE, 1), "good": (DONE, 0)
+    }  # fmt: skip
+    assert states["bad"].cause == "learner failed while updating: no luck"
+    assert states["killed"].cause == "was killed by SIGKILL"
+    told = failures(tmp_path, list(states.values()))
+    assert told[0] == f"bad failed: learner failed while updating: no luck (see {tmp_path}/bad/output.log)"
+    assert summary(list(states.values())) == "4 runs: 2 done, 0 running, 2 failed, 0 left"
+
+
+def test_a_command_line_that_can_not_work_is_not_tried_again(tmp_path):
+    code, states = run(tmp_path, job("bad", "refuses"))
+    assert code == 1 and states["bad"].cause == "--act can't be" and len(starts(tmp_path, "bad")) == 1
+
+
+def test_jobs_run_at_once_each_on_its_slots_cores(tmp_path):
+    both = [job("one", "waits"), job("two", "waits")]
+    scheduler = Scheduler(tmp_path, both, slots(2), 0)
+
+    def let_go():
+        await_until(lambda: starts(tmp_path, "one") and starts(tmp_path, "two"))
+        for name in ("one", "two"):
+            (tmp_path / name / "go").touch()
+
+    helper = threading.Thread(target=let_go)
+    helper.start()
+    assert scheduler.run() == 0
+    helper.join()
+    for name, slot in zip(("one", "two"), slots(2)):
+        (start,) = starts(tmp_path, name)
+        assert start.endswith(f" {list(slot.cores)}")
+
+
+def test_a_folder_in_use_is_waited_for(tmp_path):
+    """The runs of a sweep that was killed save, and end by themselves."""
+    with lock(tmp_path / "run"):
+        scheduler = Scheduler(tmp_path, [job("run"), job("other")], slots(), 0)
+        scheduler._fill()
+        assert {s.job.name: s.stage for s in scheduler.states} == {"run": LEFT, "other": "running"}
+        assert scheduler.states[0].cause == "its folder is in use by another process"
+    assert scheduler.run() == 0
+    assert len(starts(tmp_path, "run")) == 1
+
+
+MAIN = """
+import pathlib, sys
+from boonta.tests.programs.experiments import test_scheduler as tests
+folder = pathlib.Path(sys.argv[1])
+jobs = [tests.job("first"), tests.job("second", "waits"), tests.job("third")]
+sys.exit(tests.Scheduler(folder, jobs, tests.slots(), 1).run())
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """A function that starts a sweep of three jobs, of which the second waits."""
+    started = []
+
+    def start() -> subprocess.Popen:
+        started.append(subprocess.Popen([sys.executable, "-c", MAIN, str(tmp_path)]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_after_a_signal_the_running_jobs_save_and_the_next_start_goes_on(tmp_path, sweep, number, code):
+    process = sweep()
+    await_until(lambda: starts(tmp_path, "second"))
+    process.send_signal(number)
+    assert process.wait(DEADLINE_S) == code
+    assert (tmp_path / "second" / "saved").exists() and not starts(tmp_path, "third")
+    (tmp_path / "second" / "go").touch()
+    assert sweep().wait(DEADLINE_S) == 0
+    assert [len(starts(tmp_path, name)) for name in ("first", "second", "third")] == [1, 2, 1]
+
+
+def test_when_the_sweep_is_killed_its_jobs_save_and_the_next_start_goes_on(tmp_path, sweep):
+    process = sweep()
+    await_until(lambda: starts(tmp_path, "second"))
+    process.kill()
+    await_until(lambda: (tmp_path / "second" / "saved").exists())
+    (tmp_path / "second" / "go").touch()
+    assert sweep().wait(DEADLINE_S) == 0
+    assert [len(starts(tmp_path, name)) for name in ("first", "second", "third")] == [1, 2, 1]

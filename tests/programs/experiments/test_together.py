@@ -1,0 +1,83 @@
+"""Several runs as one population: its members learn what the runs would by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.monitor import StopRule
+from boonta.programs.experiments.together.fused import may_join, population
+from boonta.programs.wiring import anakin
+from boonta.programs.wiring.arguments import function_of, parse
+
+IMPALA = pathlib.Path(__file__).resolve().parents[3] / "programs" / "impala.py"
+UPDATES = 10
+LIMITS = ("--stop.updates", str(UPDATES), "--evaluation.every-updates", "0")
+FLAGS = ["--launch", "anakin", "--config.batch-size", "8", "--placement.learning", "1"]
+
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+
+
+def parsed(folder: pathlib.Path, *flags: str):
+    function = function_of(IMPALA)
+    run, settings = parse(function, ["catch", *FLAGS, *flags, "--workdir", str(folder)])
+    return function, run, settings
+
+
+def weights(program) -> list[np.ndarray]:
+    """The params after some updates."""
+    _, (node,) = anakin.build(program)
+    assert isinstance(node, Anakin)
+    node.monitor = None
+    node.start()
+    while node._updates < UPDATES:
+        node.step()
+    node._collect_all()
+    learner = node._state.learner
+    learner = getattr(learner, "learner", learner)  # A population's has the members' hyper-parameters beside it.
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(program.agent.update.params(learner))]
+
+
+def test_members_learn_what_runs_of_their_own_would(tmp_path):
+    function, run, settings = parsed(tmp_path / "together", *LIMITS)
+    members = [{"seed": 3, "optimiser.learning_rate": 0.01}, {"seed": 7, "optimiser.learning_rate": 0.001}]
+    together = weights(population(function, run, settings, members))
+    for i, member in enumerate(members):
+        rate = str(member["optimiser.learning_rate"])
+        flags = ("--seed", str(member["seed"]), "--config.optimiser.learning-rate", rate)
+        function, run, settings = parsed(tmp_path / str(i), *flags, *LIMITS)
+        alone = weights(function(run=run, **settings))
+        for one, other in zip(alone, together, strict=True):
+            np.testing.assert_allclose(other[i], one, rtol=1e-3, atol=1e-5)
+
+
+def test_each_member_makes_as_many_env_steps_as_its_run_would(tmp_path):
+    function, run, settings = parsed(tmp_path, "--stop.env-steps", "1000")
+    members = [{"seed": seed} for seed in range(5)]
+    assert population(function, run, settings, members).run.stop == StopRule(env_steps=5_000)
+
+
+@pytest.mark.parametrize(
+    ("flags", "joins"),
+    [
+        (("--stop.updates", "9"), True),
+        (("--stop.seconds", "9"), False),
+        (("--stop.eval-return", "1"), False),
+        (("--stop.updates", "9", "--start-from", "x"), False),
+        (("--stop.updates", "9", "--evaluation.every-updates", "0"), False),
+    ],
+)
+def test_which_runs_can_join(tmp_path, flags, joins):
+    function, run, settings = parsed(tmp_path, *flags)
+    assert may_join(function(run=run, **settings), settings) == joins
+
+
+def test_a_process_of_its_own_can_not_join(tmp_path):
+    function, run, settings = parsed(tmp_path, "--stop.updates", "9")
+    other = dataclasses.replace(run, launch="sebulba")
+    assert not may_join(function(run=other, **settings), settings)

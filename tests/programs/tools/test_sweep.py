@@ -1,0 +1,102 @@
+"""The command `boonta sweep`: what it is asked for, a small real sweep, and bad input."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+import pytest
+
+from boonta.nodes import metrics
+from boonta.programs.experiments import plan, spec
+from boonta.programs.experiments.slots import Slots
+from boonta.programs.tools import sweep
+from boonta.programs.wiring.run import BadInput
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+IMPALA = ROOT / "programs" / "impala.py"
+STAND_IN = ROOT / "tests" / "helpers" / "stand_in.py"
+PAGE = (ROOT / "programs" / "experiments" / "README.md").read_text()
+EXAMPLES = ["program: " + text.partition("\n\n")[0] for text in PAGE.split("    program: ")[1:]]
+
+
+def given(*, what=IMPALA, flags=(), **asked) -> spec.Spec:
+    return sweep.spec_of(sweep.Asked(what, **asked), flags)
+
+
+def test_the_command_line_has_what_a_file_has(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        f"program: {IMPALA}\nenv: [catch, grid_world]\nseeds: [3]\nflags: {{launch: anakin, actors: 2}}\n"
+        "grid: {x: [1, 2.5]}\nslots: {number: 2, cores: 1}\nretries: 3\n"
+    )
+    flags = ["--launch", "anakin", "--actors", "2"]
+    asked = {"env": ("catch", "grid_world"), "seeds": "[3]", "grid": ("x=1,2.5",), "slots": Slots(number=2, cores=1)}
+    assert given(flags=flags, retries=3, **asked) == given(what=file)
+    changed = given(what=file, seeds="4", slots=Slots(cores=2), flags=["--actors", "5"], retries=0)
+    assert changed.seed_list == [0, 1, 2, 3] and changed.slots == Slots(number=2, cores=2) and changed.retries == 0
+    assert changed.flags == {"launch": "anakin", "actors": 5}
+    assert sweep.folder_of(sweep.Asked(file), changed) == pathlib.Path("runs/sweep")
+    one = given(env=("minatar/breakout",))
+    assert sweep.folder_of(sweep.Asked(IMPALA), one) == pathlib.Path("runs/sweep-impala-minatar-breakout")
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=range(len(EXAMPLES)))
+def test_the_pages_examples_are_sweeps(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    (tmp_path / "sweep.yaml").write_text(text.replace("\n    ", "\n"))
+    read = spec.read(tmp_path / "sweep.yaml")
+    names = [entry.name for entry in spec.entries(read, {"x": 1} if read.sample else None)]
+    assert len(names) == {0: 20, 1: 4, 2: 3}[EXAMPLES.index(text)]
+
+
+@pytest.mark.once
+@pytest.mark.unoptimised
+@pytest.mark.usefixtures("handlers")
+def test_a_small_sweep_is_done_once(tmp_path, capsys):
+    flags = ["--launch", "anakin", "--stop.updates", "20", "--evaluation.every-updates", "10"]
+    asked = {"env": ("catch",), "seeds": "2", "flags": [*flags, "--placement.learning", "1"]}
+    assert sweep.sweep(tmp_path, given(**asked), ["boonta", "sweep"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[-1] == "2 runs: 2 done, 0 running, 0 failed, 0 left" and "(a population of 2 runs): running" in lines[0]
+    )
+    written = plan.read(tmp_path)
+    assert written is not None
+    first, second = written.runs
+    assert (first.seed, first.member, second.seed, second.member) == (0, 0, 1, 1) and first.folder == second.folder
+    rows = metrics.read(tmp_path / first.folder, metrics.MEMBERS)
+    assert [(row["member"], row["seed"], row["updates"]) for row in rows] == [
+        (0, 0, 10),
+        (1, 1, 10),
+        (0, 0, 20),
+        (1, 1, 20),
+    ]
+    log = (tmp_path / first.folder / "run.log").read_text()
+    assert sweep.sweep(tmp_path, given(**asked), ["boonta", "sweep"]) == 0
+    assert (tmp_path / first.folder / "run.log").read_text() == log
+    assert sweep.sweep(tmp_path, given(**asked), [], show=True) == 0
+    assert capsys.readouterr().out.endswith("2 runs: 2 done, 0 running, 0 failed, 0 left\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--slots.number", "999"], "slots.number is 999 and slots.cores is 1, together 999"),
+        (["--grid", "x"], "--grid 'x' is not FLAG=VALUE,VALUE,…"),
+        (["--seeds", "many"], "seeds"),
+        (["--", "catch"], "'catch' after -- is no flag"),
+    ],
+)
+def test_bad_input_ends_with_a_message_and_code_2(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, "argv", ["boonta sweep", str(STAND_IN), "--workdir", str(tmp_path / "sweep"), *words])
+    with pytest.raises(SystemExit) as error:
+        sweep.main()
+    assert error.value.code == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "sweep").exists()
+
+
+def test_a_folder_that_another_sweep_uses_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "plan", lambda *given: [])
+    with sweep.lock(tmp_path), pytest.raises(BadInput, match="is in use by another process"):
+        sweep.sweep(tmp_path, given(), [])
