@@ -256,25 +256,9 @@ def sweep_plan(folder: pathlib.Path) -> Format:
     return Format(path.read_bytes(), malformed.json_files(json.loads(path.read_bytes())), read, 2)
 
 
-FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {
-    made.__name__: made
-    for made in (
-        params,
-        message,
-        archive_index,
-        archive_chunk,
-        config,
-        recorded_program,
-        metrics_rows,
-        members_rows,
-        evaluations,
-        snapshot_manifest,
-        checkpoint_counts,
-        monitor_counters,
-        sweep_file,
-        sweep_plan,
-    )
-}
+_MADE = (params, message, archive_index, archive_chunk, config, recorded_program, metrics_rows, members_rows)
+_MADE += (evaluations, snapshot_manifest, checkpoint_counts, monitor_counters, sweep_file, sweep_plan)
+FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {made.__name__: made for made in _MADE}
 
 
 def _results(folder: pathlib.Path) -> list[results.Result]:
