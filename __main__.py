@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-TOOLS = ("explain", "export", "match", "members", "play", "plot", "status")
+TOOLS = ("evaluate", "explain", "export", "match", "members", "play", "plot", "status")
 
 
 def main() -> int:

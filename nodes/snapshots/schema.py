@@ -69,6 +69,11 @@ def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:
         raise ValueError("; ".join(named)) from None
 
 
+def dump(content: dict[str, Any]) -> bytes:
+    """A JSON object as a file has it."""
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
 def checked(hint: Any, value: Any) -> Any:
     """A parsed JSON value as the type that a field's hint declares, such as a tuple for a list.
 

@@ -18,7 +18,17 @@ from boonta.programs.wiring.run import BadInput, command
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 
-MEASURED = ("member", "updates", "return", "loss", "eval_return", "eval_return_min", "eval_cut", "seed")
+MEASURED = (
+    "member",
+    "updates",
+    "return",
+    "loss",
+    "eval_return",
+    "eval_return_se",
+    "eval_return_min",
+    "eval_cut",
+    "seed",
+)
 Key = tuple[tuple[str, float], ...]  # A combination of hyper-parameters: fields and their values.
 Curves = dict[Key, dict[float, list[float]]]  # By combination and number of updates, the returns of its seeds.
 

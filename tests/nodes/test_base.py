@@ -21,7 +21,8 @@ class FakeMonitor:
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
         enough = len(self.reports) >= self._stop_after
-        reply = {"failure": "", "counts": {"updates": 7.0}, "snapshot_request": [2, 30], "past_lives": 1}
+        reply = {"failure": "", "counts": {"updates": 7.0}, "evaluation": {}, "snapshot_request": [2, 30]}
+        reply["past_lives"] = 1
         return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
     def report_end(self, name: str, failure: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import Run
 from boonta.tests.helpers.unit_program import unit_program
