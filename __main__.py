@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-TOOLS = ("compare", "explain", "export", "match", "play", "status", "sweep")
+TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "status", "sweep")
 
 
 def main() -> int:

@@ -65,11 +65,13 @@ class Policy(NamedTuple):
         `timestep.step_type` is FIRST.
       core: `(state) -> the part of it, [B, ...], with which a recurrent learner starts a sequence`, or (). The rest is
         made again from the rows before, as a stack of frames is.
+      deterministic: whether `step` takes its best action, and so the same one in the same situation, whatever the key.
     """
 
     initial_state: Callable[[int], Nest]
     step: Callable[[Nest, Any, Any, Nest], tuple[Any, Nest, Nest]]
     core: Callable[[Nest], Nest] = lambda state: ()
+    deterministic: bool = False
 
 
 class Update(NamedTuple):
@@ -77,17 +79,16 @@ class Update(NamedTuple):
 
     Attributes:
       init: `(key) -> learner state`, a pytree of arrays only, so that it can be placed and checkpointed.
-      step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name. Priorities are
+      step: `(state, batch) -> (state, priorities [B] or None, metrics)`; metrics are scalars by name, some of which
+        `nodes.watch.health` judges, such as "entropy", "grad_norm" and "update_norm". Priorities are
         the sequences' plain errors, at least 0, scaled so that 1 is large; the table's sampler decides what becomes of
         them.
       params: `(state) -> the params the policy acts with`.
-      warning: `(metrics as floats) -> a message about a wrong setting that they reveal, or ""`; it runs on the host.
     """
 
     init: Callable[[Any], Nest]
     step: Callable[[Nest, Batch], tuple[Nest, Any, dict[str, Any]]]
     params: Callable[[Nest], Nest]
-    warning: Callable[[dict[str, float]], str] = lambda metrics: ""
 
 
 Sampler = Literal["fifo", "uniform", "proportional", "rank"]
@@ -120,6 +121,8 @@ class Table:
       share: share of an update's sequences that come from this table, in [0, 1]. The learner takes none from a table
         with share 0: reanalyzers read it.
       core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
+      max_lag: updates by which the params that act may be older than those that learn, on average over a batch; beyond
+        it a run warns. None allows any.
     """
 
     name: str
@@ -135,6 +138,7 @@ class Table:
     writer: Author = "actor"
     share: float = 1.0
     core_row: int = 0
+    max_lag: float | None = None
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
@@ -149,6 +153,8 @@ class Table:
                 f"table {self.name!r}: core_row is {self.core_row}; it must be a row of a sequence, from 0 to "
                 f"{self.sequence_length - 1}"
             )
+        if self.max_lag is not None and not self.max_lag >= 0:
+            raise ValueError(f"table {self.name!r}: max_lag is {self.max_lag}; it must be at least 0, or None")
         if not 0 <= self.share <= 1:
             raise ValueError(f"table {self.name!r}: share is {self.share}; it must be in [0, 1]")
         if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):

@@ -65,7 +65,11 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
     def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
         change, state = transformation.update(gradient, state, params)
         rate = jnp.asarray(schedule(updates), jnp.float32)
-        metrics = {"grad_norm": optax.global_norm(gradient), "learning_rate": rate}
+        metrics = {
+            "grad_norm": optax.global_norm(gradient),
+            "update_norm": optax.global_norm(change),
+            "learning_rate": rate,
+        }
         return optax.apply_updates(params, change), state, metrics
 
     return Descent(transformation.init, step)

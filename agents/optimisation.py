@@ -130,8 +130,9 @@ def make_update(
         each.
 
     Returns:
-      `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping) and "learning_rate", the latter two
-      followed by "/" and the name where there are several optimisers. With several steps metrics are means over them.
+      `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping), "update_norm" (the params' change)
+      and "learning_rate", the last three followed by "/" and the name where there are several optimisers. With several
+      steps, metrics are means over them.
 
     Raises:
       ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches.

@@ -20,8 +20,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import Monitor, failure_of
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
+from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput, end_now
 from boonta.programs.wiring.view import View
@@ -32,8 +33,7 @@ if TYPE_CHECKING:
 
 BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
-# With many hosts nodes come and go, so the monitor waits this long for heartbeats; it names who is silent much sooner.
-# No launcher supervises the nodes: the platform does.
+# With many hosts nodes come and go, and a platform supervises them, so the monitor waits this long for heartbeats.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
 # Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
 RESTARTABLE = ("actor", "reanalyzer", "evaluator")

@@ -10,25 +10,28 @@ import pathlib
 import time
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Nest
 from boonta.envs.jax.base import check_pure
-from boonta.nodes import metrics
+from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.compiled import Compiled, shapes_of
-from boonta.nodes.fused.learners import Evaluation, FusedLearner, Row, Setup, check_fits, one_learner
+from boonta.nodes.fused.episodes import Recent
+from boonta.nodes.fused.evaluations import Evaluations
+from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_fits, one_learner
 from boonta.nodes.fused.saver import Saver
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.fused.updates import pieces
+from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
 DISPATCH_DEADLINE_S = 600.0
-RETURNS = 100  # The least number of episodes that a mean return is taken over.
 
 
 class Pending(NamedTuple):
@@ -38,12 +41,14 @@ class Pending(NamedTuple):
       rounds: number of rounds dispatched.
       outcomes: outcomes of the rounds, to be added up.
       evaluation: the evaluation after them; None if none was due.
+      learner: a copy of the learner state that was evaluated; None if none was.
       updates: number of updates so far, including these rounds.
     """
 
     rounds: int
     outcomes: list[fusion.RoundResult]
     evaluation: Evaluation | None
+    learner: Nest
     updates: int
 
 
@@ -68,9 +73,13 @@ class Anakin(Node):
       seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
-      eval_every: updates between evaluations; 0 makes none.
+      eval_every: updates between evaluations, or env steps; 0 makes none.
+      eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
+        it is the env steps of each member.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
       eval_steps: env steps after which an evaluation's episode is cut.
+      eval_deterministic: the policy that is evaluated, see `nodes.acting.local.evaluated_policy`.
+      eval_max_age: updates after which an evaluation is called old; None judges by the distances so far.
       stop: the program's stop rule; its limits of updates and env steps are kept exactly, or to the round.
       save_every_s: seconds between checkpoints.
       keep_every_h: hours between older checkpoints that stay for good; None keeps none.
@@ -96,8 +105,11 @@ class Anakin(Node):
         num_envs: int | None = None,
         devices: int | None = None,
         eval_every: int = 1_000,
+        eval_by: Literal["updates", "env_steps"] = "updates",
         eval_episodes: int = 50,
         eval_steps: int = 10_000,
+        eval_deterministic: bool | None = None,
+        eval_max_age: int | None = None,
         stop: StopRule | None = None,
         save_every_s: float = 300.0,
         keep_every_h: float | None = None,
@@ -112,22 +124,23 @@ class Anakin(Node):
         if eval_every and env.spec.num_players != 1:
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
         if stop is not None and stop.eval_return is not None and not eval_every:
-            raise ValueError(
-                f"{name}: stop.eval_return is {stop.eval_return}, but eval_every is 0: nothing measures it"
-            )
+            raise ValueError(f"{name}: stop.eval_return is {stop.eval_return}; eval_every is 0, nothing measures it")
         if eval_every < 0 or eval_episodes < 1 or eval_steps < 1:
             raise ValueError(
                 f"{name}: eval_every is {eval_every}, eval_episodes {eval_episodes}, eval_steps {eval_steps}; they "
                 "must be at least 0, 1 and 1"
             )
         check_fits(agent, env)
-        self._agent, self._env = agent, env
+        self._agent, self._env, self._limits = agent, env, stop or StopRule()
         self._folder, self._start_from = pathlib.Path(folder), start_from
-        self._eval_every, self._eval_episodes = eval_every, eval_episodes
-        self._limits = stop or StopRule()
+        self._eval_episodes, self._eval_max_age = eval_episodes, eval_max_age
         self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
-        setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps)
+        evaluated_policy(agent, eval_deterministic)  # It refuses what the agent doesn't have.
+        setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic)
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
+        program, learners = self._fused.program, self._fused.learners
+        per_update = program.env_steps / program.updates / learners if eval_by == "env_steps" else 1.0
+        self._eval_every = max(1, round(eval_every / per_update)) if eval_every else 0
 
     def start(self) -> None:
         fused = self._fused
@@ -150,7 +163,7 @@ class Anakin(Node):
             seconds = self._device.seconds
             self.measure({"compile_s": sum(seconds.values()), **{f"compile_s/{k}": v for k, v in seconds.items()}})
         self._env_steps = int(self._base.get("env_steps", 0))
-        self._recent: list[stage.Episodes] = []
+        self._episodes = Recent(fresh=not self._updates)
         if rest is None:
             with self.stopwatch("filling the table"):
                 self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
@@ -161,9 +174,7 @@ class Anakin(Node):
         self._collector = futures.ThreadPoolExecutor(1, "collector")
         self._pending: list[Pending] = []  # The oldest first.
         self._rounds_per_s, self._last_rounds = 0.0, 1
-        self._rows: list[Row] = []  # One row for each member of a population, from the last evaluation.
-        members = self._folder.parent / metrics.MEMBERS
-        self._member_log = None if fused.best is None else metrics.Rows(members, self.warn)
+        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn)
         self._saved_at = self._collected_at = time.monotonic()
 
     def step(self) -> None:
@@ -184,17 +195,18 @@ class Anakin(Node):
         try:
             if not self.failed:  # The failure may have damaged the state; earlier checkpoints are worth more.
                 self._finish()
+            with self.stopwatch("saving the best checkpoint"):
+                self._evaluations.write()
         finally:
-            if self._member_log is not None:
-                self._member_log.close()
+            self._evaluations.close()
 
     def _finish(self) -> None:
         """Saves the last checkpoint."""
         self._collect_all()
         with self.stopwatch("saving a checkpoint"):
             self._saver.save(self._updates, self._state, self._counters())
-            if self._fused.best is not None and self._rows:
-                best = self._fused.best(self._state.learner, self._last_update, self._rows)
+            if self._fused.best is not None and self._evaluations.rows:
+                _, best = self._fused.best(self._state.learner, self._last_update, self._evaluations.rows)
                 Checkpointer(self._folder).save(self._updates, best, self._counters())
 
     @property
@@ -207,11 +219,11 @@ class Anakin(Node):
         fused, rule = self._fused.program, self._limits
         rounds = max(1, min(int(DISPATCH_S * self._rounds_per_s), 4 * self._last_rounds))
         if self._eval_every:
-            rounds = min(rounds, _over(self._eval_every - self._updates % self._eval_every, fused.updates))
+            rounds = min(rounds, pieces(self._eval_every - self._updates % self._eval_every, fused.updates))
         if rule.updates is not None:
-            rounds = min(rounds, _over(rule.updates - self._updates, fused.updates))
+            rounds = min(rounds, pieces(rule.updates - self._updates, fused.updates))
         if rule.env_steps is not None:
-            rounds = min(rounds, _over(rule.env_steps - self._env_steps, fused.env_steps))
+            rounds = min(rounds, pieces(rule.env_steps - self._env_steps, fused.env_steps))
         return rounds
 
     def _dispatch(self, rounds: int) -> Pending:
@@ -220,11 +232,12 @@ class Anakin(Node):
             before, self._updates = self._updates, self._updates + rounds * self._fused.program.updates
             self._env_steps += rounds * self._fused.program.env_steps
             self._last_rounds = rounds
-            evaluation = None
+            evaluation = evaluated = None
             if self._eval_every and before // self._eval_every < self._updates // self._eval_every:
                 key = jax.random.fold_in(self._fused.eval_key, self._updates)
                 evaluation = self._device.evaluate(self._state.learner, key)
-            return Pending(rounds, outcomes, evaluation, self._updates)
+                evaluated = jax.tree.map(jnp.copy, self._state.learner)  # The next rounds take the state's memory.
+            return Pending(rounds, outcomes, evaluation, evaluated, self._updates)
 
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
@@ -251,33 +264,25 @@ class Anakin(Node):
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fused.program.env_steps, episodes)
         self.measure(measured)
-        self.warn(self._agent.update.warning(measured))
         if evaluation is not None:
-            self.count(eval_episodes=self._eval_episodes * np.size(evaluation.metrics["eval_return"]))
-            self.measure({"eval_version": float(pending.updates)})
-            self._rows = self._fused.member_rows(evaluation, self._last_update, episodes, pending.updates)
-            if self._member_log is not None:
-                for row in self._rows:
-                    self._member_log.write(row)
+            self.count(eval_episodes=self._eval_episodes * self._fused.learners)
+            counts, start = self._counters(), self._episodes.start
+            given = pending.learner, self._last_update, episodes, pending.updates, counts, start
+            self.measure(self._evaluations.add(evaluation, *given))
 
     def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
-        """Counts steps and episodes; "return" is the mean over the last episodes, `RETURNS` of them or a few more."""
+        """Counts steps and episodes."""
         episodes = jax.tree.map(lambda sums: float(np.sum(sums)), episodes)
         frames = env_steps * self._env.spec.frames_per_step
         self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
-        if not episodes.number:
-            return
-        self._recent.append(episodes)
-        while sum(sums.number for sums in self._recent[1:]) >= RETURNS:
-            del self._recent[0]
-        number, returns, steps = (sum(sums) for sums in zip(*self._recent))
-        self.measure({"return": float(returns / number), "episode_steps": float(steps / number)})
+        self.measure(self._episodes.add(episodes))
 
     def _save_beside(self) -> None:
         """Copies the state, and saves the copy while the device goes on."""
         self._collect_all()
         with self.stopwatch("saving a checkpoint"):
             self._saver.begin(self._updates, self._state, self._counters())
+            self._evaluations.write()
         self._saved_at = time.monotonic()
 
     def _counters(self) -> dict[str, float]:
@@ -286,11 +291,6 @@ class Anakin(Node):
         for name, value in self.report()["counts"].items():
             counts[name] = counts.get(name, 0.0) + value
         return {**counts, "seconds": self.program_counts.get("seconds", counts.get("seconds", 0.0))}
-
-
-def _over(number: int, size: int) -> int:
-    """Pieces of `size` that cover `number`; none if nothing is left to cover."""
-    return max(0, -(-number // size))
 
 
 def _poll(coming: futures.Future, timeout_s: float) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,18 +9,18 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
-from boonta.nodes.acting.local import acting_params, jit_policy
-from boonta.nodes.evaluator import require_share
+from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.periodic import Periodic
+from boonta.nodes.metrics import standard_error
+from boonta.nodes.periodic import Evaluating
 from boonta.nodes.variables import open_params
 
 Nest = Any
 
 
-class Arena(Periodic):
-    """The evaluator of games of two players: plays matches with `agent.eval_policy` every `every_s` seconds.
+class Arena(Evaluating):
+    """The evaluator of games of two players: plays matches at intervals.
 
     The newest version plays each opponent and some earlier versions of the run, half of the games as either player. The
     arena reports the shares of wins, draws and losses, and Elo ratings fitted to all results so far; the rating of the
@@ -30,7 +29,7 @@ class Arena(Periodic):
 
     Args:
       name: name of this node.
-      agent: its `eval_policy` plays; it sees the moves of both sides, as it does in self-play.
+      agent: the agent. Its policy sees the moves of both sides, as it does in self-play.
       env: makes the environments, which must have two players.
       variables: handle of the variable server.
       monitor: handle of the monitor.
@@ -39,12 +38,10 @@ class Arena(Periodic):
       earlier: number of matches per evaluation against earlier versions, drawn from those kept.
       keep: number of versions kept, spread over the run.
       max_steps: number of moves of both players after which an unfinished game is a draw.
-      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
-      max_share: the greatest share of its time that the node plays, above 0 and at most 1.
+      deterministic: which policy plays, see `nodes.acting.local.evaluated_policy`.
       seed: seed of the environments and of both sides.
+      cadence: see `nodes.periodic.Evaluating`.
     """
-
-    role = "evaluator"
 
     def __init__(
         self,
@@ -59,11 +56,11 @@ class Arena(Periodic):
         earlier: int = 2,
         keep: int = 10,
         max_steps: int = 1_000,
-        every_s: float = 60.0,
-        max_share: float = 0.25,
+        deterministic: bool | None = None,
         seed: int = 0,
+        **cadence: Any,
     ):
-        super().__init__(name, monitor, every_s=every_s)
+        super().__init__(name, monitor, **cadence)
         if env.spec.num_players != 2:
             raise ValueError(f"{name}: env has {env.spec.num_players} player; without a second it needs an Evaluator")
         if not opponents or "earlier" in opponents:
@@ -72,7 +69,7 @@ class Arena(Periodic):
             raise ValueError(f"{name}: games is {games}; it must be even, because half are played as either player")
         if earlier < 0 or keep < 2:
             raise ValueError(f"{name}: earlier is {earlier}, keep is {keep}; they must be at least 0 and 2")
-        require_share(name, max_share)
+        self._policy = evaluated_policy(agent, deterministic)
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -81,11 +78,10 @@ class Arena(Periodic):
         self._earlier = earlier
         self._keep = keep
         self._max_steps = max_steps
-        self._max_share = max_share
         self._seed = seed
 
     def start(self) -> None:
-        self._act = jit_policy(self._agent.eval_policy)
+        self._act = jit_policy(self._policy)
         self._params = open_params(self._variables, acting_params(self._agent))
         self._rng = np.random.default_rng(self._seed)
         self._versions: dict[int, Nest] = {}
@@ -95,7 +91,7 @@ class Arena(Periodic):
     def round(self) -> None:
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
-        started, first = time.monotonic(), not self._versions
+        began = self.begin(version)
         self._versions[version] = params
         outcomes = {}
         for name, player in self._opponents.items():
@@ -107,12 +103,10 @@ class Arena(Periodic):
             matches = [self._match(version, rival, self._side(rival), OPENING) for rival in rivals]
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
-        self._report(version, outcomes)
-        if not first:  # The first evaluation compiles, which doesn't come again.
-            self.rest_after(time.monotonic() - started, self._max_share)
+        self.finish(began, self._summary(version, outcomes))
 
     def _side(self, version: int) -> MakeSide:
-        return policy_side(self._agent.eval_policy, self._act, self._versions[version], self.stopwatch)
+        return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)
 
     def _match(self, version: int, name: Any, opponent: MakeSide, opening: int = 0) -> np.ndarray:
         """Plays a version against an opponent and records the result; returns the outcomes [B]."""
@@ -131,16 +125,19 @@ class Arena(Periodic):
         self.count(eval_episodes=games)
         return outcome
 
-    def _report(self, version: int, outcomes: Mapping[str, np.ndarray]) -> None:
+    def _summary(self, version: int, outcomes: Mapping[str, np.ndarray]) -> dict[str, float]:
         anchor, *_ = self._opponents
         ratings = elo.ratings(self._results, anchor=anchor)
         metrics = {"eval_return": float(np.mean(outcomes[anchor])), "eval_version": float(version)}
+        error = standard_error(outcomes[anchor].tolist())
+        assert error is not None  # There are at least two games.
+        metrics["eval_return_se"] = error
         metrics["arena/elo"] = ratings[version]
         for name, outcome in outcomes.items():
             metrics.update({f"arena/{name}/{share}": value for share, value in shares(outcome).items()})
         for name in self._opponents:
             metrics[f"arena/{name}/elo"] = ratings[name]
-        self.measure(metrics)
+        return metrics
 
 
 def thin(versions: dict[int, Nest], keep: int) -> None:

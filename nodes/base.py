@@ -69,6 +69,7 @@ class Node:
         self.past_lives = 0
         self.snapshot_request = (0, 0)
         self.program_counts: dict[str, float] = {}  # The whole program's, as of the last heartbeat.
+        self.evaluation: dict[str, float] = {}  # The program's last evaluation, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
         self._lock = threading.Lock()
@@ -130,11 +131,11 @@ class Node:
         with self._lock:
             self._metrics.update(metrics)
 
-    def warn(self, warning: str) -> None:
-        """Shows a warning to the user, unless it is empty, or differs from an earlier one in nothing but numbers."""
+    def warn(self, warning: str, of: str = "") -> None:
+        """Shows a warning to the user, unless it is empty, or differs in nothing but numbers from one `of` the same."""
         if warning:
             with self._lock:
-                self._warnings.setdefault(NUMBER.sub("#", warning), warning)
+                self._warnings.setdefault(of + NUMBER.sub("#", warning), warning)
 
     @property
     def warnings(self) -> list[str]:
@@ -250,6 +251,7 @@ class Node:
                 for name, values in report["samples"].items():
                     del self._samples[name][: len(values)]
         self.program_counts = dict(reply["counts"])
+        self.evaluation = dict(reply["evaluation"])
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
         self.snapshot_request = tuple(reply["snapshot_request"])

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -20,7 +21,7 @@ from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
 
 Nest = Any
 
-CONFIG = "config.json"  # The file beside the folder that has the run's settings; each checkpoint has a copy.
+CONFIG = "config.json"  # The file beside or above the folder that has the run's settings; each checkpoint has a copy.
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save.
 
 _COUNTS = dict[str, schema.Number]
@@ -99,19 +100,44 @@ class Checkpointer:
             coordination.on_first(f"{self._store.folder}/saves/{self._saves}", write, SAVE_DEADLINE_S)
         self._step = step
 
-    def _write(self, step: int, state: Nest, counts: dict[str, float], rest: Nest, beside: str) -> None:
+    def save_alone(self, step: int, state: Nest, counts: dict[str, float], files: Mapping[str, bytes]) -> None:
+        """Saves a checkpoint from this host's own copy of the state, with no part of the other hosts.
+
+        Args:
+          step, state, counts: as for `save`; another checkpoint of this number is replaced.
+          files: the contents of files to lie in it, by their names.
+
+        Raises:
+          OSError: as `save`.
+        """
+        self._write(step, state, counts, None, "", files, replaces=True)
+
+    def _write(
+        self,
+        step: int,
+        state: Nest,
+        counts: dict[str, float],
+        rest: Nest,
+        beside: str,
+        files: Mapping[str, bytes] = MappingProxyType({}),
+        replaces: bool = False,
+    ) -> None:
         named = {"state": ocp.args.PyTreeSave(state), "counts": ocp.args.JsonSave(dict(counts))}
         if rest is not None:
             named["rest"] = ocp.args.PyTreeSave(rest)
-        config = self._store.folder.parent / CONFIG
+        folder = self._store.folder
+        configs = (folder.parent / CONFIG, folder.parent.parent / CONFIG)
         expected = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves((state, rest)))
         with (
             _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
-            self._store.writing(step, beside, expected=expected) as path,
+            self._store.writing(step, beside, replaces, expected=expected) as path,
         ):
             self._writer.save(path, args=ocp.args.Composite(**named))
-            if config.exists():
+            for config in filter(pathlib.Path.exists, configs):
                 shutil.copyfile(config, path / CONFIG)
+                break
+            for name, content in files.items():
+                (path / name).write_bytes(content)
 
     def restore(self, like: Nest) -> tuple[Nest, dict[str, float]]:
         """Restores the newest sound checkpoint's `(state, counts)` to the devices of `like`.

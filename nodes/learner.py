@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import pathlib
 import threading
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.fused.updates import (
-    compiler_options,
-    convolves_on_cpu,
-    looped,
-    one_by_one,
-    policy_lag,
-    require_few,
-    require_finite,
-)
+from boonta.nodes.fused import image
+from boonta.nodes.fused.updates import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.snapshots.best import Best
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import Publisher
@@ -39,22 +31,6 @@ PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than th
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
-
-
-class StepResult(NamedTuple):
-    """The results of one step's updates, for the host.
-
-    Attributes:
-      params: the acting params, after the last update.
-      priorities: [updates, B], or None.
-      metrics: [updates] each.
-      reports: the reports of all hosts, from the agreement.
-    """
-
-    params: Any
-    priorities: Any
-    metrics: dict[str, Any]
-    reports: Any
 
 
 class Learner(Node):
@@ -69,7 +45,8 @@ class Learner(Node):
       replay: a `nodes.tables.base.Store`, or the handle of one.
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle of the monitor.
-      folder: folder of the checkpoints; the newest one found there is resumed.
+      folder: folder of the checkpoints; the newest one found there is resumed. The one with the best evaluation is in
+        `best/` there, see `nodes.snapshots.best`.
       beside: the name of the folder beside it in which the replay server saves its tables, under the same numbers and
         at the same times; empty if there is none.
       start_from: another such folder; its newest checkpoint is used if `folder` has none.
@@ -129,6 +106,7 @@ class Learner(Node):
     def start(self) -> None:
         self._tables = learned_from(self._agent.tables)
         self._sequences = sequence_counts(self._tables)
+        self._allowed = allowed_lag(self._tables)
         mesh = make_mesh(self._devices, self._tables[0].batch_size)
         replicated = NamedSharding(mesh, PartitionSpec())
         over_batch = batch_sharding(mesh)
@@ -153,6 +131,7 @@ class Learner(Node):
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         self._publisher = Publisher(self._variables, lambda: self.stopping)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
+        self._best = Best(self._folder, self.warn)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         threading.Thread(target=self._keep_published, daemon=True).start()
@@ -169,7 +148,7 @@ class Learner(Node):
         if due:
             self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
         if self._step is None:
-            self._step = self._compile(batches[0])
+            self._step = compile_step(self.name, self._agent.update, self._state, batches, self._shardings)
         with self.stopwatch("updating" if self._updated else "compiling"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
@@ -178,6 +157,8 @@ class Learner(Node):
             self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
         self._updated = True
         self.count(updates=self._updates_per_step)
+        if self._agreement.first:
+            self._best.follow(self.evaluation, self._updates, lambda: (image.copy(self._state), self._counters()))
         decision = self._agreement.merge(reports, self._updates)
         if decision.end:
             self.stop()
@@ -200,6 +181,9 @@ class Learner(Node):
                     raise TimeoutError(f"{self.name}: an update took over {FINISH_DEADLINE_S:.0f} s") from None
 
     def close(self) -> None:
+        if hasattr(self, "_best") and self._agreement.first:
+            with self.stopwatch("saving the best checkpoint"):
+                self._best.write()  # Also after a failure: it is from before.
         if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
             self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
@@ -212,35 +196,6 @@ class Learner(Node):
         batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
         self._log_origin(drawn, self._updates + len(self._drawn))
         self._drawn.append((batch, drawn))
-
-    def _compile(self, batch: Batch) -> Any:
-        """The compiled function that makes the updates of one step."""
-        platform = self._by_device.mesh.devices.flat[0].platform
-        convolves = convolves_on_cpu(platform, self._agent.update, self._state, batch)
-        in_turn = one_by_one if convolves else looped
-        if convolves:
-            require_few(self._updates_per_step, f"{self.name}: updates_per_step is {self._updates_per_step}")
-        return jax.jit(
-            functools.partial(self._update, in_turn),
-            in_shardings=self._shardings,
-            out_shardings=self._shardings[0],
-            donate_argnums=0,
-            compiler_options=compiler_options(convolves),
-        )
-
-    def _update(
-        self, in_turn: Any, state: Any, batches: Sequence[Batch], updates: Any, report: Any
-    ) -> tuple[Any, StepResult]:
-        """Makes the updates of one step, in a loop or one by one."""
-
-        def one(carry: Any, batch: Batch) -> Any:
-            state, updates = carry
-            state, priorities, metrics = self._agent.update.step(state, batch)
-            return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version))
-
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, len(batches))
-        return state, StepResult(self._agent.update.params(state), priorities, metrics, report)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:
         """Measures each table's part of a batch: its share, the share wanted, its targets' age in updates."""
@@ -266,9 +221,8 @@ class Learner(Node):
             with self.stopwatch("prioritising"):
                 for one, its_priorities in zip(drawn, priorities):
                     self._dataset.prioritise(one, own(its_priorities))
-        for log in logs:
-            self.measure(log)
-            self.warn(self._agent.update.warning(log))
+        for i, log in enumerate(logs):
+            self.measure(log | self._allowed | ({} if priorities is None else priority_metrics(priorities[i])))
         return reports
 
     def _keep_published(self) -> None:
@@ -289,12 +243,17 @@ class Learner(Node):
                 return  # The earlier checkpoints are worth more than this state.
             if self._beside and self.monitor is not None:
                 answered(self.monitor.request_snapshot, self._updates)
-            counts = {**self.program_counts, "updates": float(self._updates)}
-            counts.pop("eval_return", None)
             try:
-                self._checkpointer.save(self._updates, self._state, counts, beside=self._beside)
+                self._checkpointer.save(self._updates, self._state, self._counters(), beside=self._beside)
             except OSError as error:
                 if last:
                     raise
                 self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
+            if self._agreement.first:
+                self._best.write()
         self._saved_at = time.monotonic()
+
+    def _counters(self) -> dict[str, float]:
+        """The program's counters, as of the last heartbeat, with this node's own updates."""
+        counts = {name: value for name, value in self.program_counts.items() if name != "eval_return"}
+        return {**counts, "updates": float(self._updates)}

@@ -14,11 +14,12 @@ import statistics
 import struct
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 FILE = "metrics.jsonl"
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
+SE = "_se"  # How the names of standard errors end; the mean has the same name without it.
 
 
 class Stopwatch:
@@ -105,24 +106,19 @@ class _Activity:
     inner_s: float = 0.0
 
 
-def measured(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The latest metrics in nodes' reports: by the metric's name, then by the node's."""
-    values: dict[str, dict[str, float]] = collections.defaultdict(dict)
-    for report in reports:
-        for metric, value in report["metrics"].items():
-            values[metric][report["name"]] = value
-    return values
+def standard_error(values: Collection[float]) -> float | None:
+    """The standard error of the mean of some values; None where there are fewer than two."""
+    if len(values) < 2:
+        return None
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
-def seconds_by_group(reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds of a thread by "group/activity", a mean over the nodes of a group, which is "actor" of "actor/3"."""
-    total: dict[str, float] = collections.defaultdict(float)
-    size = collections.Counter(report["name"].split("/")[0] for report in reports)
-    for report in reports:
-        group = report["name"].split("/")[0]
-        for activity, seconds in report["seconds"].items():
-            total[f"{group}/{activity.replace(' ', '_')}"] += seconds / size[group]
-    return dict(total)
+def means(values: Mapping[str, Collection[float]]) -> dict[str, float]:
+    """Means by name. Of standard errors, whose names end with `SE`, it is that of the mean of what they belong to."""
+    return {
+        name: math.sqrt(sum(value**2 for value in each)) / len(each) if name.endswith(SE) else statistics.fmean(each)
+        for name, each in values.items()
+    }
 
 
 class Appended:
@@ -165,39 +161,6 @@ class Appended:
             self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115  # closed in close()
         while self._waiting:
             self._waiting = self._waiting[self._file.write(self._waiting) :]
-
-
-class Mark(NamedTuple):
-    """A moment of a program, since which the rates of a row are taken.
-
-    Attributes:
-      at: the time in seconds of any clock that never goes back.
-      totals: the program's counters.
-      seconds: seconds of a thread, from `seconds_by_group`.
-    """
-
-    at: float
-    totals: Mapping[str, float]
-    seconds: Mapping[str, float]
-
-
-def row_of(
-    before: Mark, now: Mark, recent: Mapping[str, Collection[float]], reports: Collection[Mapping[str, Any]]
-) -> dict[str, float]:
-    """A row of metrics: totals, rates since the mark before, means of recent samples, and nodes' latest metrics."""
-    elapsed = max(now.at - before.at, 1e-9)
-    row = dict(now.totals)
-    for name in ("env_steps", "frames", "updates"):
-        row[f"{name}_per_s"] = (now.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / elapsed
-    row.update({name: statistics.fmean(values) for name, values in recent.items() if values})
-    for metric, values in measured(reports).items():
-        row[metric] = statistics.fmean(values.values())
-        if len(values) > 1:  # Each node's own value is logged, too.
-            row.update({f"{metric}/{name}": value for name, value in values.items()})
-    row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports})
-    for key, value in now.seconds.items():
-        row[f"share/{key}"] = (value - before.seconds.get(key, 0.0)) / elapsed
-    return row
 
 
 class Rows:

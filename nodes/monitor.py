@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
+import contextlib
 import pathlib
-import statistics
 import threading
 import time
 from collections.abc import Sequence
@@ -15,51 +13,17 @@ from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
+from boonta.nodes.watch import rows
+from boonta.nodes.watch.health import Health
 from boonta.nodes.watch.roster import Peer, Roster
+from boonta.nodes.watch.stopping import COLLAPSE, StopRule
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
-RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
-
-
-def failure_of(status: dict[str, Any]) -> str:
-    """Why a program has failed, from the monitor's status; empty if it goes on, or ends by its stop rule."""
-    return status.get("failure") or ("" if status.get("done") else status.get("reason", ""))
-
-
-@dataclasses.dataclass(frozen=True)
-class StopRule:
-    """The limits at which a program is done; the first one reached counts, and None is no limit.
-
-    Attributes:
-      env_steps: steps of all actors' environments.
-      updates: learner updates.
-      seconds: wall time, earlier parts of a resumed run included.
-      eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
-        until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
-    """
-
-    env_steps: int | None = None
-    updates: int | None = None
-    seconds: float | None = None
-    eval_return: float | None = None
-
-    def __post_init__(self) -> None:
-        for field in ("env_steps", "updates", "seconds"):
-            value = getattr(self, field)
-            if value is not None and value <= 0:
-                raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
-
-    def reached(self, totals: dict[str, float]) -> str:
-        """A description of the limit that these totals reach; empty if they reach none."""
-        for field in dataclasses.fields(self):
-            limit = getattr(self, field.name)
-            if limit is not None and totals.get(field.name, float("-inf")) >= limit:
-                return f"{field.name} reached {totals[field.name]:,.6g} (limit {limit:,.6g})"
-        return ""
+EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # What learners hear of evaluations.
 
 
 class Monitor(Periodic):
@@ -99,7 +63,7 @@ class Monitor(Periodic):
         self._supervised = supervised
         self._state = threading.RLock()
         self._roster = Roster(silent_s)
-        self._recent: dict[str, collections.deque] = collections.defaultdict(lambda: collections.deque(maxlen=RECENT))
+        self._sampled = rows.Samples()
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
@@ -111,9 +75,12 @@ class Monitor(Periodic):
         self._saving_before_s = 0.0  # Time of saves until then.
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._row: dict[str, float] = {}
+        self._health = Health()
         self._newest = Newest(self._folder)
 
     def start(self) -> None:
+        with contextlib.suppress(OSError):  # There is no earlier part.
+            self._health.remember(metrics.read(self._folder))
         self._writer = metrics.MetricsWriter(self._folder, self.warn)
         self._take_mark()
 
@@ -130,14 +97,14 @@ class Monitor(Periodic):
             if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
-                for name, values in report["samples"].items():
-                    self._recent[name].extend(values)
+                self._sampled.add(report["samples"])
             served = report["serves"] and not self._drained()
             return {
                 "stop": "" if served else self._reason,
                 "ending": bool(self._reason),
                 "failure": self._failure,
                 "counts": self.totals(),
+                "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
                 "past_lives": self._counters.past_lives(report["name"]),
             }
@@ -167,6 +134,8 @@ class Monitor(Periodic):
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
         with self._state:
             self._counters.resume(name, counts)
+            if counts.get("updates"):
+                self._sampled.forget_start()
 
     def request_snapshot(self, number: int) -> None:
         """Asks nodes that have a part of the program's snapshots to save it under this number."""
@@ -193,6 +162,8 @@ class Monitor(Periodic):
 
     def finish_program(self, reached: str) -> None:
         """Asks every node to end, since the program's stop rule has been reached."""
+        if reached == COLLAPSE and self._health.holding:
+            reached = f"{COLLAPSE}: {'. '.join(self._health.holding.values())}"
         with self._state:
             self._done = self._done or not self._reason
             self.stop_program(reached)
@@ -207,7 +178,7 @@ class Monitor(Periodic):
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
         "snapshot" is the newest one, "saving" the nodes that save, "reason" why it ends, "done" whether that is its
-        stop rule, "failure" why it has failed.
+        stop rule, "failure" why it has failed, "health" the rules of health that hold and their warnings.
         """
         with self._state:
             self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
@@ -221,6 +192,7 @@ class Monitor(Periodic):
                 "done": self._done,
                 "failure": self._failure,
                 "warnings": self.warnings,
+                "health": self._health.holding,
             }
 
     # Internal methods, and `totals`, which subclasses extend.
@@ -229,15 +201,20 @@ class Monitor(Periodic):
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
             totals = self._counters.totals()
-            evaluations = metrics.measured(self._roster.reports).get("eval_return")
-            if evaluations:
-                totals["eval_return"] = statistics.fmean(evaluations.values())
+            evaluation = self._evaluation()
+            if "eval_return" in evaluation:
+                totals["eval_return"] = evaluation["eval_return"]
             return totals
+
+    def _evaluation(self) -> dict[str, float]:
+        """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""
+        measured = rows.measured(self._roster.reports)
+        return metrics.means({name: measured[name].values() for name in EVALUATION if name in measured})
 
     def round(self) -> None:
         self._newest.look()
         with self._state:
-            reached = self._rule.reached(self.totals())
+            reached = self._rule.reached(self.totals(), self._health.collapsed)
             if reached:
                 self.finish_program(reached)
             self._fail_if_hung()
@@ -288,13 +265,16 @@ class Monitor(Periodic):
         """Asks the nodes to stop, and stays until they have reported their end."""
         self.stop_program("the monitor was asked to stop")
 
-    def _take_mark(self) -> metrics.Mark:
+    def _take_mark(self) -> rows.Mark:
         """Keeps the moment from which the next row's rates are taken."""
-        self._mark = metrics.Mark(time.monotonic(), self.totals(), metrics.seconds_by_group(self._roster.reports))
+        self._mark = rows.Mark(time.monotonic(), self.totals(), rows.seconds_by_group(self._roster.reports))
         self._came_back = False
         return self._mark
 
     def _write_row(self) -> None:
         before = self._mark
-        self._row = metrics.row_of(before, self._take_mark(), self._recent, self._roster.reports)
+        row = rows.row_of(before, self._take_mark(), self._sampled, self._roster.reports)
+        for warning in self._health.feed(row):
+            self.warn(warning)
+        self._row = row | self._health.metrics
         self._writer.write(self._row, int(self.totals().get("env_steps", 0)))

@@ -7,7 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boonta.agents.base import Agent, MakeAgent
+import jax
+
+from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import replaced
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.fused.learners import FusedLearner, Setup
@@ -36,6 +38,7 @@ class Population(Anakin):
 
     Attributes:
       members: the seed and the initial hyper-parameters of each member.
+      make, config, env: as given.
 
     Raises:
       ValueError: as in `Anakin`; or a field can't vary, because the program's shape depends on it or nothing does; or a
@@ -74,4 +77,10 @@ class Population(Anakin):
         def fuse(setup: Setup, evaluates: bool) -> FusedLearner:
             return population(setup, make, config, self.members, evaluates)
 
+        self.make, self.config, self.env = make, config, env
         super().__init__(name, agent, env, monitor, seed=seed, fuse=fuse, **settings)
+
+    @property
+    def initial_state(self) -> Nest:
+        """The learner state of all members before the first update."""
+        return jax.jit(self._fused.begin)()

@@ -55,7 +55,7 @@ def meta_gradient(
         return learn_meta(lambda config: make(config, env.spec), config, start, meta_learning_rate)
 
     settings: dict[str, Any] = {"config": config, "vary": {}, "seeds": seeds, "num_envs": num_envs}
-    settings |= {"eval_every": evaluation.every_updates, "eval_episodes": evaluation.episodes}
+    settings |= evaluation.fused
     return Program("meta_gradient", run, member(config), env, [group(Population, make=member, **settings)])
 
 

@@ -44,6 +44,7 @@ def make(config: Config, spec: EnvSpec) -> Agent:
         batch_size=config.batch_size,
         size=config.queue_size,
         core_row=config.frame_stack - 1,
+        max_lag=config.max_lag,
     )
     return Agent(
         policy=make_policy(network, head, spec.observations, config.frame_stack, "sample"),

@@ -52,6 +52,14 @@ class Config:
     queue_size: int = field(
         32, "What waits before writers block; more of them make the data older.", unit="sequences", at_least=1
     )
+    max_lag: float = field(
+        100.0,
+        "Age of the acting params, on average over an update, beyond which a run warns: V-trace cuts its traces ever "
+        "shorter.",
+        unit="updates",
+        at_least=0,
+        infinite=True,
+    )
 
     # Loss.
     discount: float = field(

@@ -58,6 +58,7 @@ def impala_loss(
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
         "baseline_loss": mean(0.5 * (trace.target_tm1 - v_tm1) ** 2),
         "entropy": mean(policy.entropy()),
+        "entropy_uniform": jnp.log(jnp.float32(head.size)),
         "rho": mean(rho_tm1),
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),

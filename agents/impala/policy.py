@@ -78,4 +78,4 @@ def make_policy(
         action = policy.mode() if mode == "greedy" else policy.sample(key)
         return action, Extras(logits), State(frames, Core(lstm, action))
 
-    return Policy(initial_state, step, core=lambda state: state.core)
+    return Policy(initial_state, step, core=lambda state: state.core, deterministic=mode == "greedy")

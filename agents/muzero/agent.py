@@ -11,7 +11,7 @@ from boonta.agents import encoders, optimisation
 from boonta.agents.base import Agent, Table
 from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
-from boonta.agents.muzero.loss import muzero_loss, support_warning
+from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import make_policy, view_of
 from boonta.agents.muzero.search import make_search
@@ -45,8 +45,8 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     update = optimisation.make_update(model.init, loss, config.optimiser, target=target)
     return Agent(
         policy=make_policy(explore, spec, config.frame_stack),
-        eval_policy=make_policy(exploit, spec, config.frame_stack),
-        update=update._replace(warning=functools.partial(support_warning, limit=config.support_limit)),
+        eval_policy=make_policy(exploit, spec, config.frame_stack, deterministic=True),
+        update=update,
         tables=make_tables(config),
     )
 

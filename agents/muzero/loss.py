@@ -34,10 +34,6 @@ from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
 from boonta.envs.base import LAST
 
-# The support counts as too small above these: the largest target, in units of the support's limit, and the share of
-# targets beyond that limit. Smaller figures may be errors of the search.
-FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05
-
 
 class Chance(NamedTuple):
     """The predictions of a model with chance for K steps.
@@ -137,6 +133,7 @@ def muzero_loss(
         "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
         "importance_exponent": beta,
         "largest_target": jnp.max(largest),
+        "largest_target_share": jnp.max(largest) / config.support_limit,
         "outside_support": jnp.mean(largest > config.support_limit),
     }
     loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
@@ -259,18 +256,3 @@ def _fold_rows(x: jax.Array) -> jax.Array:
 def _after_root(loss: jax.Array) -> jax.Array:
     """Assigns the losses of K steps [N, K] to the states they lead to, [N, K+1]; the root's is 0."""
     return jnp.pad(loss, ((0, 0), (1, 0)))
-
-
-def support_warning(metrics: dict[str, float], limit: float) -> str:
-    """A warning with figures if `muzero_loss`'s metrics show that the support is too small; otherwise "".
-
-    Values bootstrap from values, which the categories limit: if returns are too large for them, targets accumulate near
-    the end of the support rather than far beyond it.
-    """
-    largest, share = metrics["largest_target"], metrics["outside_support"]
-    if largest <= FAR_OUTSIDE * limit and share <= MANY_OUTSIDE:
-        return ""
-    return (
-        f"{share:.0%} of an update's values and rewards are beyond {limit:g}, the largest is {largest:.4g}, and the "
-        "network's categories can't distinguish them: raise support_limit"
-    )

@@ -42,7 +42,11 @@ def extras_of(planned: Planned) -> Extras:
 
 
 def make_policy(
-    search: Search, spec: EnvSpec, frame_stack: int, remember: Callable[[Planned], Nest] = extras_of
+    search: Search,
+    spec: EnvSpec,
+    frame_stack: int,
+    remember: Callable[[Planned], Nest] = extras_of,
+    deterministic: bool = False,
 ) -> Policy:
     """Makes a policy that acts by a search; the whole step, from frames to action, is one jitted program.
 
@@ -51,6 +55,7 @@ def make_policy(
       spec: spec of the environment.
       frame_stack: L, frames the network sees at once.
       remember: makes the extras from a search's results; tools keep more of them than the learner needs.
+      deterministic: whether the search doesn't explore.
 
     Returns:
       `Policy`; actions are int32 [B], extras come from `remember`, the state is the frames [B, ..., L-1], oldest first.
@@ -66,4 +71,4 @@ def make_policy(
         planned = search(params, key, stack, legal)
         return planned.action, remember(planned), state
 
-    return Policy(initial_state, step)
+    return Policy(initial_state, step, deterministic=deterministic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from boonta.agents.base import Agent, Policy, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
-from boonta.nodes.base import Node
+from boonta.nodes.base import Node, Stopped
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
@@ -190,6 +191,36 @@ class Play:
         return timestep, action, extras
 
 
+def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> list[float]:
+    """Plays one episode in each slot, and closes the environments.
+
+    Args:
+      play: the policy and its environments.
+      params: the policy's params.
+      max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
+      stopping: whether to give up.
+
+    Returns:
+      The return of each slot's first episode, so that long episodes count as much as short ones.
+
+    Raises:
+      Stopped: `stopping` has become true.
+    """
+    returns: dict[int, float] = {}
+    with contextlib.closing(play.env) as env:
+        earned = np.zeros(env.num_envs)
+        for _ in range(max_steps):
+            if stopping():
+                raise Stopped
+            play.step(params)
+            earned += play.timestep.reward
+            for episode in env.episodes():
+                returns.setdefault(episode.slot, episode.episode_return)
+            if len(returns) == env.num_envs:
+                break
+        return [float(returns.get(slot, earned[slot])) for slot in range(env.num_envs)]
+
+
 def jit_policy(policy: Policy) -> Act:
     """Compiles `(params, key, t, time step, state) -> (action, extras, core before the step, state)`.
 
@@ -201,6 +232,28 @@ def jit_policy(policy: Policy) -> Act:
         return action, extras, policy.core(state), after
 
     return jax.jit(act)
+
+
+def evaluated_policy(agent: Agent, deterministic: bool | None) -> Policy:
+    """The policy by which an agent is evaluated.
+
+    Args:
+      agent: the agent.
+      deterministic: True for one that takes its best action, False for one that draws actions as actors do, None for
+        the agent's own `eval_policy`, whichever it is.
+
+    Raises:
+      ValueError: the agent has no such policy.
+    """
+    if deterministic is None:
+        return agent.eval_policy
+    for policy in (agent.eval_policy, agent.policy):
+        if policy.deterministic == deterministic:
+            return policy
+    raise ValueError(
+        f"evaluation.deterministic is {deterministic}, but neither of the agent's policies is: where its config has an "
+        "eval_mode, give 'greedy'"
+    )
 
 
 def acting_params(agent: Agent) -> Nest:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.fused import stage
-from boonta.nodes.fused.updates import looped, one_by_one, policy_lag, require_few
+from boonta.nodes.fused.updates import allowed_lag, looped, one_by_one, policy_lag, priority_metrics, require_few
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.device import make_device_table
 
@@ -175,11 +175,12 @@ InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array
 
 def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     """The agent's update with the metrics that a cluster's learner adds."""
+    allowed = {name: jnp.float32(value) for name, value in allowed_lag(agent.tables).items()}
 
     def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
         batch = constrain(batch)
         learner, priorities, metrics = agent.update.step(learner, batch)
-        return learner, priorities, metrics | policy_lag(updates, batch.steps.version)
+        return learner, priorities, metrics | policy_lag(updates, batch.steps.version) | allowed
 
     return learn
 
@@ -241,6 +242,7 @@ def _replay(
             table_state = state.replay
             if priorities is not None:
                 table_state = replay.prioritise(table_state, drawn.indices, priorities)
+                metrics |= priority_metrics(priorities)
             return state._replace(learner=learner, replay=table_state, key=key, updates=state.updates + 1), metrics
 
         state, metrics = in_turn(one, state, None, updates)

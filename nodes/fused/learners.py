@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
-from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -35,6 +35,7 @@ class Setup(NamedTuple):
       seed: seed of the params, the environments, and all randomness.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
       eval_steps: env steps after which an evaluation's episode is cut.
+      deterministic: which policy is evaluated, see `evaluated_policy`.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Setup(NamedTuple):
     seed: int = 0
     eval_episodes: int = 50
     eval_steps: int = 10_000
+    deterministic: bool | None = None
 
 
 class Evaluation(NamedTuple):
@@ -76,7 +78,9 @@ class FusedLearner(NamedTuple):
       summarise: `(metrics, updates) -> scalars` that the monitor logs. It raises FloatingPointError if the loss of no
         learner is finite.
       member_rows: `(evaluation, metrics, episodes, updates) -> rows`, one for each member of a population.
-      best: `(learner state, metrics, rows) -> learner state` that other programs start from; None for the state itself.
+      best: `(learner state, metrics, rows) -> (member, learner state)`, of a population the best member, from whose
+        state other programs start; None for one learner, whose state itself they start from.
+      learners: number of learners.
     """
 
     mesh: Mesh
@@ -90,7 +94,8 @@ class FusedLearner(NamedTuple):
     place_learner: NamedSharding
     summarise: Callable[[Metrics, int], dict[str, float]]
     member_rows: Callable[[Evaluation, Metrics, stage.Episodes, int], list[Row]]
-    best: Callable[[Nest, Metrics, Sequence[Row]], Nest] | None
+    best: Callable[[Nest, Metrics, Sequence[Row]], tuple[int, Nest]] | None
+    learners: int = 1
 
 
 def one_learner(setup: Setup) -> FusedLearner:
@@ -132,8 +137,8 @@ def one_learner(setup: Setup) -> FusedLearner:
 
 def play(setup: Setup, agent: Agent, learner: Nest, key: jax.Array) -> dict[str, jax.Array]:
     """Plays an evaluation's episodes with the params of one learner; see `stage.play`."""
-    params = agent.update.params(learner)
-    return stage.play(setup.env, agent.eval_policy, params, setup.eval_episodes, setup.eval_steps, key)
+    policy, params = evaluated_policy(agent, setup.deterministic), agent.update.params(learner)
+    return stage.play(setup.env, policy, params, setup.eval_episodes, setup.eval_steps, key)
 
 
 def streams(seed: int) -> jax.Array:

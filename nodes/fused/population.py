@@ -19,6 +19,7 @@ from boonta.agents.config import with_values
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
+from boonta.nodes.metrics import means as mean_metrics
 
 Values = dict[str, jax.Array]  # Hyper-parameters by field of the config, float32 [], or [members] of a population.
 
@@ -78,6 +79,7 @@ def population(
         summarise=lambda metrics, updates: _summarise(metrics, size, updates),
         member_rows=lambda *evaluated: _rows(members, *evaluated),
         best=lambda learner, metrics, rows: _best(setup.agent, learner, metrics, rows),
+        learners=size,
     )
 
 
@@ -134,8 +136,8 @@ def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, size))
     _require_any(sound, updates)
-    means = {name: float(np.mean(values[sound])) for name, values in metrics.items()}
-    return {**means, "diverged": float(np.sum(~sound))}
+    means = mean_metrics({name: values[sound].tolist() for name, values in metrics.items()})
+    return {**means, "diverged": float(np.sum(~sound)), "members": float(size)}
 
 
 def _rows(
@@ -157,15 +159,15 @@ def _rows(
     return rows
 
 
-def _best(agent: Agent, population: Member, metrics: Metrics, rows: Sequence[Row]) -> Nest:
-    """The learner state with the best last evaluation, among the members that have not diverged then or since."""
+def _best(agent: Agent, population: Member, metrics: Metrics, rows: Sequence[Row]) -> tuple[int, Nest]:
+    """The member with the best last evaluation, among those that have not diverged then or since, and its state."""
     sound = np.isfinite(_loss(metrics, len(rows)))
     for leaf in jax.tree.leaves(agent.update.params(population.learner)):  # [members, ...]
         sound &= np.asarray(jnp.isfinite(leaf).reshape(len(rows), -1).all(axis=1))
     _require_any(sound, int(rows[0]["updates"]))
     returns = np.array([row["eval_return"] for row in rows])
     best = int(np.argmax(np.where(sound, returns, -np.inf)))
-    return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[best])), population.learner)
+    return best, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[best])), population.learner)
 
 
 def _loss(metrics: Metrics, size: int) -> np.ndarray:

@@ -8,6 +8,7 @@ that is drawn, not on how many devices hold it, so that a run is the same on one
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -38,11 +39,12 @@ class Stage(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """The number of episodes that ended, over slots and steps, and the sums of their raw returns and env steps."""
+    """The number of episodes that ended, over slots and steps, and sums over them."""
 
     number: jax.Array  # float32 []
-    returns: jax.Array  # float32 []
-    steps: jax.Array  # float32 []
+    returns: jax.Array  # float32 [], raw.
+    squares: jax.Array  # float32 [], of the raw returns.
+    steps: jax.Array  # float32 [], env steps.
 
 
 def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
@@ -89,6 +91,25 @@ def act(
 def play(
     env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
 ) -> dict[str, jax.Array]:
+    """Plays one episode in each of `episodes` slots, as `play_out` does.
+
+    Returns:
+      Metrics: the mean of the returns, its standard error, the least return, and the number of episodes that were cut.
+    """
+    returns, over = play_out(env, policy, params, episodes, most_steps, key)
+    metrics = {
+        "eval_return": jnp.mean(returns),
+        "eval_return_min": jnp.min(returns),
+        "eval_cut": jnp.sum(~over).astype(jnp.float32),
+    }
+    if episodes > 1:
+        metrics["eval_return_se"] = jnp.std(returns, ddof=1) / math.sqrt(episodes)
+    return metrics
+
+
+def play_out(
+    env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """Plays one episode in each of `episodes` slots.
 
     Args:
@@ -100,7 +121,7 @@ def play(
       key: PRNG key of environments and policy.
 
     Returns:
-      Metrics: the mean of the returns, the least of them, and the number of episodes that were cut.
+      The returns, float32 [E], and whether each episode came to its end, bool [E].
     """
 
     class Playing(NamedTuple):
@@ -121,11 +142,7 @@ def play(
     none_over = jnp.zeros(episodes, bool)
     start = Playing(begin(env, policy, episodes, key), none_over, jnp.zeros(episodes), jnp.int32(0))
     end = jax.lax.while_loop(unfinished, one, start)
-    return {
-        "eval_return": jnp.mean(end.returns),
-        "eval_return_min": jnp.min(end.returns),
-        "eval_cut": jnp.sum(~end.over).astype(jnp.float32),
-    }
+    return end.returns, end.over
 
 
 def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
@@ -144,7 +161,7 @@ def _account(spec: EnvSpec, stage: Stage, shown: TimeStep) -> tuple[Stage, Episo
         reward = jnp.where(shown.observation.player == 0, reward, -reward)
     returns = jnp.where(first, 0.0, stage.episode_return + reward)
     steps = jnp.where(first, 0, stage.episode_steps + 1)
-    ended = Episodes(
-        last.astype(jnp.float32), jnp.where(last, returns, 0.0), jnp.where(last, steps, 0).astype(jnp.float32)
-    )
+    of_ended = jnp.where(last, returns, 0.0)
+    number, steps_of_ended = last.astype(jnp.float32), jnp.where(last, steps, 0).astype(jnp.float32)
+    ended = Episodes(number, of_ended, of_ended**2, steps_of_ended)
     return stage._replace(episode_return=returns, episode_steps=steps), ended

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Batch, Nest, Update
+from boonta.agents.base import Batch, Nest, Table, Update
 
 MOST_UNROLLED = 16  # Updates in one program without a loop; each is compiled again.
 
@@ -41,6 +41,11 @@ def one_by_one(one: One, carry: Nest, inputs: Nest, number: int) -> tuple[Nest, 
         carry, output = one(carry, jax.tree.map(lambda x, i=i: x[i], inputs))
         outputs.append(output)
     return carry, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
+
+
+def pieces(number: int, size: int) -> int:
+    """Pieces of `size` that cover `number`; none if nothing is left to cover."""
+    return max(0, -(-number // size))
 
 
 def require_few(updates: int, settings: str) -> None:
@@ -92,6 +97,66 @@ def compiler_options(convolves_on_cpu: bool) -> dict[str, str]:
     except jax.errors.JaxRuntimeError:  # This release has no such option.
         return {}
     return options
+
+
+class StepResult(NamedTuple):
+    """The results of several updates that a learner dispatches as one step, for the host.
+
+    Attributes:
+      params: the acting params, after the last update.
+      priorities: [updates, B], or None.
+      metrics: [updates] each.
+      reports: the reports of all hosts, from the agreement.
+    """
+
+    params: Any
+    priorities: Any
+    metrics: dict[str, Any]
+    reports: Any
+
+
+def compile_step(name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any) -> Any:
+    """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`; the state is donated.
+
+    Args:
+      name: the learner's name, for messages.
+      update: the agent's update.
+      state: the learner's state.
+      batches: one for each update of a step.
+      shardings: those of the arguments.
+
+    Raises:
+      ValueError: the updates are too many to be compiled one by one, see `require_few`.
+    """
+
+    def one(carry: Nest, batch: Batch) -> Any:
+        state, updates = carry
+        state, priorities, metrics = update.step(state, batch)
+        return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version))
+
+    def step(state: Nest, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Nest, StepResult]:
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, len(batches))
+        return state, StepResult(update.params(state), priorities, metrics, report)
+
+    platform = shardings[0].mesh.devices.flat[0].platform
+    convolves = convolves_on_cpu(platform, update, state, batches[0])
+    in_turn = one_by_one if convolves else looped
+    if convolves:
+        require_few(len(batches), f"{name}: updates_per_step is {len(batches)}")
+    options = compiler_options(convolves)
+    return jax.jit(step, in_shardings=shardings, out_shardings=shardings[0], donate_argnums=0, compiler_options=options)
+
+
+def priority_metrics(priorities: Any) -> dict[str, Any]:
+    """Metrics of an update's priorities [B]: the mean error of its sequences, and the largest."""
+    return {"priority": priorities.mean(), "priority_max": priorities.max()}
+
+
+def allowed_lag(tables: Sequence[Table]) -> dict[str, float]:
+    """The policy lag that the agent's tables allow, as a metric; none if they allow any."""
+    limits = [table.max_lag for table in tables if table.max_lag is not None]
+    return {"policy_lag_allowed": float(max(limits))} if len(limits) == len(tables) else {}
 
 
 def policy_lag(updates: Any, version: jax.Array) -> dict[str, jax.Array]:

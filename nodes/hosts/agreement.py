@@ -27,6 +27,7 @@ class HostReport(NamedTuple):
       env_steps, frames, episodes, sequences: the host's own counters.
       seconds: the run's age on this host.
       eval_return: the mean return of its last evaluation; NaN without one.
+      collapsed: 1 if its health says that learning has collapsed.
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
     """
@@ -37,6 +38,7 @@ class HostReport(NamedTuple):
     sequences: float
     seconds: float
     eval_return: float
+    collapsed: float
     ending: float
     saving: float
 
@@ -46,11 +48,13 @@ class Merged(NamedTuple):
 
     Attributes:
       totals: counters of all hosts together, the longest age and the first host's evaluation.
+      collapsed: whether learning has collapsed, as the first host judges it.
       ending: numbers of the hosts that were asked to end.
       saving: whether all save a checkpoint now.
     """
 
     totals: dict[str, float]
+    collapsed: bool
     ending: tuple[int, ...]
     saving: bool
 
@@ -77,7 +81,7 @@ def merge(reports: Sequence[HostReport], updates: int) -> Merged:
     if not np.isnan(reports[0].eval_return):  # Only the first host evaluates.
         totals["eval_return"] = reports[0].eval_return
     ending = tuple(i for i, report in enumerate(reports) if report.ending)
-    return Merged(totals, ending, bool(reports[0].saving))
+    return Merged(totals, bool(reports[0].collapsed), ending, bool(reports[0].saving))
 
 
 class Decision(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any
 
 from boonta.nodes.hosts.agreement import COUNTERS, HostReport, Merged, merge
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
 
 
 class HostMonitor(Monitor):
@@ -56,6 +57,7 @@ class HostMonitor(Monitor):
                 **{name: own.get(name, 0.0) for name in COUNTERS},
                 seconds=own["seconds"],
                 eval_return=own.get("eval_return", float("nan")),
+                collapsed=self._health.collapsed,
                 ending=bool(self._asked),
                 saving=saving,
             )
@@ -71,7 +73,7 @@ class HostMonitor(Monitor):
         with self._state:
             others = [report for i, report in enumerate(reports) if i != self.hosts.index]
             self._elsewhere = {name: sum(getattr(report, name) for report in others) for name in COUNTERS}
-            reached = self._joint_rule.reached(merged.totals)
+            reached = self._joint_rule.reached(merged.totals, merged.collapsed)
             self.agreed = self.agreed or bool(reached or merged.ending)
             if reached:
                 self.finish_program(reached)

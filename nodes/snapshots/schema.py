@@ -90,6 +90,11 @@ def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[lis
     return loaded, malformed
 
 
+def dump(content: dict[str, Any]) -> bytes:
+    """A JSON object as a file has it."""
+    return (json.dumps(content, indent=1) + "\n").encode()
+
+
 def checked(hint: Any, value: Any) -> Any:
     """A parsed JSON value as the type that a field's hint declares, such as a tuple for a list.
 

@@ -18,6 +18,7 @@ from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of what is being written or removed.
+BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
 KEEP = 3
 
 

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring.run import BadInput, Run, flattened, plain, require_same_run
+from boonta.programs.wiring.recorded import flattened, plain
+from boonta.programs.wiring.run import BadInput, Run, require_same_run
 
 DEADLINE_S = 900.0  # Every run's program is built, and traced where populations are looked for.
 BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.
@@ -146,7 +147,7 @@ class _Checker:
         from boonta.programs.wiring.program import check_nodes
 
         run, settings = _parsed(self._function, command)
-        if run.stop == type(run.stop)():
+        if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():
             raise BadInput("it has no stop rule, and would never end: give a --stop.… flag, such as stop.env-steps")
         program = self._function(run=run, **settings)
         require_same_run(program.name, run, settings)

@@ -6,18 +6,20 @@ import contextlib
 import pathlib
 import signal
 
+from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.experiments.plan import Job
 from boonta.programs.tools.status import is_held
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, read_config
 
 OUTPUT = "output.log"  # In the run's folder: what its processes print.
+ENDED = (0, COLLAPSED_CODE)  # Exit codes of a program that its stop rule has ended.
 TAIL = 1 << 16  # Bytes of it that are read for its last lines.
 
 
 def is_done(folder: pathlib.Path, job: Job) -> bool:
     """Whether a job has reached its stop rule, with the very command line that it would be started with now."""
-    if is_held(folder) or journal.last_code(folder) != 0:
+    if is_held(folder) or journal.last_code(folder) not in ENDED:
         return False
     try:
         return list(read_config(folder / "config.json").arguments) == job.command(folder)[1:]

@@ -6,54 +6,27 @@ import dataclasses
 import pathlib
 import statistics
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
-
-import pydantic
+from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
-from boonta.programs.experiments import curves
+from boonta.programs.experiments import curves, evaluations
 from boonta.programs.experiments.curves import Curve, Moment, Row
+from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
 from boonta.programs.tools import status
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.run import BadInput, Config, flattened, read_config
+from boonta.programs.wiring.recorded import flattened
+from boonta.programs.wiring.run import BadInput, Config, Which, read_config
 
-CONFIG, SWEEP, EVALUATIONS = "config.json", "sweep.json", "evaluations.jsonl"
+CONFIG, SWEEP = "config.json", "sweep.json"
 COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.
 RETURN, TRAINING = "eval_return", "return"
-Which = Literal["newest", "best"]
 
 
 class NoCurve(BadInput):
     """A run has no value of the metric; the message says so."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluated:
-    """A line of a run's `evaluations.jsonl`: an evaluation after the run.
-
-    Attributes:
-      updates: the updates that its params had.
-      which: which of the run's checkpoints these are of.
-      episodes: number of episodes.
-      deterministic: whether the evaluation policy chose its best action each time.
-      seed: of the environments and the policy.
-      returns: each episode's return.
-      member: the member of a population; None in any other run.
-    """
-
-    updates: int
-    which: Which
-    episodes: int
-    deterministic: bool
-    seed: int
-    returns: tuple[schema.Number, ...]
-    member: int | None = None
-
-
-_EVALUATED = pydantic.TypeAdapter(Evaluated)
 
 
 class Score(NamedTuple):
@@ -196,12 +169,10 @@ def _rows(folder: pathlib.Path, file: str, found: list[str]) -> list[Row]:
 def _evaluations(folder: pathlib.Path, which: Which, found: list[str]) -> dict[int | None, Evaluated]:
     """The last evaluation after the run of each member, or of None in a run without members."""
     try:
-        lines, malformed = schema.load_lines(_EVALUATED, folder / EVALUATIONS)
-    except FileNotFoundError:
-        return {}
+        lines, malformed = evaluations.read(folder)
     except OSError as error:
-        raise BadInput(f"{folder / EVALUATIONS} can't be read: {error.strerror}") from error
-    found += _lost(folder, EVALUATIONS, malformed)
+        raise BadInput(f"{folder / evaluations.FILE} can't be read: {error.strerror}") from error
+    found += _lost(folder, evaluations.FILE, malformed)
     return {line.member: line for line in lines if line.which == which and line.returns}
 
 

@@ -215,8 +215,8 @@ class Scheduler:
                 self._ask_to_end(state)
             return
         self._release(state)
-        if code == 0:
-            self._end(state, DONE, "")
+        if code in outcome.ENDED:
+            self._end(state, DONE, "learning collapsed" if code else "")
         elif code in ASKED and state.pruning:
             self._end(state, PRUNED, "its trial is worse than the median of others")
         elif code in ASKED and self._asked:

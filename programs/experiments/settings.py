@@ -9,7 +9,8 @@ import pydantic
 
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
-from boonta.programs.wiring.run import Config, flattened
+from boonta.programs.wiring.recorded import flattened
+from boonta.programs.wiring.run import Config
 
 NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # And all that evaluations measure.
 OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that say which members there are; each has its own instead.

@@ -20,19 +20,17 @@ from rich import table as tables
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import files
-from boonta.programs.experiments import figures, groups, origins, page, summary
+from boonta.programs.experiments import evaluations, figures, groups, origins, page, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.groups import Suite
 from boonta.programs.experiments.page import Content
 from boonta.programs.experiments.results import (
     COMPARISON,
     CONFIG,
-    EVALUATIONS,
     RETURN,
     TRAINING,
     NoCurve,
     Result,
-    Which,
     folders_of,
     results_of,
 )
@@ -40,10 +38,10 @@ from boonta.programs.experiments.summary import Band
 from boonta.programs.tools import status
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.provenance import source_digest
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.run import BadInput, Which, command
 
 DATA, PAGE, HTML = "results.json", "page.md", "index.html"
-READ = (metrics.FILE, metrics.MEMBERS, EVALUATIONS, journal.FILE)  # Of a run, besides its config.json files.
+READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # Of a run, besides its config.json files.
 
 
 def compare(

@@ -26,8 +26,8 @@ from boonta.agents.muzero.search import Planned, make_search
 from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
-from boonta.programs.tools.play import agent_and_env, frame_of, newest_params, picture, program_of
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.tools.play import agent_and_env, frame_of, params_of, picture, program_of
+from boonta.programs.wiring.run import BadInput, Which, command
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
@@ -40,6 +40,7 @@ COLUMN, ROW = 2.7, 0.55  # The size in inches of a tree node with the branch tha
 def explain(
     workdir: pathlib.Path,
     out: pathlib.Path | None = None,
+    which: Which = "newest",
     step: int | None = None,
     episodes: int = 10,
     max_steps: int = 1_000,
@@ -48,7 +49,7 @@ def explain(
     explore: bool = False,
     seed: int = 0,
 ) -> None:
-    """Plays with the newest checkpoint's params and draws the predictions of the model and of the search.
+    """Plays with a checkpoint's params and draws the predictions of the model and of the search.
 
     tree.svg shows the search in one position, episode.png the predicted and actual values and rewards along the first
     episode, and hidden.png a map of the hidden states of all episodes.
@@ -56,6 +57,7 @@ def explain(
     Args:
       workdir: the run's folder.
       out: folder for the pictures; default: explain/ in the run's folder.
+      which: the checkpoint, the newest or the one with the best evaluation.
       step: the step of the first episode whose search is drawn; default: the middle one.
       episodes: number of episodes to play for the map.
       max_steps: env steps of all episodes together, after which the last episode is cut.
@@ -73,7 +75,7 @@ def explain(
     num_actions = env.spec.actions.num_values
     model = make_model(config, view_of(env.spec.observations), num_actions)
     policy = make_policy(make_search(config, model, num_actions, explore), env.spec, config.frame_stack, whole)
-    params = newest_params(agent, workdir)
+    params = params_of(agent, workdir, which)
     steps, frames = record(policy, env, params, episodes, max_steps, seed)
     length = first_episode(steps)
     acted = length - int(steps.step_type[length - 1, 0] == LAST)

@@ -20,24 +20,28 @@ from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result
 from boonta.nodes.metrics import Stopwatch
-from boonta.programs.tools.play import agent_and_env, newest_params
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.tools.play import agent_and_env, params_of
+from boonta.programs.wiring.run import BadInput, Which, command
 
 
 def match(
     workdir: pathlib.Path,
     opponent: str,
+    which: Which = "newest",
+    opponent_which: Which = "newest",
     games: int = 50,
     simulations: int | None = None,
     opening: int | None = None,
     max_steps: int = 1_000,
     seed: int = 0,
 ) -> np.ndarray:
-    """Plays games of two with the newest checkpoint's params, half of them as either player, and prints the results.
+    """Plays games of two with a checkpoint's params, half of them as either player, and prints the results.
 
     Args:
       workdir: the run's folder.
       opponent: random, uct:ROLLOUTS, perfect, or the folder of another run of the same game.
+      which: the run's checkpoint, the newest or the one with the best evaluation.
+      opponent_which: the same of another run.
       games: number of games, even.
       simulations: simulations per search of the run in `workdir`; default: as in its own evaluations.
       opening: random moves that start each game; each opening is played from both sides. Default: 2 against another
@@ -56,10 +60,14 @@ def match(
     player = parse_player(opponent)
     if isinstance(player, (UctPlayer, PerfectPlayer)):
         env = with_open_spiel_states(env)
-    other = rival(pathlib.Path(opponent), env) if player is None else player_side(player, _never, Stopwatch())
+    other = (
+        rival(pathlib.Path(opponent), env, opponent_which)
+        if player is None
+        else player_side(player, _never, Stopwatch())
+    )
     if opening is None:
         opening = OPENING if player is None else 0
-    sides = (run_side(agent, workdir), other)
+    sides = (run_side(agent, workdir, which), other)
     outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
     print(table(outcome))
     return outcome
@@ -85,18 +93,18 @@ def with_open_spiel_states(env: Env) -> Env:
     return Followed(env, OpenSpiel(env.env.game))
 
 
-def run_side(agent: Agent, workdir: pathlib.Path) -> MakeSide:
-    """Returns the side that plays a run's agent with its newest params."""
+def run_side(agent: Agent, workdir: pathlib.Path, which: Which) -> MakeSide:
+    """Returns the side that plays a run's agent with a checkpoint's params."""
     policy = agent.eval_policy
-    return policy_side(policy, jit_policy(policy), newest_params(agent, workdir), Stopwatch())
+    return policy_side(policy, jit_policy(policy), params_of(agent, workdir, which), Stopwatch())
 
 
-def rival(workdir: pathlib.Path, env: Env) -> MakeSide:
+def rival(workdir: pathlib.Path, env: Env, which: Which) -> MakeSide:
     """Returns the side of another run of the same game, possibly with another agent."""
     agent, other_env = agent_and_env(workdir)
     if other_env.spec != env.spec:
         raise BadInput(f"--opponent {workdir} holds a run of another game, or of another view of it")
-    return run_side(agent, workdir)
+    return run_side(agent, workdir, which)
 
 
 def table(outcome: np.ndarray) -> str:

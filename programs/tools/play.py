@@ -25,18 +25,25 @@ from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.run import BadInput, Run, command, read_config
+from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
 
 STEPS_PER_S = {1: 15, 2: 1}  # By number of players; a move on a board takes time to look at.
 ENDINGS = (".gif", ".mp4")
 SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by whole factors.
 
 
-def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int = 5_000, seed: int = 0) -> None:
-    """Plays one episode with the newest checkpoint's params, both sides of a game of two, and draws it.
+def play(
+    workdir: pathlib.Path,
+    out: pathlib.Path | None = None,
+    which: Which = "newest",
+    max_steps: int = 5_000,
+    seed: int = 0,
+) -> None:
+    """Plays one episode with a checkpoint's params, both sides of a game of two, and draws it.
 
     Args:
       workdir: the run's folder.
+      which: the checkpoint, the newest or the one with the best evaluation.
       out: picture file, .gif or .mp4 by its ending; default: play.gif in the run's folder.
       max_steps: env steps after which the picture ends even if the episode does not.
       seed: seed of the environment and the policy.
@@ -45,7 +52,7 @@ def play(workdir: pathlib.Path, out: pathlib.Path | None = None, max_steps: int 
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
-    frames, total = episode(agent, env, newest_params(agent, workdir), max_steps, seed)
+    frames, total = episode(agent, env, params_of(agent, workdir, which), max_steps, seed)
     rate = STEPS_PER_S[env.spec.num_players]
     options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
     imageio.imwrite(target, [picture(frame) for frame in frames], **options)
@@ -115,13 +122,24 @@ def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Ma
     return values
 
 
-def newest_params(agent: Agent, workdir: pathlib.Path) -> Any:
-    """The acting params of the run's newest sound checkpoint."""
+def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest") -> Any:
+    """The acting params of a run's newest sound checkpoint, or of the one with the best evaluation."""
+    return restored(agent, workdir, which)[0]
+
+
+def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, int]:
+    """The acting params of a run's checkpoint, and the number of its updates.
+
+    Raises:
+      BadInput: there is none.
+      ValueError: none is sound, or it doesn't fit the agent.
+    """
+    checkpointer = Checkpointer(checkpoints_of(workdir, which))
     try:
-        restored, _ = Checkpointer(workdir / "checkpoints").restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+        state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     except FileNotFoundError:
-        raise BadInput(f"--workdir {workdir} has no checkpoint yet") from None
-    return agent.update.params(restored)
+        raise BadInput(f"--workdir {workdir} has no {which} checkpoint yet") from None
+    return agent.update.params(state), int(counts.get("updates", 0))
 
 
 def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:

@@ -11,14 +11,15 @@ import pathlib
 import time
 
 from boonta.nodes import metrics
-from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, command, read_config
 
 LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots from which it goes on;
-TABLES = "replay"  # and that of their tables. The number of a snapshot is that of the updates.
+TABLES = "replay"  # that of their tables,
+BEST = f"checkpoints/{store.BEST}"  # and that of the best checkpoint. The number of a snapshot is that of the updates.
 ENDS = (" INFO done: ", " INFO ended by ", " ERROR ", f" DEBUG {journal.ENDED}")
 
 
@@ -41,9 +42,9 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     reached = _reached(workdir)
     if reached:
         print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
-    for name in (*LEARNERS, TABLES):
+    for name in (*LEARNERS, BEST, TABLES):
         if (workdir / name).is_dir():
-            print(_snapshots(workdir / name))
+            print(_snapshots(workdir, name))
     for name in LEARNERS:
         if (workdir / name).is_dir():
             print(_goes_on_from(workdir / name, reached.get("updates")))
@@ -89,9 +90,10 @@ def _reached(workdir: pathlib.Path) -> dict[str, float]:
     return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
 
 
-def _snapshots(folder: pathlib.Path) -> str:
-    """Lines about the snapshots in a folder."""
-    told = [f"{folder.name}:"]
+def _snapshots(workdir: pathlib.Path, name: str) -> str:
+    """Lines about the snapshots in a folder of a run."""
+    folder = workdir / name
+    told = [f"{name}:"]
     for number in numbers(folder):
         path = folder / str(number)
         try:

@@ -11,6 +11,7 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring import threads
+from boonta.programs.wiring.evaluation import fused_settings
 from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
@@ -50,14 +51,10 @@ def fused(program: Program) -> Group:
     actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
     assert actors is not None
     settings: dict[str, Any] = {"eval_every": 0}
+    if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
+        settings = fused_settings(evaluator.settings)
     if "num_envs" in actors.settings:
         settings["num_envs"] = actors.number * actors.settings["num_envs"]
-    if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
-        given = evaluator.settings
-        settings["eval_every"] = given.get("every_updates", 1_000)
-        settings |= {
-            f"eval_{to}": given[of] for of, to in (("episodes", "episodes"), ("max_steps", "steps")) if of in given
-        }
     return group(Anakin, **settings)
 
 

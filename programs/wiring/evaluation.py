@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from boonta.envs.base import Env
 from boonta.nodes.arena import Arena
@@ -13,24 +14,71 @@ from boonta.programs.wiring.program import Group, group
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """How often the newest params are evaluated, and on how many episodes.
+    """When the newest params are evaluated, on how many episodes, and by which policy.
 
     Attributes:
       episodes: episodes per evaluation; in a game of two, games against each opponent.
+      by: what the interval counts; the default is seconds, and updates in a fused program, which counts no seconds. By
+        updates or env steps, runs are evaluated at the same points on any machine, so that they compare.
       every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
+      every_updates: updates between evaluations; 0 makes none in a fused program.
+      every_env_steps: env steps between evaluations; of a population, each member's.
+      deterministic: whether the policy takes its best action, or draws one as actors do; None leaves it to the agent.
       max_share: the greatest share of its time that the evaluator plays, above 0 and at most 1.
-      every_updates: updates between evaluations in a fused program, which doesn't use `every_s`; 0 makes none there.
+      max_age: updates after which the run warns that the last evaluation is old; None: five times the longest distance
+        between two so far.
     """
 
     episodes: int = 20
+    by: Literal["default", "seconds", "updates", "env_steps"] = "default"
     every_s: float = 30.0
-    max_share: float = 0.25
     every_updates: int = 1_000
+    every_env_steps: int = 0
+    deterministic: bool | None = None
+    max_share: float = 0.25
+    max_age: int | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.every_env_steps) != (self.by == "env_steps"):
+            raise ValueError(
+                f"evaluation.every_env_steps is {self.every_env_steps}, by {self.by!r}; it must be above 0 if and only "
+                "if by is 'env_steps'"
+            )
 
     @classmethod
     def preset(cls, kind: str) -> Evaluation:
         """The values for a kind of environment: short episodes are cheap, Atari's take a minute."""
         return PRESETS.get(kind, cls())
+
+    @property
+    def cadence(self) -> dict[str, Any]:
+        """The settings of a node that evaluates, but for the number of episodes."""
+        settings = dataclasses.asdict(self)
+        left_out = {"episodes"} | ({"by"} if self.by == "default" else set())
+        return {name: value for name, value in settings.items() if name not in left_out}
+
+    @property
+    def fused(self) -> dict[str, Any]:
+        """The settings of `nodes.anakin`.
+
+        Raises:
+          ValueError: the interval is in seconds.
+        """
+        return fused_settings({"episodes": self.episodes, **self.cadence})
+
+
+def fused_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of `nodes.anakin` for those of an evaluator; those that it doesn't have are left out.
+
+    Raises:
+      ValueError: the interval is in seconds.
+    """
+    by = settings.get("by", "updates")
+    if by == "seconds":
+        raise ValueError("evaluation.by is 'seconds'; a fused program counts 'updates' or 'env_steps'")
+    names = {f"every_{by}": "eval_every", "by": "eval_by", "episodes": "eval_episodes", "max_steps": "eval_steps"}
+    names |= {"deterministic": "eval_deterministic", "max_age": "eval_max_age"}
+    return {ours: settings[name] for name, ours in names.items() if name in settings}
 
 
 PRESETS = {
@@ -47,9 +95,8 @@ PRESETS = {
 def evaluator(env: Env, evaluation: Evaluation) -> Group:
     """The node that measures params: an `Evaluator`, or an `Arena` where two play."""
     if env.spec.num_players == 1:
-        return group(Evaluator, **dataclasses.asdict(evaluation))
-    cadence: dict[str, Any] = {"every_s": evaluation.every_s, "max_share": evaluation.max_share}
-    return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, **cadence)
+        return group(Evaluator, episodes=evaluation.episodes, **evaluation.cadence)
+    return group(Arena, opponents=opponents_in(env), games=evaluation.episodes, **evaluation.cadence)
 
 
 def opponents_in(env: Env) -> dict[str, Any]:

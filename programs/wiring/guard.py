@@ -15,6 +15,7 @@ from typing import Any
 
 from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
 
+from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.restarts import History, Restarts
 
@@ -119,7 +120,7 @@ class _Guard:
     def watch(self, reports: Any) -> int | None:
         """Waits for the child's end and, if it is to be started again, until then; otherwise returns the exit code."""
         failure, hung, code = self._follow(reports)
-        if self._signal or code in (0, 2, 130, 143):  # Done, refused, or asked to end.
+        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143):  # Done, refused, collapsed, or asked to end.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else _how(code))
         decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)

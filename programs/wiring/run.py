@@ -19,11 +19,14 @@ import tyro
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
-from boonta.nodes.monitor import StopRule
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.snapshots.store import BEST, numbers
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.provenance import Provenance
+from boonta.programs.wiring.recorded import flattened, plain
 from boonta.programs.wiring.restarts import Restarts
+
+Which = Literal["newest", "best"]  # Of a run's checkpoints.
 
 
 class BadInput(Exception):
@@ -71,7 +74,8 @@ class Run:
       keep_every_h: hours between checkpoints of the learner that stay for good; of the others the newest three do.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
-        on from the newest one there, counters included.
+        on from one there, counters included.
+      start_which: which checkpoint of `start_from`, the newest or the one with the best evaluation.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
@@ -90,6 +94,7 @@ class Run:
     keep_every_h: float = 6.0
     allow_changes: bool = False
     start_from: str = ""
+    start_which: Which = "newest"
     network: Literal["private", "open"] = "private"
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
@@ -132,7 +137,7 @@ class Run:
     @property
     def start_folder(self) -> str | None:
         """The folder of the checkpoints that `start_from` names."""
-        return os.path.join(self.start_from, "checkpoints") if self.start_from else None
+        return str(checkpoints_of(pathlib.Path(self.start_from), self.start_which)) if self.start_from else None
 
     @property
     def acting_seed(self) -> int:
@@ -156,6 +161,12 @@ class Run:
         if self.hosts.number > 1 or self.launch == "local_mt":
             end_now(code)
         sys.exit(code)
+
+
+def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
+    """The folder in a run's folder whose newest checkpoint is the run's newest, or the one with the best evaluation."""
+    folder = workdir / "checkpoints"
+    return folder if which == "newest" else folder / BEST
 
 
 def newest_checkpoint(folder: str) -> int:
@@ -197,7 +208,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     """
     start = run.start_folder
     if start is not None and not newest_checkpoint(start):
-        raise BadInput(f"--start-from {run.start_from} has no checkpoint, in {start}")
+        raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "seed": run.seed, "settings": plain(settings)}
@@ -272,22 +283,3 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
             f"--workdir {folder} holds a run with other settings: {'; '.join(changed)}. "
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )
-
-
-def plain(value: Any) -> Any:
-    """A value in JSON's types: a dataclass by its fields, anything else that JSON lacks as a text."""
-    return json.loads(json.dumps(value, default=_encode))
-
-
-def _encode(value: Any) -> Any:
-    """A value for JSON: a dataclass's fields, or the `repr` of anything else."""
-    is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return dataclasses.asdict(value) if is_value else repr(value)
-
-
-def flattened(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat.update(flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
-    return flat

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes.base import Node
-from boonta.nodes.monitor import Monitor, failure_of
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, check_nodes, construct, signature_of
-from boonta.programs.wiring.view import View
+from boonta.programs.wiring.view import View, warn_of_health
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -43,11 +44,12 @@ def run(program: Program) -> int:
     except KeyboardInterrupt as interrupt:
         LOG.info("ended by %s", signal.Signals(interrupt.args[0]).name)
         return 128 + interrupt.args[0]
+    warn_of_health(status)
     if failure := failure_of(status):
         LOG.error(failure)
         return 1
     LOG.info("done: %s", status["reason"])
-    return 0
+    return COLLAPSED_CODE if has_collapsed(status) else 0
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boonta.nodes.monitor import SAVING_S, START_S, failure_of
+from boonta.nodes.monitor import SAVING_S, START_S
+from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring import guard
 from boonta.programs.wiring.grace import Grace
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts
-from boonta.programs.wiring.view import View
+from boonta.programs.wiring.view import View, warn_of_health
 from boonta.programs.wiring.workers import Thread, Worker
 
 GRACE_S = 14.0  # Time between the stop request and SIGKILL, besides at most SAVING_S in which nodes save.
@@ -103,11 +104,12 @@ class _Supervisor:
         return self._grace.is_over(asked, time.monotonic(), bool(saving))
 
     def report(self) -> int:
-        """Prints how the program ended, and returns the exit code: 0 only where its stop rule was reached."""
+        """Prints how the program ended, and returns the exit code: 0 only where a limit was reached."""
         failure = self._monitor_failure or self._status.get("failure") or self._failure or self._first_death()
         if not failure and not self._signals.number and not self._status.get("done"):
             failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
+        warn_of_health(self._status)
         if failure:
             LOG.error(failure)
             return 1
@@ -115,7 +117,7 @@ class _Supervisor:
             LOG.info("ended by %s", signal.Signals(self._signals.number).name)
             return 128 + self._signals.number
         LOG.info("done: %s", self._status["reason"])
-        return 0
+        return COLLAPSED_CODE if has_collapsed(self._status) else 0
 
     def _has_worked(self) -> bool:
         """Whether all nodes have come as far as their work."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import sys
 import time
 from typing import Any
@@ -75,7 +76,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
     memory = sum(by_process.values()) / 1000
     return [
         ("return", number("return", ".2f")),
-        ("eval", number("eval_return", ".2f")),
+        ("eval", evaluation(row, totals)),
         ("env steps", f"{number('env_steps', source=totals)} ({number('env_steps_per_s')}/s)"),
         ("updates", f"{number('updates', source=totals)} ({number('updates_per_s', '.2f')}/s)"),
         ("lag", number("policy_lag", ".1f")),
@@ -84,7 +85,23 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
         ("waits", waits(row) or "-"),
         ("saved", saved(status.get("snapshot"))),
+        *([("health", ", ".join(status["health"]))] if status.get("health") else []),
     ]
+
+
+def evaluation(row: dict[str, float], totals: dict[str, float]) -> str:
+    """The last evaluation's mean return, its standard error, and its age in updates."""
+    if "eval_return" not in row:
+        return "-"
+    error = f" ± {row['eval_return_se']:.2f}" if "eval_return_se" in row else ""
+    age = totals.get("updates", 0.0) - row.get("eval_version", math.inf)
+    return f"{row['eval_return']:.2f}{error}" + (f", {max(0.0, age):,.0f} updates ago" if age > -math.inf else "")
+
+
+def warn_of_health(status: dict[str, Any]) -> None:
+    """Says at the end of a run what was wrong with its learning at that time."""
+    for warning in status.get("health", {}).values():
+        LOG.warning("at the end: %s", warning)
 
 
 def short(row: dict[str, float]) -> list[tuple[str, str]]:

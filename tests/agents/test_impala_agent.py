@@ -36,6 +36,7 @@ def spec(observations=IMAGE, actions=ACTIONS):
         ("unroll_length", 0),
         ("batch_size", 0),
         ("queue_size", 0),
+        ("max_lag", -1.0),
         ("lstm_size", -1),
         ("entropy_cost", -0.1),
         ("baseline_cost", -0.1),

@@ -13,7 +13,7 @@ from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.heads import make_support
 from boonta.agents.muzero import Config
-from boonta.agents.muzero.loss import consistency_loss, muzero_loss, support_warning, unroll_model
+from boonta.agents.muzero.loss import consistency_loss, muzero_loss, unroll_model
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, action_places, make_model
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.optimisation import Context
@@ -197,9 +197,12 @@ def test_consistency_teaches_only_the_side_that_foresees():
     assert np.any(jax.grad(loss)(make_params(), observed)["q"])
 
 
-def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
-    def warning(reward, value):
-        """The warning about the update's metrics if each step earns `reward`, and acting's searches found `value`."""
+def test_the_metrics_show_a_support_that_is_too_small_for_what_is_seen():
+    def beyond(reward, value):
+        """The share of values and rewards beyond the support, of limit 3, and the largest in units of that limit.
+
+        Each step earns `reward`, and acting's searches found `value`.
+        """
         config = dataclasses.replace(CONFIG, value_target="search", discount=0.99)
         batch = make_batch()
         extras = batch.steps.extras._replace(value=np.full_like(batch.steps.extras.value, value))
@@ -213,12 +216,13 @@ def test_a_support_too_small_for_what_is_seen_is_told_with_the_figures():
         _, (_, metrics, _) = jax.jit(functools.partial(muzero_loss, model=LINEAR, config=config))(
             make_params(), context, batch._replace(steps=steps)
         )
-        return support_warning({name: float(x) for name, x in metrics.items()}, config.support_limit)
+        return float(metrics["outside_support"]), float(metrics["largest_target_share"])
 
-    assert warning(0.1, 2.0) == ""
+    share, largest = beyond(0.1, 2.0)
+    assert share == 0 and largest < 1
     # Bootstrapped values are limited to the support, so targets accumulate a reward or two beyond its end.
-    assert "100% of an update's values and rewards are beyond 3, the largest is 3.139" in warning(0.1, 3.0)
-    assert "the largest is 597" in warning(300.0, 0.0) and "raise support_limit" in warning(300.0, 0.0)
+    assert beyond(0.1, 3.0) == (1.0, pytest.approx(3.139 / 3, rel=1e-3))
+    assert beyond(300.0, 0.0)[1] == pytest.approx(597 / 3, rel=1e-2)
 
 
 def test_support_goes_there_and_back():

@@ -23,6 +23,7 @@ IMPALA = {
     "unroll_length": 20,
     "batch_size": 32,
     "queue_size": 32,
+    "max_lag": 100.0,
     "discount": 0.99,
     "clip_rho": 1.0,
     "trace_lambda": 1.0,

@@ -14,7 +14,7 @@ from boonta.nodes import metrics
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
 

@@ -21,6 +21,7 @@ from boonta.nodes.rpc import encoding
 from boonta.nodes.snapshots import counters, files, manifest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
+from boonta.programs.experiments import evaluations as finals
 from boonta.programs.experiments import plan, results
 from boonta.programs.experiments import spec as sweeps
 from boonta.programs.tools import play
@@ -159,7 +160,7 @@ def evaluations(folder: pathlib.Path) -> Format:
     valid = _lines(lines)
 
     def read(content: bytes) -> None:
-        (folder / results.EVALUATIONS).write_bytes(content)
+        (folder / finals.FILE).write_bytes(content)
         for result in _results(folder):
             assert np.isfinite(result.score.value)
 

@@ -1,8 +1,8 @@
 """Stands for a program in tests of sweeps: it leaves what a run leaves in its folder, and starts at once.
 
-The flag `--act` says how it ends: "done", "fails", "refuses", "fails-once", "killed", or "waits", which goes on until
-the folder has a file named "go", or until SIGTERM, after which it saves and ends. Each start adds a line to "starts".
-It learns a return of -(x - 0.3)^2; with "--act bad" that is lower by 9, and it waits after its evaluation.
+The flag `--act` says how it ends: "done", "fails", "refuses", "fails-once", "collapses", "killed", or "waits", which
+goes on until the folder has a file named "go", or until SIGTERM, after which it saves and ends. Each start adds a line
+to "starts". It learns a return of -(x - 0.3)^2; with "--act bad" that is lower by 9, and it waits after its evaluation.
 """
 
 from __future__ import annotations
@@ -62,5 +62,7 @@ if given.act == "killed":
 if given.act == "fails" or (given.act == "fails-once" and len((folder / "starts").read_text().splitlines()) == 1):
     log("ERROR learner failed while updating: no luck")
     end(1)
+if given.act == "collapses":
+    end(3)
 log("INFO done: updates reached 5")
 end(0)

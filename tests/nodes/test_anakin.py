@@ -25,9 +25,10 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.once

@@ -10,7 +10,7 @@ from boonta.agents import impala, muzero
 from boonta.agents.config import replaced
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 
 pytestmark = pytest.mark.once
 

@@ -104,7 +104,7 @@ def test_it_stops_while_a_match_is_on(variables):
     node = arena(variables, {"slow": slow}, games=50)
     with pytest.raises(Stopped):
         node.round()
-    assert player.asked == 3 and not node.report()["metrics"]
+    assert player.asked == 3 and node.report()["metrics"] == {"eval_started": 1.0}
 
 
 def test_what_cannot_be_played_is_refused(variables):

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from boonta.nodes.base import Node, Stopped
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch import pulse
+from boonta.nodes.watch.stopping import StopRule
 
 
 class FakeMonitor:
@@ -21,7 +22,8 @@ class FakeMonitor:
     def beat(self, report: dict) -> dict:
         self.reports.append(report)
         enough = len(self.reports) >= self._stop_after
-        reply = {"failure": "", "counts": {"updates": 7.0}, "snapshot_request": [2, 30], "past_lives": 1}
+        reply = {"failure": "", "counts": {"updates": 7.0}, "evaluation": {}, "snapshot_request": [2, 30]}
+        reply["past_lives"] = 1
         return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
     def report_end(self, name: str, failure: str) -> None:

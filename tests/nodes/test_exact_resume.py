@@ -20,8 +20,8 @@ import pytest
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.monitor import StopRule
 from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import flip
 from boonta.tests.nodes.test_anakin import ENV, agent, node
 from boonta.tests.nodes.test_population import population

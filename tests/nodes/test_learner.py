@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -14,7 +15,10 @@ import pytest
 
 from boonta.agents.base import Batch, Steps
 from boonta.envs.catch import Catch
+from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.learner import Learner
+from boonta.nodes.snapshots.best import Record, read_record
+from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
@@ -104,12 +108,12 @@ def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch, updates_per_s
 def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch):
     single = learn(tmp_path / "single", monkeypatch, 8)
     np.testing.assert_allclose(learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
-    monkeypatch.setattr("boonta.nodes.learner.convolves_on_cpu", lambda *given: True)
+    monkeypatch.setattr("boonta.nodes.fused.updates.convolves_on_cpu", lambda *given: True)
     np.testing.assert_allclose(learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
 
 
 def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.convolves_on_cpu", lambda *given: True)
+    monkeypatch.setattr("boonta.nodes.fused.updates.convolves_on_cpu", lambda *given: True)
     with pytest.raises(ValueError, match="updates_per_step is 17; on CPU, .* it must be at most 16"):
         learn(tmp_path, monkeypatch, 17, updates_per_step=17)
 
@@ -151,22 +155,40 @@ def test_a_cadence_below_one_is_refused(tmp_path, cadence):
         Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), **cadence)
 
 
-def test_what_the_metrics_say_is_set_wrong_is_told_once(tmp_path, monkeypatch):
+def test_the_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner.start()
+    weights = []
+    for evaluation in ({"eval_started": 0.0}, {}, {"eval_version": 0.0, "eval_return": 0.5}, {"eval_return": 0.2}):
+        learner.evaluation |= evaluation
+        learner.step()
+        weights.append(np.array(learner._state.weights["linear"]["w"]))
+    learner.fail(ValueError("broken"))
+    learner.close()
+    assert not numbers(tmp_path) and numbers(tmp_path / "best") == [1]
+    best, counts = Checkpointer(tmp_path / "best").restore(learner._state)
+    np.testing.assert_array_equal(best.weights["linear"]["w"], weights[0])
+    assert counts == {"updates": 1.0}
+    assert read_record(tmp_path / "best", print) == Record(0.5, None, version=0, updates=1)
+
+
+def test_priorities_and_the_lag_that_is_allowed_are_measured(tmp_path, monkeypatch):
     monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
-    seen = []
+    queue, update = dataclasses.replace(agent.tables[0], max_lag=7.0), agent.update
 
-    def warning(metrics):
-        seen.append(metrics["loss"])
-        return f"the loss is {metrics['loss']:.9f}" if len(seen) > 1 else ""
+    def step(state, batch):
+        state, _, metrics = update.step(state, batch)
+        return state, jnp.arange(8.0), metrics
 
-    agent = agent._replace(update=agent.update._replace(warning=warning))
+    agent = agent._replace(update=update._replace(step=step), tables=(queue,))
     learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
-    for _ in range(4):
-        learner.step()
+    learner.step()
     learner.settle()
-    assert learner.report()["warnings"] == [f"the loss is {seen[1]:.9f}"] and seen[1] != seen[2]
+    measured = learner.report()["metrics"]
+    assert (measured["priority"], measured["priority_max"], measured["policy_lag_allowed"]) == (3.5, 7.0, 7.0)
 
 
 def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):

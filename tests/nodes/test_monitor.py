@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from boonta.nodes import metrics
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
 
 
 def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.nodes.test_monitor import report
 
 

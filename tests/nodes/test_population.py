@@ -17,8 +17,9 @@ from boonta.envs.jax.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.monitor import StopRule
 from boonta.nodes.population import Population
+from boonta.nodes.snapshots.best import Record, read_record
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.once
@@ -104,7 +105,7 @@ def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path
 
     settings = {"eval_every": 10, "eval_episodes": 64, "stop": StopRule(updates=20), "devices": 1}
     together = run(population(tmp_path, make=make_all_by_rate, seeds=1, **settings))
-    returns = [row["eval_return"] for row in together._rows]
+    returns = [row["eval_return"] for row in together._evaluations.rows]
     assert returns[0] != returns[1]
     for i, rate in enumerate((0.1, 0.5)):
         agent = make_all_by_rate(Config(rate))
@@ -138,6 +139,32 @@ def test_hyper_parameters_are_state_which_checkpoints_hold_and_others_may_change
     again = population(tmp_path, seeds=1)
     again.start()
     np.testing.assert_array_equal(again._state.learner.values["learning_rate"], np.float32([0.0, 0.5]))
+
+
+def test_a_member_that_collapses_is_named_and_the_best_ever_is_kept(tmp_path):
+    """The learning rate of the first is 0, so that its update is nothing; that of the other goes on."""
+
+    def make_measured(config: Config):
+        agent = make(config)
+
+        def step(state, batch):
+            state, priorities, metrics = agent.update.step(state, batch)
+            return state, priorities, metrics | {"grad_norm": jnp.float32(config.factor)}
+
+        return agent._replace(update=agent.update._replace(step=step))
+
+    vary = {"factor": [0.0, 1.0]}
+    limits = {"eval_every": 4, "eval_episodes": 16}
+    together = run(population(tmp_path, make=make_measured, vary=vary, seeds=2, **limits))
+    report = together.report()
+    warnings = [warning for warning in report["warnings"] if "gradient vanished" in warning]
+    assert [warning.partition(":")[0] for warning in warnings] == ["member 0 (seed 3)", "member 1 (seed 4)"]
+    assert report["metrics"]["members_collapsed"] == 2 and report["metrics"]["members"] == 4
+    rows = metrics.read(tmp_path, metrics.MEMBERS)
+    best = max(rows, key=lambda row: row["eval_return"])
+    assert read_record(tmp_path / "checkpoints" / "best", print) == Record(
+        best["eval_return"], best["eval_return_se"], int(best["updates"]), int(best["updates"]), int(best["member"])
+    )
 
 
 def test_it_goes_on_without_those_that_diverged(tmp_path, monkeypatch):

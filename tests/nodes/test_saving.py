@@ -6,9 +6,10 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.damage import fill_disk
 from boonta.tests.nodes.test_anakin import node

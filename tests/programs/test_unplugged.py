@@ -82,7 +82,7 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     assert last["reanalyzed_sequences"] >= 8 and last["batch_share/reanalyzed"] == 1.0
     agent, env = play.agent_and_env(workdir)
     assert env == Catch() and [table.name for table in agent.tables] == ["reanalyzed"]
-    play.newest_params(agent, workdir)  # What it learned was saved, and is found by other tools.
+    play.params_of(agent, workdir)  # What it learned was saved, and is found by other tools.
     assert json.loads((workdir / "config.json").read_text())["settings"]["config"]["torso"]["widths"] == [8]
     if schedule == "serial":
         assert start(*common, "--stop.updates", "15", "config:catch", *SMALL) == 0

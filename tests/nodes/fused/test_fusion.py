@@ -173,5 +173,7 @@ def test_evaluation_plays_one_episode_in_each_slot():
     assert results["eval_return"] == 1 and results["eval_cut"] == 0
     still = stage.play(ENV, follow, lambda timestep: jnp.ones(20, jnp.int32), 20, 100, jax.random.PRNGKey(0))
     assert -1 < still["eval_return"] < 1 and still["eval_return_min"] == -1
+    mean = float(still["eval_return"])  # Of twenty returns that are 1 or -1.
+    assert results["eval_return_se"] == 0 and still["eval_return_se"] == pytest.approx(((1 - mean**2) / 19) ** 0.5)
     cut = stage.play(ENV, follow, chase, 20, 2, jax.random.PRNGKey(0))
     assert cut["eval_cut"] == 20 and cut["eval_return"] == 0

@@ -11,9 +11,9 @@ import pytest
 from boonta.nodes.hosts.agreement import Decision, HostReport, SeveralHosts, SingleHost, decode, encode, merge
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 
-NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0)
+NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0, 0)
 
 
 def monitor(tmp_path, index: int = 0, **rule) -> HostMonitor:
@@ -84,6 +84,11 @@ def test_a_rule_that_hosts_fulfil_together_ends_all_of_them(tmp_path):
     assert not by_updates.agreed
     by_updates.follow(reports, updates=7)
     assert by_updates.agreed
+
+
+def test_only_the_first_hosts_collapse_counts():
+    collapsed = NOTHING._replace(collapsed=1)
+    assert merge([collapsed, NOTHING], 1).collapsed and not merge([NOTHING, collapsed], 1).collapsed
 
 
 def test_only_the_first_hosts_evaluation_and_due_checkpoint_count(tmp_path):

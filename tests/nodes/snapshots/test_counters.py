@@ -7,8 +7,9 @@ import random
 
 import pytest
 
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots import counters, files
+from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import DAMAGES
 from boonta.tests.nodes.test_monitor import report
 

@@ -54,6 +54,13 @@ def await_until(there) -> None:
         time.sleep(0.02)
 
 
+def test_a_run_whose_learning_has_collapsed_has_ended_by_its_stop_rule(tmp_path):
+    for _ in range(2):
+        code, states = run(tmp_path, job("one", "collapses"))
+        assert code == 0 and states["one"].stage == DONE
+    assert len(starts(tmp_path, "one")) == 1
+
+
 def test_all_jobs_are_done_and_not_done_again(tmp_path):
     jobs = [job(f"run{i}") for i in range(4)]
     assert run(tmp_path, *jobs)[0] == 0

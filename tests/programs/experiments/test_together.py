@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from boonta.nodes.anakin import Anakin
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.experiments.together.fused import may_join, population
 from boonta.programs.wiring import anakin
 from boonta.programs.wiring.arguments import function_of, parse

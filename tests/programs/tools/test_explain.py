@@ -137,7 +137,7 @@ def test_other_agents_runs_are_refused(tmp_path):
 
 def test_a_step_or_number_that_cannot_be_is_refused(tmp_path, monkeypatch):
     run = make_run(tmp_path, muzero, *SMALL)
-    monkeypatch.setattr(explain, "newest_params", lambda *_: None)
+    monkeypatch.setattr(explain, "params_of", lambda *_: None)
     step_type = np.array([FIRST, MID, LAST, FIRST], np.int32)[:, None]
     nothing = np.zeros((4, 1))
     steps = Steps(nothing, step_type, nothing, nothing, nothing, nothing, nothing)

@@ -93,11 +93,11 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_no
     agent, _ = play.agent_and_env(folder)
     Checkpointer(folder / "checkpoints").save(2, jax.tree.map(jax.numpy.asarray, nim.params(2)), {})
     flip(folder / "checkpoints" / "2" / "state" / "_METADATA")
-    assert int(play.newest_params(agent, folder)["number"][0]) == 1
+    assert int(play.params_of(agent, folder)["number"][0]) == 1
     assert "warning: checkpoint 1 is used, since newer ones are not sound: " in capsys.readouterr().err
     flip(folder / "checkpoints" / "1" / "state" / "_METADATA")
     with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*/2: state/_METADATA is altered"):
-        play.newest_params(agent, folder)
+        play.params_of(agent, folder)
 
 
 def test_observations_become_visible_pictures():

@@ -98,7 +98,7 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
 
 def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
     message = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
-    assert f"--start-from {tmp_path}/other has no checkpoint, in {tmp_path}/other/checkpoints" in message
+    assert f"--start-from {tmp_path}/other has no newest checkpoint, in {tmp_path}/other/checkpoints" in message
     assert not (tmp_path / "run").exists()
 
 

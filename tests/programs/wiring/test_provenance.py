@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from boonta.nodes.monitor import StopRule
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring import provenance
 from boonta.programs.wiring.arguments import origin_of, parse

@@ -61,6 +61,25 @@ def test_line_and_table_show_the_newest_snapshot():
     assert "update 1,200, 0:01:15 ago, 1,862.1 MB" in console.export_text()
 
 
+def test_an_evaluation_is_shown_with_its_error_and_its_age():
+    row = {"eval_return": 12.345, "eval_return_se": 0.5, "eval_version": 47.0}
+    assert "  eval 12.35 ± 0.50, 20 updates ago  " in view.line({**STATUS, "row": {**STATUS["row"], **row}})
+    del row["eval_return_se"]
+    assert "  eval 12.35, 20 updates ago  " in view.line({**STATUS, "row": {**STATUS["row"], **row}})
+
+
+def test_line_table_and_the_end_show_what_is_wrong_with_learning(capsys):
+    assert "health" not in view.line({**STATUS, "health": {}})
+    ill = {**STATUS, "health": {"returns fell": "returns fell: to 0; go back", "gradient vanished": "it is 0"}}
+    assert view.line(ill).endswith("health returns fell, gradient vanished")
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view.table_of(ill))
+    assert "returns fell, gradient vanished" in console.export_text()
+    view.warn_of_health(STATUS)
+    view.warn_of_health(ill)
+    assert capsys.readouterr().out == "warning: at the end: returns fell: to 0; go back\nwarning: at the end: it is 0\n"
+
+
 def test_a_line_says_which_table_gives_less_than_its_share():
     assert "reanalyzed" not in view.line(STATUS)
     shares = {"trajectories": (0.57, 0.2), "reanalyzed": (0.43, 0.8)}

@@ -7,8 +7,9 @@ import tempfile
 import pytest
 
 from boonta.nodes.inference import Inference
-from boonta.nodes.monitor import Monitor, StopRule
+from boonta.nodes.monitor import Monitor
 from boonta.nodes.variables import VariableServer
+from boonta.nodes.watch.stopping import StopRule
 
 pytestmark = pytest.mark.cluster
 

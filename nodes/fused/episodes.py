@@ -1,0 +1,42 @@
+"""The returns of a fused program's episodes, over the last of them and over the first."""
+
+from __future__ import annotations
+
+import math
+
+from boonta.nodes.fused import stage
+
+RETURNS = 100  # The least number of episodes that a mean return is taken over.
+
+
+class Recent:
+    """Sums over the last episodes, `RETURNS` of them or a few more.
+
+    Args:
+      fresh: whether the program began with fresh params; only then are the first episodes told apart.
+
+    Attributes:
+      start: the mean return of the first episodes, as a metric; empty where it isn't known.
+    """
+
+    def __init__(self, fresh: bool):
+        self.start: dict[str, float] = {}
+        self._sums: list[stage.Episodes] = []
+        self._fresh = fresh
+
+    def add(self, episodes: stage.Episodes) -> dict[str, float]:
+        """Adds sums, as floats; returns the metrics of the last episodes."""
+        if not episodes.number:
+            return {}
+        self._sums.append(episodes)
+        while sum(sums.number for sums in self._sums[1:]) >= RETURNS:
+            del self._sums[0]
+        number, returns, squares, steps = (sum(sums) for sums in zip(*self._sums))
+        mean = returns / number
+        metrics = {"return": mean, "episode_steps": steps / number, "return_episodes": number}
+        if number > 1:
+            variance = max(0.0, squares / number - mean**2) * number / (number - 1)
+            metrics["return_se"] = math.sqrt(variance / number)
+        if self._fresh and not self.start and number >= RETURNS:
+            self.start = {"return_start": mean}
+        return metrics | self.start

@@ -1,0 +1,106 @@
+"""What becomes of a fused program's evaluations: rows and health of a population's members, and the best checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from boonta.agents.base import Nest
+from boonta.nodes import metrics
+from boonta.nodes.fused import stage
+from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row
+from boonta.nodes.snapshots.best import Best, Record
+from boonta.nodes.watch.health import Health
+
+
+class Evaluations:
+    """Keeps the best learner state; of a population, writes a row for each member, and judges its health by it.
+
+    Args:
+      fused: the learner, or the population.
+      folder: folder of the checkpoints.
+      max_age: updates after which an evaluation is called old; None judges by the distances so far.
+      warn: called with a warning; and with the member that it is about, if it is about one.
+
+    Attributes:
+      rows: the members' rows of the last evaluation.
+    """
+
+    def __init__(self, fused: FusedLearner, folder: pathlib.Path, max_age: int | None, warn: Callable[..., None]):
+        self.rows: list[Row] = []
+        self._fused = fused
+        self._warn = warn
+        self._best = Best(folder, warn)
+        self._log = None if fused.best is None else metrics.Rows(folder.parent / metrics.MEMBERS, warn)
+        self._health = [Health() for _ in range(fused.learners)]
+        if self._log is not None:
+            self._remember(folder.parent)
+        self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
+
+    def add(
+        self,
+        evaluation: Evaluation,
+        learner: Nest,
+        update: Metrics,
+        episodes: stage.Episodes,
+        updates: int,
+        counts: dict[str, float],
+        start: dict[str, float],
+    ) -> dict[str, float]:
+        """Adds an evaluation; returns metrics that show how old it is, and how many members have collapsed.
+
+        Args:
+          evaluation: its results.
+          learner: the learner state that was evaluated, which no one else changes.
+          update: the metrics of the last update before it.
+          episodes: those played since the evaluation before.
+          updates: the number of updates so far.
+          counts: the program's counters.
+          start: the mean return of the first episodes, as a metric; empty where it isn't known.
+        """
+        found = {"eval_version": float(updates), **self._allowed}
+        self.rows = self._fused.member_rows(evaluation, update, episodes, updates)
+        member, score = None, {name: float(value) for name, value in evaluation.metrics.items() if not self.rows}
+        if self._log is not None:
+            for row in self.rows:
+                self._log.write(row)
+            collapsed = [self._has_collapsed(i, row, update, start) for i, row in enumerate(self.rows)]
+            found["members_collapsed"] = float(sum(collapsed))
+        if self._fused.best is not None:
+            member, learner = self._fused.best(learner, update, self.rows)
+            score = self.rows[member]
+        record = Record(score["eval_return"], score.get("eval_return_se"), updates, updates, member)
+        self._best.offer(record, lambda: (learner, counts))
+        return found
+
+    def write(self) -> None:
+        """Writes the best checkpoint, unless it has been written."""
+        self._best.write()
+
+    def close(self) -> None:
+        """Closes the file of rows."""
+        if self._log is not None:
+            self._log.close()
+
+    def _remember(self, workdir: pathlib.Path) -> None:
+        """Learns from the rows of an earlier part of the run what each member has shown."""
+        with contextlib.suppress(OSError):  # There is no earlier part.
+            rows = metrics.read(workdir, metrics.MEMBERS)
+            for i, health in enumerate(self._health):
+                health.remember(_judged(row) for row in rows if row.get("member") == i)
+
+    def _has_collapsed(self, i: int, row: Row, update: Metrics, start: dict[str, float]) -> bool:
+        """Whether a member has collapsed."""
+        name = f"member {i} (seed {row['seed']:g})"
+        measured = {metric: float(values[i]) for metric, values in update.items()}
+        for warning in self._health[i].feed(measured | _judged(row) | start):
+            self._warn(f"{name}: {warning}", name)
+        return self._health[i].collapsed or not math.isfinite(row["loss"])
+
+
+def _judged(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A member's row as its health is judged: by its evaluations, since it may play too few episodes between two."""
+    return {**row, "return": row.get("eval_return"), "return_se": row.get("eval_return_se")}

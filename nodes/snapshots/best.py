@@ -1,0 +1,124 @@
+"""The checkpoint with the best evaluation, which stays whatever becomes of the run.
+
+It lies in a folder of its own beside the newest ones, numbered by its updates like any other, with a record of the
+evaluation. Where the evaluator is another node, params are published before they are evaluated, and the learner goes on
+meanwhile: it keeps its state when it hears that an evaluation has begun, a second or so after the params were fetched.
+The record has the updates of both. A fused program keeps the very state that it evaluates.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pydantic
+
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import BEST, SnapshotFolder
+
+Nest = Any
+State = tuple[Nest, dict[str, float]]  # A learner state that no one else changes, and the program's counters.
+
+RECORD = "evaluation.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """The evaluation of the best checkpoint.
+
+    Attributes:
+      eval_return: the mean return.
+      eval_return_se: its standard error; None where it wasn't measured.
+      version: the updates of the params that were evaluated.
+      updates: those of the state that was kept.
+      member: of a population, the number of the member; None elsewhere.
+    """
+
+    eval_return: schema.Number
+    eval_return_se: schema.Number | None
+    version: int
+    updates: int
+    member: int | None = None
+
+
+_RECORD = pydantic.TypeAdapter(Record)
+
+
+class Best:
+    """Keeps the learner state with the best evaluation so far, and writes it when it is asked to.
+
+    Writing takes longer than many an evaluation, so it happens with the run's snapshots and at its end. A run that is
+    killed loses what was the best since the last one.
+
+    Args:
+      folder: the folder of the run's checkpoints.
+      warn: called with what is wrong where the best can't be read or written.
+
+    Attributes:
+      record: that of the best so far, earlier parts of a resumed run included; None without an evaluation.
+    """
+
+    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
+        folder = folder / BEST
+        self._warn = warn
+        self.record: Record | None = None
+        try:
+            self.record = read_record(folder, warn)
+        except (OSError, ValueError) as error:
+            warn(f"the best checkpoint begins anew: {error}")
+        self._checkpointer = Checkpointer(folder, keep=1, warn=warn)
+        self._held: State | None = None
+        self._candidate: tuple[float, int, State] | None = None  # The version, the updates and the state.
+        self._judged: float | None = None
+
+    def offer(self, record: Record, take: Callable[[], State]) -> None:
+        """Keeps the state that `take` gives, if its evaluation is the best so far."""
+        if self.record is None or record.eval_return > self.record.eval_return:
+            self.record, self._held = record, take()
+
+    def follow(self, evaluation: Mapping[str, float], updates: int, take: Callable[[], State]) -> None:
+        """Follows an evaluator's reports: to be called between updates.
+
+        Args:
+          evaluation: the newest of `nodes.monitor.EVALUATION`.
+          updates: the learner's.
+          take: gives a copy of its state.
+        """
+        version, begun = evaluation.get("eval_version"), evaluation.get("eval_started")
+        if version is not None and version != self._judged and "eval_return" in evaluation:
+            self._judged = version
+            own = self._candidate if self._candidate is not None and self._candidate[0] == version else None
+            number = updates if own is None else own[1]
+            error = evaluation.get("eval_return_se")
+            record = Record(float(evaluation["eval_return"]), error, int(version), number)
+            self.offer(record, take if own is None else lambda: own[2])
+        if begun is not None and begun != version and (self._candidate is None or self._candidate[0] != begun):
+            self._candidate = (begun, updates, take())
+
+    def write(self) -> None:
+        """Writes the best, unless it has been; what can't be written is tried again the next time."""
+        if self._held is None:
+            return
+        assert self.record is not None
+        state, counts = self._held
+        record = dataclasses.asdict(self.record)
+        try:
+            self._checkpointer.save_alone(self.record.updates, state, counts, {RECORD: schema.dump(record)})
+            self._held = None
+        except OSError as error:
+            self._warn(f"the best so far: {error}; it is tried again")
+
+
+def read_record(folder: pathlib.Path, warn: Callable[[str], None]) -> Record | None:
+    """The record of the best checkpoint in a folder; None if there is none.
+
+    Raises:
+      OSError: it can't be read.
+      ValueError: none is sound.
+    """
+    store = SnapshotFolder(folder, "best checkpoint")
+    number = store.newest(warn)
+    return None if number is None else schema.load(_RECORD, schema.read(store.path(number) / RECORD))

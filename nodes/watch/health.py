@@ -1,0 +1,223 @@
+"""The health of learning: rules that read rows of metrics, name what goes wrong, and say what usually helps.
+
+A rule compares a row with what the run's rows have shown before. It is silent where a metric that it reads is missing,
+holds once it has found the same in several rows, and lets go when it has not for as many. Rows without a new update
+count once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+from boonta.nodes.watch.history import EXPLODED, NOTHING, Numbers, Seen, norms
+
+Row = Mapping[str, float | None]
+
+PREFIX = "health/"  # What the names of the metrics begin with that show which rules hold.
+LOW_ENTROPY = 0.02  # Share of the most entropy, below which a policy has all but one action left.
+FAR_BELOW = 0.5  # Share of the range of returns.
+VANISHED = 1e-7  # In units of the typical value.
+NO_PRIORITY = 1e-8
+# The support counts as too small above these: the largest target, in units of the support's limit, and the share of
+# targets beyond that limit. Smaller figures may be errors of a search.
+FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05
+EVALUATED = ("eval_version", "eval_age_allowed")
+OLD = 5.0  # An evaluation is old after so many times the longest distance between two so far.
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """Something that goes wrong in learning.
+
+    Attributes:
+      name: what it is called, in warnings and, with underscores, in metrics.
+      find: `(row, seen) -> figures that show it`, or "".
+      advice: what usually helps.
+      rows: number of rows in succession in which it must be found.
+      share: of all updates so far, the share through which it must last besides.
+      collapse: whether learning has collapsed, see `StopRule.on_collapse`.
+    """
+
+    name: str
+    find: Callable[[Numbers, Seen], str]
+    advice: str
+    rows: int = 3
+    share: float = 0.0
+    collapse: bool = False
+
+
+def _entropy(row: Numbers, seen: Seen) -> str:
+    entropy = row.get("entropy")
+    if entropy is None or entropy >= LOW_ENTROPY * seen.most_entropy or seen.does_well:
+        return ""
+    return f"the policy's entropy is {entropy:.3g} of {seen.most_entropy:.3g}, and returns are far from their best"
+
+
+def _returns(row: Numbers, seen: Seen) -> str:
+    del row
+    score, best = seen.score, seen.best
+    if score is None or not best.is_above(score) or score.value >= best.value - FAR_BELOW * seen.range:
+        return ""
+    return f"the mean return is {score.value:.4g}, and was {best.value:.4g}"
+
+
+def _vanished(metric: str) -> Callable[[Numbers, Seen], str]:
+    def find(row: Numbers, seen: Seen) -> str:
+        if row.get("learning_rate", 1.0) <= 0:  # It was annealed.
+            return ""
+        for name in norms(row, metric):
+            if row[name] < max(NOTHING, VANISHED * (seen.typical(name) or 0.0)):
+                return f"{name} is {row[name]:.3g}"
+        return ""
+
+    return find
+
+
+def _exploded(metric: str) -> Callable[[Numbers, Seen], str]:
+    def find(row: Numbers, seen: Seen) -> str:
+        for name in norms(row, metric):
+            typical = seen.typical(name)
+            if typical is not None and row[name] > EXPLODED * typical:
+                return f"{name} is {row[name]:.3g}, and was {typical:.3g}"
+        return ""
+
+    return find
+
+
+def _support(row: Numbers, seen: Seen) -> str:
+    del seen
+    largest, share = row.get("largest_target_share", 0.0), row.get("outside_support", 0.0)
+    if largest <= FAR_OUTSIDE and share <= MANY_OUTSIDE:
+        return ""
+    return f"{share:.0%} of an update's values and rewards are beyond it, the largest is {largest:.3g} times its limit"
+
+
+def _priorities(row: Numbers, seen: Seen) -> str:
+    del seen
+    largest = row.get("priority_max", 1.0)
+    return f"the largest of an update is {largest:.3g}" if largest < NO_PRIORITY else ""
+
+
+def _lag(row: Numbers, seen: Seen) -> str:
+    del seen
+    lag, most = row.get("policy_lag", 0.0), row.get("policy_lag_allowed", math.inf)
+    return f"it is {lag:,.0f} updates, and the agent allows {most:,.0f}" if lag > most else ""
+
+
+def _evaluation(row: Numbers, seen: Seen) -> str:
+    if "eval_version" not in row or "updates" not in row:
+        return ""
+    age = row["updates"] - row["eval_version"]
+    usual = math.inf if seen.longest_gap is None else OLD * seen.longest_gap
+    most = row.get("eval_age_allowed", usual)
+    return f"the last one is of {age:,.0f} updates ago, more than {most:,.0f}" if age > most else ""
+
+
+SLOWER = "start from the best checkpoint (--start-which best) with a lower learning rate, or clip gradients more"
+RULES = (
+    Rule("entropy collapse", _entropy, f"raise the entropy bonus, or {SLOWER}", collapse=True),
+    Rule("returns fell", _returns, f"{SLOWER}, or raise the entropy bonus", rows=5, share=0.1, collapse=True),
+    Rule(
+        "gradient vanished",
+        _vanished("grad_norm"),
+        f"the loss no longer depends on the params: {SLOWER}, and look for saturated outputs",
+        collapse=True,
+    ),
+    Rule("gradient exploded", _exploded("grad_norm"), "lower the learning rate, clip gradients, or scale rewards"),
+    Rule("update vanished", _vanished("update_norm"), "look at the learning rate, its schedule and the gradient"),
+    Rule("update exploded", _exploded("update_norm"), "lower the learning rate, or raise the optimiser's epsilon"),
+    Rule("values past the support", _support, "the network can't tell them apart: raise support_limit", rows=1),
+    Rule("priorities are zero", _priorities, "sequences are drawn as if all were equal: look at the value loss"),
+    Rule("policy lag", _lag, "use fewer actors or environments, a shorter queue, or larger batches"),
+    Rule("evaluation is old", _evaluation, "use fewer episodes or simulations, or a larger evaluation.max_share"),
+)
+
+
+@dataclasses.dataclass
+class _State:
+    """How it stands with a rule.
+
+    Attributes:
+      found: number of rows in succession in which it was found.
+      clean: number of rows in succession in which it was not.
+      since: the updates at the first of those in which it was found.
+      text: the newest warning, while the rule holds; otherwise empty.
+    """
+
+    found: int = 0
+    clean: int = 0
+    since: float = 0.0
+    text: str = ""
+
+
+class Health:
+    """Judges the rows of a run, or of one member of a population, in their order.
+
+    A population judges its members itself. Of its own rows, which are means over them, only the age of evaluations is
+    judged: a mean hides a member's collapse, or shows one's as that of all.
+    """
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+        self._states = {rule: _State() for rule in RULES}
+        self._updates: float | None = None
+        self._members = self._members_collapsed = 0.0
+
+    def remember(self, rows: Iterable[Row]) -> None:
+        """Learns what an earlier part of the run has shown."""
+        for row in rows:
+            self.feed(row)
+        self._updates = None  # The run may go on from before the last of them.
+
+    def feed(self, row: Row) -> list[str]:
+        """Judges the next row; returns a warning for each rule that has come to hold."""
+        numbers = {name: value for name, value in row.items() if value is not None and not math.isnan(value)}
+        updates = numbers.get("updates")
+        if updates is None or updates == self._updates:
+            return []
+        self._updates = updates
+        if "members" in numbers:
+            self._members, self._members_collapsed = numbers["members"], numbers.get("members_collapsed", 0.0)
+            numbers = {name: value for name, value in numbers.items() if name in ("updates", *EVALUATED)}
+        self._seen.add(numbers)
+        news = [self._judge(rule, state, numbers, updates) for rule, state in self._states.items()]
+        self._seen.add_typical(numbers)
+        return [text for text in news if text]
+
+    @property
+    def holding(self) -> dict[str, str]:
+        """By name, the warnings of the rules that hold now; of a population, how many members have collapsed."""
+        found = {rule.name: state.text for rule, state in self._states.items() if state.text}
+        if self._members_collapsed:
+            found["members"] = f"{self._members_collapsed:g} of {self._members:g} members have collapsed"
+        return found
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether a rule holds that means collapse."""
+        if self._members:
+            return self._members_collapsed >= self._members
+        return any(rule.collapse and state.text for rule, state in self._states.items())
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """For each rule whether it holds now, 1 or 0."""
+        return {PREFIX + rule.name.replace(" ", "_"): float(bool(state.text)) for rule, state in self._states.items()}
+
+    def _judge(self, rule: Rule, state: _State, row: Numbers, updates: float) -> str:
+        """Returns a warning if the rule has come to hold with this row."""
+        figures = rule.find(row, self._seen)
+        if not figures:
+            state.found, state.clean = 0, state.clean + 1
+            if state.clean >= rule.rows:
+                state.text = ""
+            return ""
+        if not state.found or updates < state.since:
+            state.since = updates
+        state.found, state.clean = state.found + 1, 0
+        held = bool(state.text)
+        if held or (state.found >= rule.rows and updates - state.since >= rule.share * updates):
+            state.text = f"{rule.name}: {figures}; {rule.advice}"
+        return "" if held else state.text

@@ -1,0 +1,97 @@
+"""What the rows of a run have shown so far: the best and the lowest return, and what is typical."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Numbers = Mapping[str, float]
+
+EPISODES = 100  # A mean return over fewer says too little.
+CHANCE = 4.0  # Standard errors by which each of two means, the best and another of thousands, may be off by chance.
+NEAR_BEST = 0.25  # Share of the range of returns.
+FEW = 5  # Rows that a typical value needs.
+EXPLODED = 1e3  # In units of the typical value; such values, and their inverse, don't change what is typical.
+NOTHING = 1e-12  # Below this a norm is 0, whatever is typical.
+
+
+class Mean(NamedTuple):
+    """A mean return, and its standard error."""
+
+    value: float
+    error: float
+
+    def is_above(self, other: Mean) -> bool:
+        """Whether it is higher by more than chance."""
+        return self.value - other.value > CHANCE * (self.error + other.error)
+
+
+class Seen:
+    """What the rows of a run have shown so far.
+
+    Attributes:
+      score: the newest mean return over enough episodes; None before the first.
+      best, lowest: the highest and the lowest of them, and of the return at the start.
+      started_at: the mean return of the first episodes of a run that began with fresh params; None where unknown.
+      most_entropy: the highest entropy of the policy, or that of a uniform one where the agent measures it.
+      longest_gap: the most updates between two evaluations; None before the second.
+    """
+
+    def __init__(self) -> None:
+        self.score: Mean | None = None
+        self.best, self.lowest = Mean(-math.inf, 0.0), Mean(math.inf, 0.0)
+        self.started_at: float | None = None
+        self.most_entropy = 0.0
+        self.longest_gap: float | None = None
+        self._evaluated: float | None = None
+        self._logs: dict[str, list[float]] = {}  # By metric, how many values it had, and the sum of their logarithms.
+
+    def add(self, row: Numbers) -> None:
+        """Adds a row, except for `typical`."""
+        self.most_entropy = max(self.most_entropy, row.get("entropy", 0.0), row.get("entropy_uniform", 0.0))
+        if "return_start" in row:
+            self.started_at = row["return_start"]
+        if "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
+            self.score = Mean(row["return"], row["return_se"])
+            start = [] if self.started_at is None else [Mean(self.started_at, row["return_se"])]
+            self.best = max(self.best, self.score, *start)
+            self.lowest = min(self.lowest, self.score, *start)
+        version = row.get("eval_version")
+        if version is not None and version != self._evaluated:
+            if self._evaluated is not None:
+                self.longest_gap = max(self.longest_gap or 0.0, version - self._evaluated)
+            self._evaluated = version
+
+    def add_typical(self, row: Numbers) -> None:
+        """Adds the row's norms to what is typical, unless they are far from it."""
+        for name in norms(row, "grad_norm", "update_norm"):
+            typical = self.typical(name)
+            if typical is not None and not typical / EXPLODED < row[name] < typical * EXPLODED:
+                continue
+            if NOTHING < row[name] < math.inf:
+                logs = self._logs.setdefault(name, [0.0, 0.0])
+                logs[0] += 1
+                logs[1] += math.log(row[name])
+
+    def typical(self, name: str) -> float | None:
+        """The geometric mean of a norm so far; None before there are enough rows."""
+        number, total = self._logs.get(name, (0.0, 0.0))
+        return math.exp(total / number) if number >= FEW else None
+
+    @property
+    def range(self) -> float:
+        """The distance between the best and the lowest return, if it is more than chance; otherwise 0."""
+        return self.best.value - self.lowest.value if self.best.is_above(self.lowest) else 0.0
+
+    @property
+    def does_well(self) -> bool:
+        """Whether returns have risen and are near their best, or this can't be told."""
+        if self.score is None or not self.range:
+            return self.score is None or self.started_at is None
+        return self.score.value >= self.best.value - NEAR_BEST * self.range
+
+
+def norms(row: Numbers, *metrics: str) -> list[str]:
+    """The names of these norms in a row: an agent with several optimisers has one for each, as grad_norm/NAME."""
+    return [name for name in row if name.partition("/")[0] in metrics]

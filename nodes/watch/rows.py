@@ -1,0 +1,98 @@
+"""Rows of metrics: what the monitor makes of nodes' reports."""
+
+from __future__ import annotations
+
+import collections
+import statistics
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from boonta.nodes.metrics import means, standard_error
+
+RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
+
+
+def measured(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """The latest metrics in nodes' reports: by the metric's name, then by the node's."""
+    values: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for report in reports:
+        for metric, value in report["metrics"].items():
+            values[metric][report["name"]] = value
+    return values
+
+
+def seconds_by_group(reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
+    """Seconds of a thread by "group/activity", a mean over the nodes of a group, which is "actor" of "actor/3"."""
+    total: dict[str, float] = collections.defaultdict(float)
+    size = collections.Counter(report["name"].split("/")[0] for report in reports)
+    for report in reports:
+        group = report["name"].split("/")[0]
+        for activity, seconds in report["seconds"].items():
+            total[f"{group}/{activity.replace(' ', '_')}"] += seconds / size[group]
+    return dict(total)
+
+
+class Mark(NamedTuple):
+    """A moment of a program, since which the rates of a row are taken.
+
+    Attributes:
+      at: the time in seconds of any clock that never goes back.
+      totals: the program's counters.
+      seconds: seconds of a thread, from `seconds_by_group`.
+    """
+
+    at: float
+    totals: Mapping[str, float]
+    seconds: Mapping[str, float]
+
+
+class Samples:
+    """What nodes have sampled, such as the returns of episodes: the newest of each, and the first returns of a run."""
+
+    def __init__(self) -> None:
+        self._recent: dict[str, collections.deque[float]] = collections.defaultdict(
+            lambda: collections.deque(maxlen=RECENT)
+        )
+        self._first: list[float] | None = []
+
+    def add(self, samples: Mapping[str, Sequence[float]]) -> None:
+        """Adds the samples of a report."""
+        for name, values in samples.items():
+            self._recent[name].extend(values)
+        if self._first is not None:
+            self._first += samples.get("return", ())[: RECENT - len(self._first)]
+
+    def forget_start(self) -> None:
+        """Notes that the params were trained before: the first returns are not those of fresh ones."""
+        self._first = None
+
+    def metrics(self) -> dict[str, float]:
+        """Means of the newest; of returns also the standard error, their number, and the mean at the start."""
+        found = means({name: values for name, values in self._recent.items() if values})
+        returns = self._recent.get("return", ())
+        error = standard_error(returns)
+        if error is not None:
+            found |= {"return_se": error, "return_episodes": float(len(returns))}
+        if self._first is not None and len(self._first) == RECENT:
+            found["return_start"] = statistics.fmean(self._first)
+        return found
+
+
+def row_of(before: Mark, now: Mark, samples: Samples, reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
+    """A row of metrics: totals, rates since the mark before, means of recent samples, and nodes' latest metrics."""
+    elapsed = max(now.at - before.at, 1e-9)
+    row = dict(now.totals)
+    for name in ("env_steps", "frames", "updates"):
+        row[f"{name}_per_s"] = (now.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / elapsed
+    row.update(samples.metrics())
+    by_metric = measured(reports)
+    row.update(means({metric: values.values() for metric, values in by_metric.items()}))
+    for metric, values in by_metric.items():
+        if len(values) > 1:  # Each node's own value is logged, too.
+            row.update({f"{metric}/{name}": value for name, value in values.items()})
+    if "eval_version" in row:
+        row["eval_age"] = max(0.0, row.get("updates", 0.0) - row["eval_version"])
+    row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports})
+    for key, value in now.seconds.items():
+        row[f"share/{key}"] = (value - before.seconds.get(key, 0.0)) / elapsed
+    return row

@@ -1,0 +1,61 @@
+"""When a program has done its work, and how its end counts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+COLLAPSE = "collapse"  # The first word of the reason why a program ends whose learner has collapsed.
+COLLAPSED_CODE = 3  # Exit code of such a program: it has neither done its work nor failed at it.
+
+
+@dataclasses.dataclass(frozen=True)
+class StopRule:
+    """The limits at which a program is done; the first one reached counts, and None is no limit.
+
+    Attributes:
+      env_steps: steps of all actors' environments.
+      updates: learner updates.
+      seconds: wall time, earlier parts of a resumed run included.
+      eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
+        until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
+      on_collapse: whether the run also ends, with exit code 3, when its health says that learning has collapsed: its
+        entropy, its returns or its gradient; of a population, those of all members. The best checkpoint stays. Where a
+        platform starts the nodes one by one, and again if they fail, the code is 0: starting again is of no use.
+    """
+
+    env_steps: int | None = None
+    updates: int | None = None
+    seconds: float | None = None
+    eval_return: float | None = None
+    on_collapse: bool = False
+
+    def __post_init__(self) -> None:
+        for field in ("env_steps", "updates", "seconds"):
+            value = getattr(self, field)
+            if value is not None and value <= 0:
+                raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
+
+    def reached(self, totals: Mapping[str, float], collapsed: bool = False) -> str:
+        """A description of the limit that is reached; empty if none is.
+
+        Args:
+          totals: the program's counters, and its last evaluation's mean return.
+          collapsed: whether learning has collapsed.
+        """
+        for name in ("env_steps", "updates", "seconds", "eval_return"):
+            limit = getattr(self, name)
+            if limit is not None and totals.get(name, float("-inf")) >= limit:
+                return f"{name} reached {totals[name]:,.6g} (limit {limit:,.6g})"
+        return COLLAPSE if self.on_collapse and collapsed else ""
+
+
+def failure_of(status: Mapping[str, Any]) -> str:
+    """Why a program has failed, from the monitor's status; empty if it goes on, or ends by its stop rule."""
+    return status.get("failure") or ("" if status.get("done") else status.get("reason", ""))
+
+
+def has_collapsed(status: Mapping[str, Any]) -> bool:
+    """Whether a program ends by its stop rule because learning has collapsed."""
+    return bool(status.get("done")) and status["reason"].startswith(COLLAPSE)

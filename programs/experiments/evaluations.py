@@ -1,0 +1,75 @@
+"""Evaluations after a run, in a file in its folder: `boonta evaluate` appends them, and `boonta compare` reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import pydantic
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import print_warning
+from boonta.programs.wiring.run import Which
+
+FILE = "evaluations.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluated:
+    """A line of the file: one evaluation of one checkpoint.
+
+    Attributes:
+      updates: the checkpoint's updates.
+      which: which of the run's checkpoints it is.
+      episodes: number of episodes.
+      deterministic: whether the policy took its best action, or drew one.
+      seed: seed of the environments and the policy.
+      returns: the return of each episode.
+      member: the member's number in a population; None in any other run.
+    """
+
+    updates: int
+    which: Which
+    episodes: int
+    deterministic: bool
+    seed: int
+    returns: tuple[schema.Number, ...]
+    member: int | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is evaluated, and how."""
+        return tuple(value for name, value in sorted(vars(self).items()) if name != "returns")
+
+
+_EVALUATED = pydantic.TypeAdapter(Evaluated)
+
+
+def read(folder: pathlib.Path) -> tuple[list[Evaluated], list[int]]:
+    """The evaluations in a run's folder, none if it has no such file, and the numbers of malformed lines.
+
+    Raises:
+      OSError: the file can't be read.
+    """
+    try:
+        return schema.load_lines(_EVALUATED, folder / FILE)
+    except FileNotFoundError:
+        return [], []
+
+
+def append(folder: pathlib.Path, evaluations: list[Evaluated]) -> None:
+    """Appends evaluations to those in a run's folder.
+
+    Raises:
+      OSError: they can't be written.
+    """
+    path = folder / FILE
+    lines = [{name: value for name, value in vars(each).items() if value is not None} for each in evaluations]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    torn = path.exists() and not path.read_bytes().endswith(b"\n")
+    file = metrics.Appended(path, print_warning)
+    file.append((b"\n" if torn else b"") + text.encode())
+    file.close()

@@ -1,0 +1,198 @@
+"""Evaluates finished runs, or a whole sweep, on many episodes each.
+
+./run boonta evaluate runs/impala-catch runs/muzero-catch --episodes 100
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from boonta.agents.config import with_values
+from boonta.envs.jax.base import JaxEnv
+from boonta.nodes import metrics
+from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy, play_out
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.fused import stage
+from boonta.nodes.fused.population import Member
+from boonta.nodes.population import Population
+from boonta.nodes.snapshots.best import read_record
+from boonta.nodes.snapshots.store import print_warning
+from boonta.programs.experiments import evaluations
+from boonta.programs.experiments.evaluations import Evaluated
+from boonta.programs.experiments.results import folders_of
+from boonta.programs.tools.play import program_of, restored
+from boonta.programs.wiring.anakin import jax_env_of
+from boonta.programs.wiring.program import Program, construct
+from boonta.programs.wiring.run import BadInput, Which, checkpoints_of, command
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """How a run is evaluated: the arguments of `evaluate`."""
+
+    which: Which
+    episodes: int
+    seed: int
+    deterministic: bool | None
+    max_steps: int
+
+
+def evaluate(
+    workdirs: tyro.conf.Positional[tuple[pathlib.Path, ...]],
+    which: Which = "newest",
+    episodes: int = 100,
+    seed: int = 0,
+    deterministic: bool | None = None,
+    max_steps: int = 30_000,
+    again: bool = False,
+) -> None:
+    """Plays episodes with a checkpoint of each run, and appends their returns to evaluations.jsonl in its folder.
+
+    What is found there is not done again. Environments in JAX are played in one compiled program. Of a population, the
+    newest checkpoint has all members, and each is evaluated; the best one is of one member.
+
+    Args:
+      workdirs: the runs' folders, or folders of sweeps, all of whose runs are evaluated.
+      which: the checkpoint, the newest or the one with the best evaluation.
+      episodes: number of episodes of each run, at least 1.
+      seed: seed of the environments and the policy.
+      deterministic: whether the policy takes its best action, or draws one as actors do; default: as in the run's own
+        evaluations.
+      max_steps: env steps after which an episode is cut, and counts with what it has earned.
+      again: evaluate also what has been.
+    """
+    if episodes < 1 or max_steps < 1 or seed < 0:
+        raise BadInput(
+            f"--episodes is {episodes}, --max-steps {max_steps}, --seed {seed}; they must be at least 1, 1, 0"
+        )
+    task = Task(which, episodes, seed, deterministic, max_steps)
+    failed = 0
+    for folder in folders_of(workdirs):
+        try:
+            for found, is_new in evaluate_run(folder, task, again):
+                print(f"{folder}: {_told(found)}{'' if is_new else ', from before'}", flush=True)
+        except (BadInput, ValueError, OSError) as error:  # The other runs are none the worse for it.
+            failed += 1
+            print(f"error: {folder}: {error}", file=sys.stderr, flush=True)
+    if failed:
+        sys.exit(1)
+
+
+def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Iterator[tuple[Evaluated, bool]]:
+    """Evaluates one run; yields each evaluation, and whether it is new.
+
+    Raises:
+      BadInput, ValueError, OSError: the run can't be evaluated; the message says why.
+    """
+    function, run, settings = program_of(folder)
+    program = function(run=run, **settings)
+    if program.env.spec.num_players != 1:
+        raise BadInput("it is a game of two players, whose runs `boonta match` evaluates")
+    deterministic = _deterministic(program) if task.deterministic is None else task.deterministic
+    policy = evaluated_policy(program.agent, deterministic)
+    population = _population(program) if task.which == "newest" else None
+    newest = Checkpointer(checkpoints_of(folder, task.which) if population is None else folder / "members").latest()
+    if newest is None:
+        raise BadInput(f"it has no {task.which} checkpoint yet")
+    wanted = Evaluated(newest, task.which, task.episodes, policy.deterministic, task.seed, ())
+    before = {} if again else {found.key: found for found in evaluations.read(folder)[0]}
+    members: Iterable[int | None] = [_best_member(folder) if task.which == "best" else None]
+    if population is not None:
+        members = range(len(population.members))
+    expected = [dataclasses.replace(wanted, member=member) for member in members]
+    if all(each.key in before for each in expected):
+        yield from ((before[each.key], False) for each in expected)
+        return
+    if population is None:
+        returns = [_play(program, folder, task, policy)]
+    else:
+        returns = _play_members(population, folder, task, deterministic)
+    found = [dataclasses.replace(each, returns=tuple(map(float, own))) for each, own in zip(expected, returns)]
+    evaluations.append(folder, found)
+    yield from ((each, True) for each in found)
+
+
+def _deterministic(program: Program) -> bool | None:
+    """Whether the run's own evaluations are deterministic; None for the agent's own choice."""
+    for group in program.groups:
+        for name in ("deterministic", "eval_deterministic"):
+            if name in group.settings:
+                return group.settings[name]
+    return None
+
+
+def _play(program: Program, folder: pathlib.Path, task: Task, policy: Any) -> np.ndarray:
+    """The returns [E] of one checkpoint."""
+    params, _ = restored(program.agent, folder, task.which)
+    env = _in_jax(program)
+    if env is None:
+        play = Play(program.env(task.episodes, task.seed), policy, jit_policy(policy), task.seed, metrics.Stopwatch())
+        return np.array(play_out(play, params, task.max_steps))
+
+    def one(params: Any, key: jax.Array) -> jax.Array:
+        return stage.play_out(env, policy, params, task.episodes, task.max_steps, key)[0]
+
+    return np.asarray(jax.jit(one)(params, jax.random.PRNGKey(task.seed)))
+
+
+def _play_members(node: Population, folder: pathlib.Path, task: Task, deterministic: bool | None) -> list[np.ndarray]:
+    """The returns [E] of each member of a population; all meet the same episodes."""
+    state, _ = Checkpointer(folder / "members").restore(node.initial_state)
+
+    def one(member: Member, key: jax.Array) -> jax.Array:
+        agent = node.make(with_values(node.config, member.values))
+        policy, params = evaluated_policy(agent, deterministic), agent.update.params(member.learner)
+        return stage.play_out(node.env, policy, params, task.episodes, task.max_steps, key)[0]
+
+    played = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(task.seed))
+    return list(np.asarray(played))
+
+
+def _population(program: Program) -> Population | None:
+    """The node that a program of a population consists of; None for other programs."""
+    group = program.of_role("anakin")
+    if group is None or not issubclass(group.node, Population):
+        return None
+    node = construct(program, group, 0, {"monitor": None, "env": jax_env_of(program.env), "devices": 1})
+    assert isinstance(node, Population)
+    return node
+
+
+def _best_member(folder: pathlib.Path) -> int | None:
+    record = read_record(checkpoints_of(folder, "best"), print_warning)
+    return None if record is None else record.member
+
+
+def _in_jax(program: Program) -> JaxEnv | None:
+    """The program's environment in JAX; None if it has none."""
+    try:
+        return jax_env_of(program.env)
+    except ValueError:
+        return None
+
+
+def _told(found: Evaluated) -> str:
+    """An evaluation in one line."""
+    error = metrics.standard_error(found.returns)
+    mean = f"{statistics.fmean(found.returns):.2f}" + ("" if error is None else f" ± {error:.2f}")
+    who = f"member {found.member}, " if found.member is not None else ""
+    how = "deterministic" if found.deterministic else "sampled"
+    return f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+
+
+def main() -> None:
+    """The command line of `evaluate`."""
+    command(evaluate, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

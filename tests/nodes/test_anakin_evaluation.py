@@ -1,0 +1,61 @@
+"""The fused node's evaluations: when, by which policy, and what is kept of them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from boonta.agents import impala
+from boonta.nodes.acting.local import evaluated_policy
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.nodes.test_anakin import ENV, IMPALA, agent, node
+
+pytestmark = pytest.mark.once
+
+
+def test_the_very_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
+    returns = {20: 0.25, 40: 0.75, 60: 0.5}
+    anakin = node(tmp_path, 60, eval_every=20)
+    anakin.start()
+    evaluate, seen = anakin._device.evaluate, {}
+
+    def scripted(learner, key):
+        seen[anakin._updates] = np.array(learner.weights["linear"]["w"])
+        evaluation = evaluate(learner, key)
+        return evaluation._replace(metrics=evaluation.metrics | {"eval_return": jnp.float32(returns[anakin._updates])})
+
+    monkeypatch.setattr(anakin._device, "evaluate", scripted)
+    while anakin._updates < 60:
+        anakin.step()
+    anakin.close()
+    best, counts = Checkpointer(tmp_path / "best").restore(agent().update.init(None))
+    np.testing.assert_array_equal(best.weights["linear"]["w"], seen[40])
+    assert not np.array_equal(seen[40], seen[60]) and counts["updates"] == 40
+    assert counts["env_steps"] == 16 * (1 + 40 // 2 * 4)
+
+
+def test_it_evaluates_by_env_steps(tmp_path):
+    anakin = node(tmp_path, 100, eval_every=1_000, eval_by="env_steps", eval_max_age=70)
+    assert anakin._eval_every == 31  # Updates of 8 sequences of 4 steps.
+    anakin.start()
+    versions = set()
+    while anakin._updates < 100:
+        anakin.step()
+        versions.add(anakin.report()["metrics"].get("eval_version"))
+    anakin.close()
+    assert versions - {None} <= {32.0, 62.0, 64.0, 94.0, 96.0} and len(versions) > 1
+    assert anakin.report()["metrics"]["eval_age_allowed"] == 70
+
+
+def test_which_policy_is_evaluated_is_chosen(tmp_path):
+    with pytest.raises(ValueError, match="evaluation.deterministic is True, but neither of the agent's policies is"):
+        node(tmp_path, 1, eval_deterministic=True)
+    greedy = impala.make(dataclasses.replace(IMPALA, eval_mode="greedy"), ENV.spec)
+    for deterministic, policy in ((None, greedy.eval_policy), (True, greedy.eval_policy), (False, greedy.policy)):
+        assert evaluated_policy(greedy, deterministic) is policy
+    assert evaluated_policy(agent("impala"), None).deterministic is False
+    searching = agent("muzero")
+    assert searching.eval_policy.deterministic and not searching.policy.deterministic

@@ -1,0 +1,130 @@
+"""Final evaluations: of one run, of a population and of a sweep; what is there is not done again."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from boonta.programs.experiments import evaluations
+from boonta.programs.tools import evaluate, play
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers import nim_program
+
+pytestmark = pytest.mark.once
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def run(program: str, folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / program), *flags, "--workdir", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that is evaluated every 20 updates."""
+    folder = tmp_path_factory.mktemp("sweep") / "run"
+    done = run("tests/helpers/solo_program.py", folder, "--stop.updates", "60")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path):
+    """A sweep's folder with this run."""
+    shutil.copytree(finished, tmp_path / "sweep" / "run")
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    return tmp_path / "sweep"
+
+
+def lines(folder) -> list[dict]:
+    return [json.loads(line) for line in (folder / evaluations.FILE).read_text().splitlines()]
+
+
+def test_a_run_is_evaluated_once(folder, capsys):
+    evaluate.evaluate((folder / "run",), episodes=7, seed=3)
+    (line,) = lines(folder / "run")
+    assert {name: value for name, value in line.items() if name != "returns"} == {
+        "updates": 60,
+        "which": "newest",
+        "episodes": 7,
+        "deterministic": False,
+        "seed": 3,
+    }
+    assert len(line["returns"]) == 7 and set(line["returns"]) <= {-1.0, 1.0}
+    printed = capsys.readouterr().out
+    assert f"{folder}/run: newest checkpoint, 60 updates: {np.mean(line['returns']):.2f} ± " in printed
+    assert printed.endswith(" over 7 episodes, sampled\n")
+    with open(folder / "run" / evaluations.FILE, "a") as file:
+        file.write('{"updates": 60, "which"')  # A kill cut it short.
+    evaluate.evaluate((folder / "run",), episodes=7, seed=3)
+    assert capsys.readouterr().out == printed.replace("sampled\n", "sampled, from before\n")
+    evaluate.evaluate((folder / "run",), episodes=7, seed=3, again=True)
+    evaluate.evaluate((folder,), episodes=7, seed=4)  # The sweep's run is this one.
+    again, other = (found for found in evaluations.read(folder / "run")[0][1:])
+    assert again.returns == line["returns"] and other.seed == 4
+
+
+def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
+    (number,) = (int(path.name) for path in (folder / "run" / "checkpoints" / "best").iterdir())
+    assert number in (20, 40, 60)
+    evaluate.evaluate((folder,), which="best", episodes=2)
+    (line,) = lines(folder / "run")
+    assert line["which"] == "best" and line["updates"] == number and "member" not in line
+    play.play(folder / "run", which="best")
+    assert "in 9 env steps" in capsys.readouterr().out
+
+
+def test_each_member_of_a_population_is_evaluated_as_it_would_be_alone(tmp_path, capsys):
+    tiny = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8", "--placement.learning=1"]
+    flags = ["catch", "--vary", "optimiser.learning_rate=1e-3,1e-2", "--seeds=2", "--stop.updates=40", *tiny]
+    done = run("programs/population.py", tmp_path, *flags, "--evaluation.every-updates=20")
+    assert done.returncode == 0, done.stderr
+    evaluate.evaluate((tmp_path,), episodes=5)
+    found = lines(tmp_path)
+    assert [line["member"] for line in found] == [0, 1, 2, 3] and all(len(line["returns"]) == 5 for line in found)
+    evaluate.evaluate((tmp_path,), episodes=5, which="best")
+    best = lines(tmp_path)[4]
+    assert best["which"] == "best" and best["member"] in range(4) and best["updates"] in (20, 40)
+    if best["updates"] == 40:
+        assert best["returns"] == found[best["member"]]["returns"]
+    capsys.readouterr()
+    evaluate.evaluate((tmp_path,), episodes=5)
+    assert capsys.readouterr().out.count("from before") == 4
+
+
+def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):
+    (folder / "empty").mkdir()
+    shutil.copy(folder / "run" / "config.json", folder / "empty")
+    nim_program.make_run(folder / "nim", 1)
+    with pytest.raises(SystemExit) as ended:
+        evaluate.evaluate((folder,), episodes=2)
+    errors = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert f"error: {folder}/empty: it has no newest checkpoint yet" in errors
+    assert f"error: {folder}/nim: it is a game of two players" in errors
+    assert len(lines(folder / "run")) == 1
+    with pytest.raises(SystemExit):
+        evaluate.evaluate((folder / "run",), episodes=2, deterministic=True)
+    assert "evaluation.deterministic is True, but neither of the agent's policies is" in capsys.readouterr().err
+
+
+def test_bad_input_is_refused(tmp_path):
+    with pytest.raises(BadInput, match=r"is no run's folder, with a config\.json, nor a sweep's, with a sweep\.json"):
+        evaluate.evaluate((tmp_path,))
+    with pytest.raises(BadInput, match=r"--episodes is 0, .* at least 1"):
+        evaluate.evaluate((tmp_path,), episodes=0)
+
+
+def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path):
+    (number,) = (int(path.name) for path in (finished / "checkpoints" / "best").iterdir())
+    flags = ["--start-from", str(finished), "--start-which", "best", "--stop.updates", str(number + 10)]
+    done = run("tests/helpers/solo_program.py", tmp_path / "other", *flags)
+    assert done.returncode == 0, done.stderr
+    assert any(f"INFO done: updates reached {number + 10}" in line for line in journal.lines(tmp_path / "other"))
