@@ -68,7 +68,7 @@ def test_a_run_is_evaluated_once(folder, capsys):
     evaluate.evaluate((folder / "run",), episodes=7, seed=3, again=True)
     evaluate.evaluate((folder,), episodes=7, seed=4)  # The sweep's run is this one.
     again, other = (found for found in evaluations.read(folder / "run")[0][1:])
-    assert again.returns == line["returns"] and other.seed == 4
+    assert list(again.returns) == line["returns"] and other.seed == 4
 
 
 def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
