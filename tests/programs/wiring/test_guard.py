@@ -16,7 +16,7 @@ from boonta.programs.wiring import guard
 from boonta.programs.wiring.restarts import Restarts
 
 lives = pathlib.Path(sys.argv[1])
-guard.SILENT_S = 1.0
+guard.SILENT_S = 8.0
 guard.guard("program", Restarts(number=3, backoff_s=0.0))
 with open(lives, "a") as file:
     print(os.getpid(), file=file)
@@ -55,7 +55,7 @@ def test_a_killed_program_starts_again_and_its_end_counts(lives):
 def test_a_program_that_shows_no_sign_of_life_is_killed_and_starts_again(lives):
     code = "guard.report(worked=True)\nif life == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     process = begin(lives, code)
-    assert "warning: program has shown no sign of life for 1 s; it starts again" in process.communicate(timeout=60)[0]
+    assert "warning: program has shown no sign of life for 8 s; it starts again" in process.communicate(timeout=60)[0]
     assert (process.returncode, number_of(lives)) == (0, 2)
 
 
