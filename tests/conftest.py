@@ -44,13 +44,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     jax.config.update("jax_disable_most_optimizations", unoptimised)
 
 
-@pytest.fixture(autouse=True)
-def handlers():
-    """Leaves the signal handlers as they were: programs that end in this process leave Ctrl-C ignored."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol():
+    """Leaves the signal handlers as they were: programs that end in this process leave Ctrl-C ignored.
+
+    This goes around the fixtures of modules, too, some of which run programs.
+    """
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    try:
+        return (yield)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.fixture
