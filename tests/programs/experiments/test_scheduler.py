@@ -24,8 +24,6 @@ STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_
 CORES = sorted(os.sched_getaffinity(0))
 DEADLINE_S = 60.0
 
-pytestmark = pytest.mark.usefixtures("handlers")
-
 
 def job(name: str, act: str = "done", **flags) -> Job:
     return Job(name, (Entry(name, STAND_IN, "", 0, {"act": act, **flags}, {}),))

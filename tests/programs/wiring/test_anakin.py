@@ -112,7 +112,7 @@ def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
     code = (
         "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
         "from boonta.programs import central_inference, impala, muzero, population, reanalyze, self_play\n"
-        "from boonta.programs.tools import play, plot\n"
+        "from boonta.programs.tools import compare, play\n"
         "from boonta.programs.wiring import launch\n"
         "from boonta.tests.helpers.solo_program import solo_program\n"
         f"launch.main(solo_program, ['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
