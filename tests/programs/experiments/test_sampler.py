@@ -17,8 +17,6 @@ STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_
 SLOTS = [Slot(0, tuple(os.sched_getaffinity(0)), {})]
 X = {"x": {"low": 0.0, "high": 1.0}}
 
-pytestmark = pytest.mark.usefixtures("handlers")
-
 
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch):

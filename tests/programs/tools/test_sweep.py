@@ -52,7 +52,6 @@ def test_the_pages_examples_are_sweeps(text, tmp_path, monkeypatch):
 
 @pytest.mark.once
 @pytest.mark.unoptimised
-@pytest.mark.usefixtures("handlers")
 def test_a_small_sweep_is_done_once(tmp_path, capsys):
     flags = ["--launch", "anakin", "--stop.updates", "20", "--evaluation.every-updates", "10"]
     asked = {"env": ("catch",), "seeds": "2", "flags": [*flags, "--placement.learning", "1"]}
