@@ -16,7 +16,7 @@ from typing import Any
 from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
-from boonta.programs.wiring.interrupts import held
+from boonta.programs.wiring import interrupts
 from boonta.programs.wiring.restarts import History, Restarts
 
 SILENT_S = 20.0  # Time without a sign of life after which the process hangs; and before it first worked:
@@ -79,7 +79,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     _pipe = writer
     os.set_blocking(writer, False)
     os.set_inheritable(writer, False)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupts.interrupted)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # It saves and ends, so that there are no orphans.
     if os.getppid() != parent_pid:
@@ -102,7 +102,7 @@ class _Guard:
         """Starts a child, which is to report to this pipe; returns its process id, and 0 in a forked child itself."""
         sys.stdout.flush()
         sys.stderr.flush()
-        with held(SIGNALS):  # A fork has its parent's handlers at first.
+        with interrupts.held(SIGNALS):  # A fork has its parent's handlers at first.
             if backends_are_initialized():
                 os.set_inheritable(writer, True)
                 environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}

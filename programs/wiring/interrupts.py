@@ -29,7 +29,7 @@ def install() -> None:
     if not (sys.flags.interactive or hasattr(sys, "ps1")):
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             with contextlib.suppress(ValueError):  # Only the main thread may.
-                signal.signal(signal.SIGINT, _interrupted)
+                signal.signal(signal.SIGINT, interrupted)
         sys.excepthook = functools.partial(_uncaught, sys.excepthook)
         sys.unraisablehook = functools.partial(_unraisable, sys.unraisablehook)
     if os.environ.pop(HELD, None) is not None:
@@ -84,7 +84,7 @@ class Signals:
         self.number = self.number or number
 
 
-def _interrupted(number: int, frame: FrameType | None) -> None:
+def interrupted(number: int, frame: FrameType | None) -> None:
     """Raises KeyboardInterrupt, as Python does, and once more where an import may swallow it.
 
     Libraries try imports that may fail, some with a bare `except`, and C++ modules drop exceptions of what they import.
