@@ -17,7 +17,7 @@ from boonta.agents.impala.policy import Core, Extras
 from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def random_trace(rng, t=7, b=5):

@@ -19,7 +19,7 @@ from boonta.agents.muzero.policy import Extras
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 B, A, D = 3, 2, 4
 CONFIG = Config(
     roots=2,

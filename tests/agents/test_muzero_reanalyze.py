@@ -19,7 +19,7 @@ from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.tables.contract import learned_from, written_by
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 CONFIG = muzero.Config(
     torso=Torso("mlp", widths=(8,), normalise=True),
     head_width=8,

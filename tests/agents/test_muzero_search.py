@@ -12,6 +12,8 @@ from boonta.agents.muzero import Config
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction
 from boonta.agents.muzero.search import make_search, switch_dummy
 
+pytestmark = pytest.mark.once
+
 A = 3
 CONFIG = Config(num_simulations=24, support_bins=21, support_limit=2.0, discount=0.9, chance_codes=2)
 ALL = np.ones((2, A), bool)

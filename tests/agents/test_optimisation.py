@@ -9,7 +9,7 @@ from boonta.agents.base import Batch, Steps
 from boonta.agents.descent import make_schedule
 from boonta.agents.groups import Optimiser
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 START = jnp.array([1.0, 2.0])
 

@@ -27,6 +27,8 @@ from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 
+pytestmark = pytest.mark.once
+
 ENV = Catch()
 AGENTS = {
     "impala with frames and a core": lambda: impala.make(

@@ -7,6 +7,8 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.grid_world import GridWorld
 
+pytestmark = pytest.mark.once
+
 
 def boards(env: GridWorld, count: int) -> np.ndarray:
     """What the first steps of some slots show, bool [B, S, S, 3]."""

@@ -11,6 +11,8 @@ from boonta.envs import base, conformance, minatar
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.minatar import MinAtar
 
+pytestmark = pytest.mark.once
+
 GAMES = ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
 
 

@@ -15,6 +15,8 @@ from boonta.nodes.tables import conformance, contract
 from boonta.nodes.tables.judge import SLOTS, ConformanceError, Opened
 from boonta.tests.helpers.stores import Broken, DeviceStore
 
+pytestmark = pytest.mark.once
+
 
 class LateCut(Broken):
     """Leaves the first row out."""
