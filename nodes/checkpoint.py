@@ -6,6 +6,7 @@ import contextlib
 import functools
 import pathlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -22,9 +23,12 @@ from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
 Nest = Any
 
 CONFIG = "config.json"  # The file beside or above the folder that has the run's settings; each checkpoint has a copy.
-SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save.
+SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
 
 _COUNTS = dict[str, schema.Number]
+
+# Orbax counts the saves of a process. Two threads that save at once wait for each other's parts for ever.
+_orbax = threading.Lock()
 
 # One device writes a replicated array. If each device wrote a part of it, orbax would use JAX's `set_mesh` as a context
 # manager, which it is not in JAX 0.6: a process's first checkpoint would fail, and a mesh of one device would stay set.
@@ -132,7 +136,8 @@ class Checkpointer:
             _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
             self._store.writing(step, beside, replaces, expected=expected) as path,
         ):
-            self._writer.save(path, args=ocp.args.Composite(**named))
+            with _one_save_at_a_time():
+                self._writer.save(path, args=ocp.args.Composite(**named))
             for config in filter(pathlib.Path.exists, configs):
                 shutil.copyfile(config, path / CONFIG)
                 break
@@ -222,6 +227,16 @@ def _make_orbax(hosts: set[int] | None) -> ocp.Checkpointer:
         rest=nest(),
     )
     return ocp.Checkpointer(handler, multiprocessing_options=options)
+
+
+@contextlib.contextmanager
+def _one_save_at_a_time() -> Iterator[None]:
+    if not _orbax.acquire(timeout=SAVE_DEADLINE_S):
+        raise TimeoutError(f"another save of this process took over {SAVE_DEADLINE_S:.0f} s")
+    try:
+        yield
+    finally:
+        _orbax.release()
 
 
 @contextlib.contextmanager

@@ -258,7 +258,7 @@ class Steered(Catch):
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
         ({"num_envs": 0}, "num_envs is 0; it must be at least 1"),
         ({"eval_every": -1}, "eval_every is -1"),
-        ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "stop.eval_return is 1.0, but eval_every is 0"),
+        ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "eval_every is 0, nothing measures it"),
     ],
 )
 def test_what_cannot_work_is_refused_before_compiling(tmp_path, settings, message):

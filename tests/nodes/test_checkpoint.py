@@ -5,6 +5,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+from concurrent import futures
 from typing import NamedTuple
 
 import jax
@@ -35,6 +36,18 @@ def test_the_newest_comes_back_with_its_counters_and_only_some_are_kept(tmp_path
     np.testing.assert_array_equal(restored.params["linear"]["w"], np.full((2, 3), 3.0))
     assert counts == {"env_steps": 30.0}
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()) == ["2", "3"]
+
+
+@pytest.mark.timeout(120)
+def test_two_threads_save_at_once(tmp_path):
+    def save(name: str) -> int:
+        saver = Checkpointer(tmp_path / name)
+        for step in range(1, 11):
+            saver.save(step, state(step), {"updates": step})
+        return int(saver.restore(state(0))[0].updates)
+
+    with futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(save, ("learner", "best"))) == [10, 10]
 
 
 def test_anothers_is_gone_on_from_until_there_is_one_of_its_own(tmp_path):
