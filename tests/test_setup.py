@@ -151,16 +151,17 @@ def test_two_at_once_build_one_environment(house: House):
     assert house.installs() == 1
 
 
-def test_command_runs_in_the_root_and_sees_the_packages(house: House, tmp_path: pathlib.Path):
+def test_command_runs_in_the_callers_folder_and_sees_the_packages(house: House, tmp_path: pathlib.Path):
     link = tmp_path / "link"
     link.symlink_to(house.root / "run")
     script = (
-        'pwd; readlink -f .venv/lib/python3.10/site-packages/boonta; command -v python; echo "$TF_CPP_MIN_LOG_LEVEL"'
+        'pwd; readlink -f "$VIRTUAL_ENV/lib/python3.10/site-packages/boonta"; command -v python; '
+        'echo "$TF_CPP_MIN_LOG_LEVEL"'
     )
     root = str(house.root)
     for level, more in (("2", {}), ("0", {"TF_CPP_MIN_LOG_LEVEL": "0"})):
         result = house.run("sh", "-c", script, entry=str(link), cwd=str(tmp_path), **more)
-        assert result.stdout.splitlines() == [root, root, f"{root}/.venv/bin/python", level]
+        assert result.stdout.splitlines() == [str(tmp_path), root, f"{root}/.venv/bin/python", level]
 
 
 def test_another_python_has_an_environment_of_its_own(house: House):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from tensorboard.backend.event_processing import event_file_loader
 
 from boonta.nodes import metrics
 from boonta.tests.helpers import damage
@@ -70,6 +71,5 @@ def test_rows_that_can_not_be_written_in_the_end_are_an_error(small_disk):
 
 def _events(folder: pathlib.Path):
     """The records of the events' file, as TensorBoard reads them."""
-    loading = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
     (file,) = (folder / "tensorboard").iterdir()
-    return loading.LegacyEventFileLoader(str(file)).Load()
+    return event_file_loader.LegacyEventFileLoader(str(file)).Load()
