@@ -21,13 +21,15 @@ def missing() -> str:
     return "" if _possible() else "network namespaces need root and a kernel that lets it make them"
 
 
+@functools.cache
 def _possible() -> bool:
     if os.geteuid() or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
         return False
-    made = _quiet("ip", "netns", "add", "boontatry")
-    linked = made and _quiet("ip", "link", "add", "boontatry", "type", "bridge")
-    _quiet("ip", "link", "del", "boontatry")
-    _quiet("ip", "netns", "del", "boontatry")
+    name = f"boonta{os.getpid()}"  # Pytest's workers try at once.
+    made = _quiet("ip", "netns", "add", name)
+    linked = made and _quiet("ip", "link", "add", name, "type", "bridge")
+    _quiet("ip", "link", "del", name)
+    _quiet("ip", "netns", "del", name)
     return linked
 
 
