@@ -8,8 +8,10 @@ Glossary of shapes: B batch (environment slots stepped together).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,13 +23,20 @@ from gymnasium import spaces
 
 from boonta.envs import base
 
+DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
+SPACES = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")  # Of observations.
+
 
 @dataclasses.dataclass(frozen=True)
 class Gymnasium:
     """B copies of one gymnasium environment, stepped one after another in this process.
 
     `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
-    whatever its `start`, float64 becomes float32, and a `Dict` of observations stays a dict.
+    whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
+    `MultiDiscrete` becomes a tuple with a number for each of its entries.
+
+    It is drawn as the environment draws itself, where it knows `render_mode="rgb_array"`; a callable is given that mode
+    by `kwargs`.
 
     Attributes:
       env: an id for `gymnasium.make`, or a callable that makes a `gymnasium.Env`. To be sent to another process the
@@ -45,23 +54,39 @@ class Gymnasium:
         Raises:
           ValueError: agents don't support one of the spaces; the message shows it.
         """
-        env = self._make()
-        try:
+        with contextlib.closing(self._make({})) as env:
             if not isinstance(env.action_space, (spaces.Box, spaces.Discrete)):
                 raise ValueError(f"action_space is {env.action_space}; allowed: Box, Discrete")
             return base.EnvSpec(
                 observations=_to_spec(env.observation_space, "observation"),
                 actions=_to_spec(env.action_space, "action"),
             )
-        finally:
-            env.close()
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
-        seeds = base.slot_seeds(num_envs, seed)
-        return base.LoopedEnv([_Slot(self._make(), int(slot_seed)) for slot_seed in seeds], self.spec)
+        slots = [_Slot(self._make(self._drawn), int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)]
+        return _Batch(slots, self.spec)
 
-    def _make(self) -> gymnasium.Env:
-        return gymnasium.make(self.env, **self.kwargs) if isinstance(self.env, str) else self.env(**self.kwargs)
+    @functools.cached_property
+    def _drawn(self) -> Mapping[str, str]:
+        """The keyword argument with which a registered environment can be drawn; none where it can't."""
+        if not isinstance(self.env, str):
+            return {}
+        with contextlib.closing(self._make({})) as env:
+            return {"render_mode": DRAWN} if DRAWN in env.metadata.get("render_modes", ()) else {}
+
+    def _make(self, more: Mapping[str, str]) -> gymnasium.Env:
+        kwargs = {**more, **self.kwargs}
+        return gymnasium.make(self.env, **kwargs) if isinstance(self.env, str) else self.env(**kwargs)
+
+
+class _Batch(base.LoopedEnv):
+    """Environments that may draw themselves."""
+
+    def render(self) -> np.ndarray | None:
+        pictures = [
+            picture for slot in self._envs if isinstance(slot, _Slot) and (picture := slot.render()) is not None
+        ]
+        return np.stack(pictures) if len(pictures) == self.num_envs else None
 
 
 class _Slot(dm_env.Environment):
@@ -89,27 +114,47 @@ class _Slot(dm_env.Environment):
     def action_spec(self) -> specs.Array:
         return _to_spec(self._env.action_space, "action")
 
+    def render(self) -> np.ndarray | None:
+        """The environment's picture, uint8 [H, W, 3]; None where it draws none."""
+        if self._env.render_mode != DRAWN:
+            return None
+        try:
+            return np.asarray(self._env.render(), np.uint8)
+        except gymnasium.error.DependencyNotInstalled as error:
+            warnings.warn(f"{self._env.spec and self._env.spec.id} is not drawn: {error}", stacklevel=2)
+            return None
+
     def close(self) -> None:
         self._env.close()
 
 
 def _to_spec(space: spaces.Space, name: str) -> Any:
-    """Converts a gymnasium space to a dm_env spec, or to a dict of specs."""
+    """Converts a gymnasium space to a dm_env spec, or to a nest of specs."""
     if isinstance(space, spaces.Discrete):
         return specs.DiscreteArray(int(space.n), np.int32, name)
     if isinstance(space, spaces.Box):
         dtype = np.float32 if space.dtype == np.float64 else space.dtype
         with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
             return specs.BoundedArray(space.shape, dtype, space.low.astype(dtype), space.high.astype(dtype), name)
+    if isinstance(space, spaces.MultiBinary):
+        return specs.BoundedArray(space.shape, np.int8, 0, 1, name)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(specs.DiscreteArray(int(n), np.int32, f"{name}.{i}") for i, n in enumerate(space.nvec.flat))
+    if isinstance(space, spaces.Tuple):
+        return tuple(_to_spec(inner, f"{name}.{i}") for i, inner in enumerate(space))
     if isinstance(space, spaces.Dict):
         return {key: _to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
-    raise ValueError(f"space of {name} is {space}; allowed: Box, Discrete, and for observations a Dict of them")
+    raise ValueError(f"space of {name} is {space}; allowed: {', '.join(SPACES)}, and Dict and Tuple of them")
 
 
 def _from_space(space: spaces.Space, value: Any) -> Any:
     """Converts a value of a gymnasium space to a value of `_to_spec(space)`."""
     if isinstance(space, spaces.Dict):
         return {key: _from_space(inner, value[key]) for key, inner in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(_from_space(inner, each) for inner, each in zip(space, value, strict=True))
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple((np.asarray(value) - space.start).flat)
     return value - space.start if isinstance(space, spaces.Discrete) else value
 
 

@@ -59,6 +59,23 @@ class Torque(gymnasium.Env):
         return np.ones((2, 2), np.uint8), 0.0, True, True, {}
 
 
+class Nested(Torque):
+    """Observations of every kind of space."""
+
+    observation_space = spaces.Tuple(
+        (
+            spaces.MultiDiscrete([2, 3], start=[1, 5]),
+            spaces.Dict(flags=spaces.MultiBinary(2), inner=spaces.Tuple((spaces.Discrete(4, start=-1),))),
+        )
+    )
+
+    def reset(self, *, seed=None, options=None):
+        return (np.array([2, 6]), {"flags": np.array([1, 0], np.int8), "inner": (-1,)}), {}
+
+    def step(self, action):
+        return self.reset()[0], 1.0, True, False, {}
+
+
 class Odd(Torque):
     def __init__(self, **spaces_):
         vars(self).update(spaces_)
@@ -72,6 +89,7 @@ class Odd(Torque):
         gym.Gymnasium(Corridor, {"reward": 2.0}),
         gym.Gymnasium(Start),
         gym.Gymnasium(Torque),
+        gym.Gymnasium(Nested),
     ],
     ids=str,
 )
@@ -87,6 +105,29 @@ def test_spec_of_spaces():
     spec = gym.Gymnasium(Torque).spec
     assert spec.observations == specs.BoundedArray((2, 2), np.uint8, np.zeros((2, 2)), np.full((2, 2), 255))
     assert spec.actions == specs.BoundedArray((3,), np.float32, [-1] * 3, [np.inf] * 3)
+
+
+def test_nests_keep_their_structure_and_numbers_begin_at_0():
+    env = gym.Gymnasium(Nested)
+    choices, rest = env.spec.observations
+    assert [(choice.num_values, choice.name) for choice in choices] == [(2, "observation.0.0"), (3, "observation.0.1")]
+    assert rest["flags"] == specs.BoundedArray((2,), np.int8, 0, 1, "observation.1.flags")
+    assert [inner.num_values for inner in rest["inner"]] == [4]
+    choices, rest = env(num_envs=2, seed=0).reset().observation
+    assert [choice.tolist() for choice in choices] == [[1, 1], [1, 1]]
+    assert rest["flags"].tolist() == [[1, 0], [1, 0]] and rest["inner"][0].tolist() == [0, 0]
+
+
+def test_it_is_drawn_as_it_draws_itself():
+    """A pole that leans to the left is another picture than one that leans to the right."""
+    env = gym.Gymnasium("CartPole-v1")(num_envs=2, seed=0)
+    env.reset()
+    for _ in range(5):
+        env.step(np.array([0, 1]))
+    picture = env.render()
+    assert picture.shape == (2, 400, 600, 3) and picture.dtype == np.uint8
+    assert (picture[0] != picture[1]).any()
+    assert gym.Gymnasium(Corridor)(num_envs=1, seed=0).render() is None
 
 
 def test_terminations_and_truncations():
@@ -123,8 +164,11 @@ def test_pickles():
     [
         ({"action_space": spaces.MultiBinary(3)}, "action_space is MultiBinary.3.; allowed: Box, Discrete"),
         ({"action_space": spaces.Dict()}, "action_space is Dict"),
-        ({"observation_space": spaces.Text(4)}, "space of observation is Text.*; allowed: Box, Discrete, and"),
-        ({"observation_space": spaces.Dict(a=spaces.MultiBinary(2))}, "space of observation.a is MultiBinary"),
+        (
+            {"observation_space": spaces.Text(4)},
+            "space of observation is Text.*; allowed: Box, Discrete, MultiBinary, MultiDiscrete, and",
+        ),
+        ({"observation_space": spaces.Dict(a=spaces.Text(2))}, "space of observation.a is Text"),
     ],
 )
 def test_refuses_spaces_that_agents_cannot_take(odd, message):
