@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "status", "sweep")
+LOOKING = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")  # At runs.
+TOOLS = ("train", "list", *LOOKING)
 
 
 def main() -> int:

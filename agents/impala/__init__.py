@@ -1,4 +1,4 @@
-"""IMPALA: `make` and a `Config` are all that a program needs."""
+"""IMPALA: V-trace actor-critic, learned from sequences that many actors write."""
 
 from boonta.agents.impala.agent import make
 from boonta.agents.impala.config import ATARI, CARTPOLE, CATCH, GRID_WORLD, MINATAR, Config

@@ -16,6 +16,7 @@ from boonta.programs.experiments import values
 from boonta.programs.experiments.check import Member, check
 from boonta.programs.experiments.spec import Entry, Spec
 from boonta.programs.experiments.values import Value
+from boonta.programs.wiring import naming
 from boonta.programs.wiring.provenance import from_root
 from boonta.programs.wiring.run import BadInput, Run, read_config
 
@@ -189,7 +190,7 @@ def _job(runs: Sequence[Entry], members: Sequence[Member]) -> Job:
     digest = hashlib.sha256("\n".join(entry.name for entry in runs).encode()).hexdigest()[:6]
     first = runs[0]
     name = "-".join(
-        filter(None, [pathlib.Path(first.program).stem, values.slug(first.env), f"{len(runs)}runs", digest])
+        filter(None, [pathlib.Path(first.program).stem, naming.slug(first.env), f"{len(runs)}runs", digest])
     )
     return Job(name, tuple(runs), tuple(members))
 

@@ -16,11 +16,11 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import values
 from boonta.programs.experiments.slots import Slots
 from boonta.programs.experiments.values import Value
+from boonta.programs.wiring import naming
 from boonta.programs.wiring.run import BadInput
 
 SUFFIXES = (".yaml", ".yml")  # Of a sweep's file.
 MOST_RUNS = 10_000
-LONGEST_NAME = 200  # Letters; file systems take 255.
 OWN = {"workdir": "each run has its own folder, in the sweep's", "seed": "name the runs' seeds in seeds"}
 
 
@@ -206,13 +206,13 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
     twice = sorted(set(grid) & {*fixed, *(flag for _, flags in variants for flag in flags)})
     if twice:
         raise BadInput(f"--{twice[0]} is in grid and in flags or runs: give it once")
-    short = values.short_names([*grid, *{flag: 0 for _, flags in variants for flag in flags}])
+    short = naming.short_names([*grid, *{flag: 0 for _, flags in variants for flag in flags}])
     found = []
     axes = (spec.seed_list, programs, spec.envs, variants, [dict(zip(grid, each)) for each in _product(grid)])
     for seed, program, env, (label, own), chosen in itertools.product(*axes):
-        parts = [label] if label else [values.shown(short[flag], value) for flag, value in own.items()]
-        parts += [values.shown(short[flag], value) for flag, value in chosen.items()]
-        named = "-".join(filter(None, [pathlib.Path(program).stem, values.slug(env), *parts, f"seed{seed}"]))
+        parts = [label] if label else [naming.shown(short[flag], value) for flag, value in own.items()]
+        parts += [naming.shown(short[flag], value) for flag, value in chosen.items()]
+        named = "-".join(filter(None, [pathlib.Path(program).stem, naming.slug(env), *parts, f"seed{seed}"]))
         found.append(Entry(named, program, env, seed, {**fixed, **own, **chosen}, {**own, **chosen}))
     _require_apart(found, spec)
     return found
@@ -242,8 +242,8 @@ def _require_apart(found: Sequence[Entry], spec: Spec) -> None:
     for entry in found:
         if entry.seed < 0:
             raise BadInput(f"seeds has {entry.seed}; seeds must be at least 0")
-        if len(entry.name) > LONGEST_NAME:
-            raise BadInput(f"a run would be called {entry.name}, over {LONGEST_NAME} letters: give it a name in runs")
+        if len(entry.name) > naming.LONGEST:
+            raise BadInput(f"a run would be called {entry.name}, over {naming.LONGEST} letters: give it a name in runs")
         other = names.setdefault(entry.name.lower(), entry)  # Some file systems take upper and lower case as the same.
         if other is not entry:
             commands = " and ".join(repr(" ".join(each.arguments)) for each in (other, entry))
@@ -254,7 +254,7 @@ def _variant(spec: Spec, given: Mapping[str, Value]) -> tuple[str, dict[str, Val
     """A variant's name, which may be empty, and its flags."""
     own = dict(given)
     name = own.pop("name", "")
-    if not isinstance(name, str) or name != values.slug(name):
+    if not isinstance(name, str) or name != naming.slug(name):
         raise BadInput(f"runs has the name {name!r}; it must be letters, digits, and . _ + - between them")
     return name, _flags(own, "runs")
 

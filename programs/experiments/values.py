@@ -88,22 +88,3 @@ def flags_of(command: Sequence[str]) -> dict[str, Value]:
             given = flags[name]
             flags[name] = value if given is True else [*given, value] if isinstance(given, list) else [given, value]
     return flags
-
-
-def slug(text: str) -> str:
-    """A text as a part of a folder's name."""
-    return re.sub(r"[^\w.+-]+", "-", text).strip("-.")
-
-
-def shown(flag: str, value: Value) -> str:
-    """A flag and its value as a part of a folder's name, such as learning-rate0.001."""
-    if isinstance(value, bool):
-        return flag if value else f"no-{flag}"
-    text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
-    return slug(f"{flag}{text}" if not isinstance(value, str) else f"{flag}-{text}")
-
-
-def short_names(flags: Sequence[str]) -> dict[str, str]:
-    """The last part of each flag's name; the whole name where several flags share their last part."""
-    last = {flag: flag.rpartition(".")[2] for flag in flags}
-    return {flag: name if list(last.values()).count(name) == 1 else flag for flag, name in last.items()}

@@ -1,1 +1,1 @@
-"""Tools that look at a run: play, compare, match, explain, export, status."""
+"""The tools of the command `boonta`: they start runs, and look at them."""

@@ -22,6 +22,7 @@ from boonta.programs.experiments.progress import Progress, failures, summary
 from boonta.programs.experiments.scheduler import Scheduler
 from boonta.programs.experiments.slots import Slots, divide, this_machine
 from boonta.programs.experiments.spec import Spec
+from boonta.programs.wiring import naming
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.run import BadInput, lock
 
@@ -139,7 +140,7 @@ def folder_of(asked: Asked, given: Spec) -> pathlib.Path:
     if asked.workdir is not None:
         return asked.workdir
     parts = [asked.what.stem] if asked.what.suffix in spec.SUFFIXES else ["sweep", asked.what.stem, *given.envs]
-    return pathlib.Path("runs") / "-".join(values.slug(part) for part in parts if part)
+    return pathlib.Path("runs") / "-".join(naming.slug(part) for part in parts if part)
 
 
 def main() -> None:

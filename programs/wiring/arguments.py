@@ -19,6 +19,7 @@ import tyro
 from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments
+from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
 from boonta.programs.wiring.provenance import provenance_of
 from boonta.programs.wiring.run import BadInput, Run
@@ -45,10 +46,11 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     signature = inspect.signature(function)
     hints = inspect.get_annotations(function, eval_str=True)
     env: Env | None = None
+    usual_env: Env | None = None  # Without the command line's settings.
     if hints.get("env") is Env:
-        env = signature.parameters["env"].default
+        env = usual_env = signature.parameters["env"].default
         if given and not given[0].startswith("-"):
-            env = environments.make_env(given[0], given[1:])
+            env, usual_env = environments.make_env(given[0], given[1:]), environments.make_env(given[0])
             del given[0]
     parameters = [_parameter(parameter, hints[name], env) for name, parameter in signature.parameters.items()]
 
@@ -64,7 +66,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         chosen = settings.pop("env", None)
         settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
     run = settings.pop("run")
-    return _absolute(run, settings, function), settings
+    usual = {each.name: each.default for each in flagged if each.default is not each.empty and each.name != "run"}
+    return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), function), settings
 
 
 def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
@@ -102,23 +105,26 @@ def _description(function: ProgramFunction, env: Env | None) -> str:
     return f"{first}\n\nThe first argument names the environment: {examples}, or package.module:name.\n{rest}"
 
 
-def _absolute(run: Run, settings: dict[str, Any], function: ProgramFunction) -> Run:
+def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], function: ProgramFunction) -> Run:
     """The run with absolute folders, which stay valid wherever the run is resumed or inspected."""
-    for name, value in settings.items():
-        if isinstance(value, pathlib.Path):
-            settings[name] = str(value.expanduser().absolute())
-    name = "-".join([name_of(function), *_named(settings)])
-    workdir = pathlib.Path(run.workdir or pathlib.Path("runs") / name).expanduser().absolute()
+    texts = [name for name, value in settings.items() if isinstance(value, str | pathlib.Path)]
+    for name in texts:
+        if isinstance(settings[name], pathlib.Path):
+            settings[name] = str(settings[name].expanduser().absolute())
+    rest = {name: value for name, value in usual.items() if name not in texts}  # Texts are among the words.
+    folder = run.workdir or pathlib.Path("runs") / folder_name(_words(function, settings), run.seed, settings, rest)
     start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
-    return dataclasses.replace(run, workdir=str(workdir), start_from=start_from)
+    return dataclasses.replace(run, workdir=str(pathlib.Path(folder).expanduser().absolute()), start_from=start_from)
 
 
-def _named(settings: dict[str, Any]) -> list[str]:
-    """The parts of a run's default folder name after the program's: the environment, a game, a path's last part."""
-    words = [pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)]
-    if hasattr(settings.get("env"), "spec"):
-        words.insert(0, environments.name_of(settings["env"]))
-    return words
+def _words(function: ProgramFunction, settings: dict[str, Any]) -> list[str]:
+    """The first parts of a run's default folder name: the program, the environment, and the last part of each path."""
+    env = [environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
+    return [
+        name_of(function),
+        *env,
+        *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)),
+    ]
 
 
 def presets_of(settings: dict[str, Any]) -> str:

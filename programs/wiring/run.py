@@ -67,7 +67,8 @@ class Run:
       launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for a
         debugger; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for environments
         in JAX.
-      workdir: the run's folder; a run found there is resumed. Default: runs/ and the program's name.
+      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by the program, the
+        environment, and the settings and the seed where they are not as usual.
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.

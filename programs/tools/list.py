@@ -1,0 +1,48 @@
+"""Lists what there is to choose from: programs, agents, environments and tools.
+
+./run boonta list
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from boonta.programs.tools.train import FOLDER, programs
+from boonta.programs.wiring.environments import EXAMPLES
+
+
+def choices() -> dict[str, list[tuple[str, str]]]:
+    """By kind, the name and the description of each thing to choose."""
+    agents = {path.parent.name: path for path in sorted((FOLDER.parent / "agents").glob("*/__init__.py"))}
+    tools = {path.stem: path for path in sorted((FOLDER / "tools").glob("*.py")) if path.stem != "__init__"}
+    return {
+        "programs": [(name, described(path)) for name, path in programs().items()],
+        "agents": [(name, described(path)) for name, path in agents.items()],
+        "environments": [(example, "") for example in EXAMPLES],
+        "tools": [(name, described(path)) for name, path in tools.items()],
+    }
+
+
+def described(path: pathlib.Path) -> str:
+    """The first sentence of a module, which isn't imported: some need packages that aren't everywhere."""
+    text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
+    return text.partition(": `")[0].removesuffix(".") + "."
+
+
+def main() -> None:
+    """The command line of `list`."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for kind, listed in choices().items():
+        table.add_row(f"[bold]{kind}[/bold]")
+        for name, text in listed:
+            table.add_row(f"  {escape(name)}", escape(text))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Lists runs: what, since when, how far, with what return, and how they stand or ended.
+
+./run boonta runs
+"""
+
+from __future__ import annotations
+
+import datetime
+import pathlib
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from boonta.nodes import metrics
+from boonta.programs.tools.status import state_of
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import BadInput, Config, command, read_config
+
+COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
+NUMBERS = COLUMNS[3:7]  # They are set to the right.
+STATES = {"it is running": "running", "it never started": "never started"}  # Of `state_of`; of others see `_ended`.
+CUT_OFF = "cut off"
+
+
+def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) -> None:
+    """Lists the runs in a folder, the newest first.
+
+    Args:
+      workdirs: the folder that holds the runs' folders, or those of sweeps.
+    """
+    found = [path.parent for pattern in ("*", "*/*") for path in workdirs.glob(f"{pattern}/config.json")]
+    if not found:
+        raise BadInput(f"{workdirs} holds no runs")
+    table = Table(box=None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
+    for row in sorted((_row(run, workdirs) for run in found), key=lambda row: row[1], reverse=True):
+        table.add_row(*map(escape, row))
+    Console().print(table)
+
+
+def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
+    """The cells of a run; those that it has nothing for are empty."""
+    name = str(run.relative_to(workdirs))
+    try:
+        config = read_config(run / "config.json")
+    except (OSError, BadInput) as error:
+        return [name, "", "", "", "", "", "", f"unreadable: {error}"]
+    last = _last(run)
+    numbers = [f"{last[counter]:,.0f}" if counter in last else "" for counter in ("env_steps", "updates")]
+    seconds = last.get("seconds")
+    time = "" if seconds is None else str(datetime.timedelta(seconds=round(seconds)))
+    return [name, _started(config), str(config.run.get("launch", "")), *numbers, time, _return(last), _state(run)]
+
+
+def _last(run: pathlib.Path) -> dict[str, float]:
+    """Of each metric the newest value."""
+    try:
+        rows = metrics.read(run)
+    except OSError:
+        return {}
+    return {name: value for row in rows for name, value in row.items() if value is not None}
+
+
+def _started(config: Config) -> str:
+    """When it was last started, in local time; empty if an older Boonta hasn't recorded it."""
+    if config.provenance is None:
+        return ""
+    return datetime.datetime.fromisoformat(config.provenance.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _return(last: dict[str, float]) -> str:
+    """The newest evaluation with its standard error; without any, the newest return of training."""
+    if "eval_return" in last:
+        return f"{last['eval_return']:.2f}" + (f" ± {last['eval_return_se']:.2f}" if "eval_return_se" in last else "")
+    return f"{last['return']:.2f} in training" if "return" in last else ""
+
+
+def _state(run: pathlib.Path) -> str:
+    """Whether it is running, and else the line of its log that says how it ended."""
+    log = journal.last_start(run)
+    state = state_of(run, log)
+    if state != "it has ended":
+        return STATES.get(state, CUT_OFF)
+    told = [line.split(" ", 2)[1:] for line in log if f" DEBUG {journal.ENDED}" not in line]
+    ends = [words for level, words in told if level == "ERROR" or words.startswith(("done: ", "ended by "))]
+    return ends[-1] if ends else "ended"
+
+
+def main() -> None:
+    """The command line of `runs`."""
+    command(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Runs one of Boonta's programs by its name, from any folder.
+
+./run boonta train impala atari/Pong
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+from collections.abc import Mapping
+
+from boonta.envs.base import suggest
+from boonta.programs.wiring.run import BadInput
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1]
+
+
+def programs() -> Mapping[str, pathlib.Path]:
+    """The file of each program, by its name."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.py")) if path.stem != "__init__"}
+
+
+def command_of(arguments: list[str]) -> list[str]:
+    """The command that runs a program's file, as a user would who has it at hand.
+
+    Args:
+      arguments: the program's name or file, and its own arguments.
+
+    Raises:
+      BadInput: there is no such program.
+    """
+    name, *rest = arguments or [""]
+    known = programs()
+    file = pathlib.Path(name) if name.endswith(".py") else known.get(name.replace("-", "_"))
+    if file is None:
+        raise BadInput(f"program {name!r} is unknown: {suggest(name, known)} Or give the path of a file of your own.")
+    return [sys.executable, str(file), *rest]
+
+
+def main() -> None:
+    """The command line of `train`: it becomes the program's own."""
+    if sys.argv[1:2] in ([], ["-h"], ["--help"]):
+        print(f"Usage: boonta train PROGRAM [ENVIRONMENT] [FLAG...]\n\nPrograms: {', '.join(programs())}.")
+        sys.exit(0 if sys.argv[1:] else 2)
+    try:
+        command = command_of(sys.argv[1:])
+    except BadInput as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""The list of runs, of folders that their runs have left in every way."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from boonta.programs.tools import runs as tool
+from boonta.programs.wiring.run import BadInput, lock
+from boonta.tests.helpers import run_folders
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "1000")
+
+
+def listed(folder: pathlib.Path, capsys) -> list[list[str]]:
+    """The table's rows, without its head, as words."""
+    tool.runs(folder)
+    return [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+
+
+def test_the_newest_comes_first_with_what_it_reached(tmp_path, capsys):
+    run_folders.write_run(tmp_path / "impala-catch")
+    later = run_folders.provenance(started="2026-05-06T00:00:00+00:00")
+    rows = [{"env_steps": 1_000, "updates": 7, "seconds": 61.4, "return": 2.5}]
+    run_folders.write_run(tmp_path / "sweep" / "muzero-catch", origin=later, metrics=rows, end=["INFO ended by SIGINT"])
+    first, second = listed(tmp_path, capsys)
+    assert first[0] == "sweep/muzero-catch" and second[0] == "impala-catch"
+    assert first[3:] == ["anakin", "1,000", "7", "0:01:01", "2.50", "in", "training", "ended", "by", "SIGINT"]
+    assert second[3:] == ["anakin", "300", "3", "0:00:30", "1.00", "done:", "updates", "reached", "3"]
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (["ERROR learner failed while updating: [oh]"], "learner failed while updating: [oh]"),
+        ([], "cut off"),
+        (["INFO done: updates reached 3", "DEBUG started: again", "ERROR full disk"], "full disk"),
+        (["INFO done: updates reached 3", "DEBUG started: again"], "cut off"),
+    ],
+)
+def test_how_it_ended_the_last_time(tmp_path, capsys, end, told):
+    run_folders.write_run(tmp_path / "run", end=end)
+    (row,) = listed(tmp_path, capsys)
+    assert " ".join(row).endswith(told)
+
+
+def test_what_runs_and_what_is_damaged(tmp_path, capsys):
+    run_folders.write_run(tmp_path / "fine", origin=None, metrics=[])
+    run_folders.write_run(tmp_path / "damaged")
+    (tmp_path / "damaged" / "config.json").write_text("{")
+    (tmp_path / "no run").mkdir()
+    with lock(tmp_path / "fine"):
+        one, other = sorted(listed(tmp_path, capsys))
+    assert one[:2] == ["damaged", "unreadable:"]
+    assert other == ["fine", "anakin", "running"]
+
+
+def test_a_folder_without_runs_is_named(tmp_path):
+    with pytest.raises(BadInput, match="holds no runs"):
+        tool.runs(tmp_path)

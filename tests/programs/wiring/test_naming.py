@@ -1,0 +1,48 @@
+"""Default folders of runs, from command lines."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from boonta.programs.wiring import arguments, naming
+
+ROOT = pathlib.Path(arguments.__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def impala():
+    return arguments.function_of(ROOT / "programs" / "impala.py")
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        ([], "impala-catch"),
+        (["catch", "--launch", "anakin", "--stop.updates", "5", "--save-every-s", "9"], "impala-catch"),
+        (["minatar/breakout"], "impala-minatar-breakout"),
+        (["catch", "--seed", "3"], "impala-catch-seed3"),
+        (["catch", "--config.optimiser.learning-rate", "3e-4"], "impala-catch-learning-rate0.0003"),
+        (["catch", "--config.optimiser.learning-rate", "3e-3"], "impala-catch"),  # The preset's.
+        (["catch", "--actors", "3", "--config.torso.widths", "8", "16"], "impala-catch-widths8-16-actors3"),
+        (["catch", "--env.columns", "4", "--seed", "1"], "impala-catch-columns4-seed1"),
+    ],
+)
+def test_what_differs_from_the_usual_is_in_the_name(impala, flags, name, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run, _ = arguments.parse(impala, flags)
+    folder = pathlib.Path(run.workdir)
+    assert folder.parent == tmp_path / "runs"
+    assert sorted(folder.name.split("-")) == sorted(name.split("-"))
+
+
+def test_a_folder_that_is_named_is_taken(impala, tmp_path):
+    run, _ = arguments.parse(impala, ["catch", "--seed", "3", "--workdir", str(tmp_path)])
+    assert run.workdir == str(tmp_path)
+
+
+def test_long_names_are_cut_and_stay_different():
+    usual = {f"setting_{i}": 0 for i in range(40)}
+    names = [naming.folder_name(["impala"], seed, dict.fromkeys(usual, 1), usual) for seed in (1, 2, 3)]
+    assert len(set(names)) == 3 and all(len(name) <= naming.LONGEST for name in names)
