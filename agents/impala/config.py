@@ -133,9 +133,12 @@ CARTPOLE = dataclasses.replace(
     reward_clip="none",
     optimiser=Optimiser("adam", learning_rate=2e-3, max_grad_norm=0.5),
 )
+# Full traces are too noisy for the suite, and with less entropy a policy of Space Invaders ends in one action for good.
 MINATAR = dataclasses.replace(
     GRID_WORLD,
     torso=Torso("mlp", widths=(128, 128)),
+    trace_lambda=0.9,
+    entropy_cost=0.02,
     optimiser=Optimiser("adam", learning_rate=1e-3, max_grad_norm=0.5),
 )
 

@@ -58,6 +58,8 @@ IMPALA_PRESETS = {
     "minatar": {
         **FUSED,
         "torso.widths": (128, 128),
+        "trace_lambda": 0.9,
+        "entropy_cost": 0.02,
         "optimiser.learning_rate": 1e-3,
         "optimiser.max_grad_norm": 0.5,
     },
