@@ -17,9 +17,10 @@ from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, command, read_config
 
-LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots from which it goes on;
-TABLES = "replay"  # that of their tables,
-BEST = f"checkpoints/{store.BEST}"  # and that of the best checkpoint. The number of a snapshot is that of the updates.
+# A run's folders of snapshots; each snapshot's number is that of the updates done.
+LEARNERS = ("checkpoints", "members")  # From these the run goes on.
+TABLES = "replay"
+BEST = f"checkpoints/{store.BEST}"
 ENDS = (" INFO done: ", " INFO ended by ", " ERROR ", f" DEBUG {journal.ENDED}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -16,7 +17,7 @@ from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.restarts import Restarts
-from boonta.programs.wiring.run import BadInput, Run, claim_workdir
+from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 
@@ -54,6 +55,9 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     own = run_of(function, sys.argv[1:]) if arguments is None else None
     if own is not None and own.restarts_itself:
         guard(name_of(function), own.restarts)  # This goes on in a child.
+    codes: list[int] = []
+    if arguments is None:
+        atexit.register(_end_with, codes)
     run, kept = Run(), contextlib.ExitStack()
     try:
         run, settings = parse(function, arguments)
@@ -83,7 +87,18 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
             traceback.print_exc()
             code = 1
         journal.LOG.debug("%s%d", journal.ENDED, code)
+    if run.launch == "serial":
+        codes.append(code)
     run.leave(code)
+
+
+def _end_with(codes: Sequence[int]) -> None:
+    """Ends the process with the code of a serial run, once the exit handlers that were registered later have run.
+
+    The process holds Reverb's threads: they have crashed it, now and then, while Python and C++ libraries ended.
+    """
+    if codes:
+        end_now(codes[0])
 
 
 def _network(run: Run, arguments: Sequence[str] | None) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -35,6 +37,29 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
         last.append([row[name] for name in ("updates", "env_steps", "episodes", "return", "loss")])
     assert last[0] == last[1] != last[2]
     assert last[0][0] == 60
+
+
+CRASHING = """
+import atexit, os, signal
+from boonta.programs.wiring.launch import RunFlags, main
+from boonta.tests.helpers.tiny_program import tiny_program
+atexit.register(os.kill, os.getpid(), signal.SIGSEGV)  # It would run last: as C++ libraries end.
+
+def program(run: RunFlags):
+    atexit.register(print, "a handler of the user's", flush=True)
+    return tiny_program(run)
+
+main(program)
+"""
+
+
+def test_what_crashes_after_the_run_does_not_change_its_exit_code(tmp_path):
+    (tmp_path / "program.py").write_text(CRASHING)
+    flags = ["--workdir", str(tmp_path / "run"), "--launch", "serial", "--stop.updates", "2"]
+    command = [sys.executable, str(tmp_path / "program.py"), *flags]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    lines = ["done: updates reached 2 (limit 2)", "a handler of the user's"]
+    assert ended.returncode == 0 and ended.stdout.splitlines()[-2:] == lines, ended
 
 
 def test_a_group_may_write_more_than_the_queue_holds(tmp_path):
