@@ -6,7 +6,6 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring import anakin, sebulba
 from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
@@ -72,6 +71,8 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
 def _require_unit(program: Program) -> None:
     """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
+    from boonta.programs.wiring import anakin, sebulba  # A node of its own process needs neither, and they load much.
+
     if program.run.launch == "sebulba":
         sebulba.require_threads(program)
     elif program.of_role("anakin") is None:

@@ -5,10 +5,6 @@ Reverb, and with it TensorFlow, is imported only where tables are made, since la
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import contextlib
 import os
 import pathlib
@@ -79,6 +75,9 @@ class Replay(Periodic):
         self._saved_the_end = False
 
     def start(self) -> None:
+        from boonta.agents import rlax_first  # noqa: F401  # Launchers of a program that needs no rlax are spared it.
+
+        # isort: split
         import reverb
 
         port = int(self._address.resolve().rpartition(":")[2])
