@@ -9,6 +9,8 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+import yaml
+
 from boonta.nodes.base import Node
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -132,3 +134,9 @@ def test_imports_have_no_circles():
 
     for name in edges:
         visit(name, ())
+
+
+def test_the_citation_names_this_version():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f'version = "{cited["version"]}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"\n## {cited['version']}" in (ROOT / "CHANGELOG.md").read_text()
