@@ -46,11 +46,12 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     signature = inspect.signature(function)
     hints = inspect.get_annotations(function, eval_str=True)
     env: Env | None = None
-    usual_env: Env | None = None  # Without the command line's settings.
+    usual_env: Any = None  # Without the command line's settings.
     if hints.get("env") is Env:
         env = usual_env = signature.parameters["env"].default
         if given and not given[0].startswith("-"):
-            env, usual_env = environments.make_env(given[0], given[1:]), environments.make_env(given[0])
+            env = environments.make_env(given[0], given[1:])
+            usual_env = environments.usual(given[0], env)
             del given[0]
     parameters = [_parameter(parameter, hints[name], env) for name, parameter in signature.parameters.items()]
 

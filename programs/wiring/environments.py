@@ -172,6 +172,19 @@ def with_settings(env: Env, settings: Any) -> Env:
     return _as_env(dataclasses.replace(_inner(env), **dataclasses.asdict(settings)))
 
 
+def usual(name: str, env: Env) -> Any:
+    """The environment that was made by this name as `recorded.plain` has it, with the defaults of its class's settings.
+
+    No environment is made for it: some refuse their defaults for some games.
+    """
+    if ":" in name:
+        return env
+    inner = _inner(env)
+    defaults = {f.name: f.default for f in dataclasses.fields(inner) if f.default is not dataclasses.MISSING}
+    settings = dataclasses.asdict(inner) | defaults
+    return settings if inner is env else {"env": settings}
+
+
 def _inner(env: Env) -> Any:
     """The environment that has the settings: the JAX environment inside an adapter, otherwise `env` itself."""
     return env.env if isinstance(env, Batched) else env

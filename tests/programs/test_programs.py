@@ -185,7 +185,7 @@ def test_the_end_waits_for_tables_that_take_long_to_save(tmp_path):
     assert number == saved(tmp_path)
 
 
-@pytest.mark.parametrize("program", ["impala", "muzero"])
+@pytest.mark.parametrize("program", ["impala", pytest.param("muzero", marks=pytest.mark.slow)])
 def test_learns_catch_as_processes(tmp_path, program):
     """An agent that empties a queue, and one that samples a replay table."""
     arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.5", "--stop.seconds", "400"]  # By chance: -0.6.

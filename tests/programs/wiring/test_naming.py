@@ -27,6 +27,9 @@ def impala():
         (["catch", "--config.optimiser.learning-rate", "3e-3"], "impala-catch"),  # The preset's.
         (["catch", "--actors", "3", "--config.torso.widths", "8", "16"], "impala-catch-widths8-16-actors3"),
         (["catch", "--env.columns", "4", "--seed", "1"], "impala-catch-columns4-seed1"),
+        (["gymnax/CartPole-v1"], "impala-gymnax-CartPole-v1"),
+        (["minatar/breakout", "--env.sticky-actions", "0.2"], "impala-minatar-breakout-sticky-actions0.2"),
+        (["open_spiel/2048", "--env.view", "flat"], "impala-open_spiel-2048-view-flat"),  # It refuses its default.
     ],
 )
 def test_what_differs_from_the_usual_is_in_the_name(impala, flags, name, monkeypatch, tmp_path):
