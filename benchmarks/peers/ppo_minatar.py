@@ -3,8 +3,10 @@
     git clone https://github.com/luchris429/purejaxrl FOLDER
     BOONTA_PYTHON=3.13 ./run python benchmarks/peers/ppo_minatar.py --folder FOLDER --games breakout space_invaders
 
-The settings are those that PureJaxRL publishes for MinAtar, in its `examples/brax_minatar.ipynb`. It prints, for each
-game and seed, the mean return of the last 100 training episodes, and writes it with the curve as a line of JSON.
+The settings are those that PureJaxRL publishes for MinAtar, in its `examples/brax_minatar.ipynb`. Each game and seed
+gets a run folder as Boonta's programs have them, so that `boonta compare` reads it. Its `eval_return` is the mean
+return of the last 100 training episodes: they draw their actions, as IMPALA's evaluations do. A run that is complete
+is left alone.
 """
 
 from __future__ import annotations
@@ -25,6 +27,11 @@ import tyro
 from gymnax.environments import spaces
 
 from boonta.envs.minatar import MinAtar
+from boonta.nodes import metrics
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.environments import name_of
+from boonta.programs.wiring.provenance import provenance_of
+from boonta.programs.wiring.run import Run, claim_workdir
 
 PUBLISHED = {
     "LR": 5e-3,
@@ -62,14 +69,14 @@ class Options:
       games: the games.
       seeds: number of seeds, counted from 0.
       env_steps: length of a run.
-      out: file for the lines of JSON; none by default.
+      out: the folder of the run folders.
     """
 
     folder: pathlib.Path
     games: tuple[str, ...] = ("asterix", "breakout", "freeway", "seaquest", "space_invaders")
     seeds: int = 5
     env_steps: int = 10_000_000
-    out: pathlib.Path | None = None
+    out: pathlib.Path = pathlib.Path("runs/ppo-minatar")
 
 
 class AsGymnax:
@@ -100,12 +107,16 @@ class AsGymnax:
 
 
 def main(options: Options) -> None:
-    """Trains and prints."""
+    """Trains, prints a line for each run, and writes its folder."""
     sys.modules.update({name: mock.MagicMock() for name in MISSING})
     sys.path.insert(0, str(options.folder / "purejaxrl"))
     from ppo import make_train
 
     for game in options.games:
+        folders = {seed: options.out / f"ppo-{game}-seed{seed}" for seed in range(options.seeds)}
+        left = {seed: folder for seed, folder in folders.items() if journal.last_code(folder) != 0}
+        if not left:
+            continue
         with mock.patch.object(gymnax, "make", lambda name: (AsGymnax(name), None)):
             train = make_train({**PUBLISHED, "ENV_NAME": game, "TOTAL_TIMESTEPS": options.env_steps})
 
@@ -115,19 +126,42 @@ def main(options: Options) -> None:
             return jnp.sum(ended, axis=(1, 2)), jnp.sum(jnp.where(ended, returns, 0.0), axis=(1, 2))
 
         run = jax.jit(finished).lower(jax.random.PRNGKey(0)).compile()
-        for seed in range(options.seeds):
+        for seed, folder in left.items():
             began = time.monotonic()
             numbers, returns = map(np.asarray, run(jax.random.PRNGKey(seed)))  # [updates] each
             seconds = time.monotonic() - began
-            last = _last(numbers, returns)
-            curve = [round(_last(numbers[:i], returns[:i]), 3) for i in _points(len(numbers))]
-            print(
-                f"{game:15s} seed {seed} return {last:8.2f}  {options.env_steps / seconds:10,.0f} steps/s", flush=True
-            )
-            if options.out is not None:
-                with open(options.out, "a") as file:
-                    row = {"game": game, "seed": seed, "return": last, "curve": curve, "seconds": seconds}
-                    file.write(json.dumps(row) + "\n")
+            rate = options.env_steps / seconds
+            print(f"{game:15s} seed {seed} return {_last(numbers, returns):8.2f}  {rate:10,.0f} steps/s", flush=True)
+            _keep(folder.absolute(), game, seed, numbers, returns, seconds)
+
+
+def _keep(folder: pathlib.Path, game: str, seed: int, numbers: np.ndarray, returns: np.ndarray, seconds: float) -> None:
+    """Writes the folder of a run.
+
+    Args:
+      folder: the run's.
+      game, seed: which run it was.
+      numbers, returns: episodes that ended in each update, and the sum of their returns, [updates].
+      seconds: how long it took.
+    """
+    env = MinAtar(game)
+    origin = {
+        "file": str(pathlib.Path(__file__).resolve()),
+        "function": "main",
+        "arguments": sys.argv[1:],
+        "provenance": dataclasses.asdict(provenance_of(pathlib.Path(__file__), name_of(env), {"learner": seed})),
+    }
+    settings = {"env": env, **PUBLISHED}
+    with claim_workdir("ppo_purejaxrl", Run(workdir=str(folder), seed=seed, launch="anakin"), settings, origin):
+        rows = []
+        for update in (len(numbers) * (i + 1) // POINTS for i in range(POINTS)):
+            row = {"updates": update, "env_steps": update * PUBLISHED["NUM_ENVS"] * PUBLISHED["NUM_STEPS"]}
+            row |= {"seconds": seconds * update / len(numbers), "eval_version": update}
+            rows.append(json.dumps(row | {"eval_return": _last(numbers[:update], returns[:update])}) + "\n")
+        (folder / metrics.FILE).write_text("".join(rows))
+        with journal.kept_in(folder):
+            journal.LOG.debug("%sPureJaxRL's PPO", journal.STARTED)
+            journal.LOG.debug("%s0", journal.ENDED)
 
 
 def _last(numbers: np.ndarray, returns: np.ndarray) -> float:
@@ -135,10 +169,6 @@ def _last(numbers: np.ndarray, returns: np.ndarray) -> float:
     from_end = np.cumsum(numbers[::-1])
     first = len(numbers) - 1 - min(int(np.searchsorted(from_end, EPISODES)), len(numbers) - 1)
     return float(returns[first:].sum() / max(numbers[first:].sum(), 1))
-
-
-def _points(updates: int) -> list[int]:
-    return [updates * (i + 1) // POINTS for i in range(POINTS)]
 
 
 if __name__ == "__main__":

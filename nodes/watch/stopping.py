@@ -17,7 +17,7 @@ class StopRule:
     Attributes:
       env_steps: steps of all actors' environments.
       updates: learner updates.
-      seconds: wall time, earlier parts of a resumed run included.
+      seconds: wall time since the launch, with starting and compiling, and with earlier parts of a resumed run.
       eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
         until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
       on_collapse: whether the run also ends, with exit code 3, when its health says that learning has collapsed: its

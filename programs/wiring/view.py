@@ -56,13 +56,16 @@ class View:
         with outliving_terminal():
             if self._live:
                 self._live.update(table_of(status), refresh=True)
-            elif "env_steps" in status["row"] and time.monotonic() >= self._next_line:
+            elif time.monotonic() >= self._next_line:
                 self._next_line = time.monotonic() + LINE_EVERY_S
                 print(line(status), flush=True)
 
 
 def line(status: dict[str, Any]) -> str:
-    """The program's state in one line."""
+    """The program's state in one line; before there is anything to count, what its nodes do."""
+    if not any(status["totals"].get(count) for count in ("env_steps", "updates")):
+        doing = ", ".join(f"{name} {node['activity']}" for name, node in status["nodes"].items() if not node["gone"])
+        return f"starting: {doing or 'no node has reported yet'}"
     return "  ".join(f"{name} {value}" for name, value in [*_summary(status), *restarts(status.get("restarts", {}))])
 
 

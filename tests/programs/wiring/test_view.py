@@ -52,6 +52,14 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_before_the_first_step_a_line_says_what_the_nodes_do():
+    began = {**STATUS, "totals": {"seconds": 9.0, "env_steps": 0.0}, "row": {"env_steps_per_s": 0.0}}
+    assert view.line(began) == "starting: actor/0 acting, learner updating"
+    assert view.line({**began, "nodes": {}, "totals": {}, "row": {}}) == "starting: no node has reported yet"
+    unplugged = {**STATUS, "totals": {"updates": 3.0}}  # Its env steps are those of an archive.
+    assert view.line(unplugged).startswith("return")
+
+
 def test_line_and_table_show_the_newest_snapshot():
     assert view.line(STATUS).endswith("saved -")
     saved = {**STATUS, "snapshot": {"number": 1200, "age_s": 75.4, "mb": 1862.13}}
@@ -131,7 +139,3 @@ def test_a_node_that_hangs_is_named_each_time_it_does(capsys):
         for status in (hangs, hangs, STATUS, hangs):
             shown.show(status)
     assert capsys.readouterr().out.count("warning: learner has sent no heartbeat for 16 s; it was updating\n") == 2
-
-
-def test_before_the_first_row_there_is_nothing_to_count():
-    assert "return -" in view.line({**STATUS, "row": {}, "totals": {}})
