@@ -122,7 +122,10 @@ class _ReplayNode(lp.PyClassNode):
     def bind_addresses(self, **options: Any) -> None:
         super().bind_addresses(**options)
         if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
-            import reverb  # noqa: F401  # Here one thread imports it; two at once could find it half imported.
+            from boonta.agents import rlax_first  # noqa: F401
+
+            # isort: split
+            import reverb  # noqa: F401  # Here one thread imports both; two at once could find them half imported.
 
     def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
         return self._track_handle(worker.ReplayHandle(self._address, signature))
