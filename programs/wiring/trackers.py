@@ -107,12 +107,7 @@ class Trackers:
             for message in messages:
                 LOG.warning(message.strip())
         if not self._ending:
-            LOG.warning(
-                "%s: its process has ended, see %s in the run's folder; %s goes on",
-                process.name,
-                follow.FOLDER,
-                "the run",
-            )
+            LOG.warning("%s: its process has ended, see %s/ in the run's folder", process.name, follow.FOLDER)
 
     def _inherit(self, inherit: bool) -> None:
         for process in self._processes:

@@ -65,7 +65,7 @@ def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, warnings):
     trackers.start(run_in(tmp_path, f"{OWN}:Crashing", f"{OWN}:Recording"))
     with trackers:
         trackers._readers[0].join(120)
-    assert warnings == [f"{OWN}:Crashing: its process has ended, see the run's trackers/; the run goes on"]
+    assert warnings == [f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder"]
     assert taken(tmp_path, "row") == [[{"i": 0.0}]]
 
 
