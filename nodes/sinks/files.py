@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import pathlib
 import platform
 import struct
 import time
@@ -71,7 +70,7 @@ class TensorBoard:
 
         self._checksum, self._summary, self._event = record_writer.masked_crc32c, summary.scalar, event_pb2.Event
         file = f"events.out.tfevents.{time.time():.6f}.{platform.node()}"
-        self._file = metrics.Appended(pathlib.Path(run.folder) / "tensorboard" / file, self._warn)
+        self._file = metrics.Appended(run.folder / "tensorboard" / file, self._warn)
         self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
 
     def write(self, row: Mapping[str, float]) -> None:
