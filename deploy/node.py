@@ -24,6 +24,7 @@ from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
+from boonta.programs.wiring.trackers import Trackers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Place:
 def main(arguments: list[str]) -> int:
     """Builds the program and runs the node; the exit code is that of `core.run`, or 2 for bad input."""
     own, flags = split_flags(arguments)
+    trackers = Trackers()
     place = tyro.cli(Place, args=own)
     if core.ENTERED not in os.environ:
         # This comes before the import of the program's file; a group with variables of its own gets them right below.
@@ -79,10 +81,11 @@ def main(arguments: list[str]) -> int:
             origin = origin_of(built.function, flags, built.program)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
-    except (BadInput, ValueError, OSError) as error:
+            trackers.start(built.run)
+    except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    with contextlib.closing(route) if route else contextlib.nullcontext():
+    with trackers, contextlib.closing(route) if route else contextlib.nullcontext():
         try:
             return core.run(launchable, task, tasks, made_of, place.reach_s, route)
         except OSError as error:

@@ -9,13 +9,10 @@ import io
 import json
 import math
 import pathlib
-import platform
 import statistics
-import struct
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any
 
 FILE = "metrics.jsonl"
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
@@ -184,66 +181,6 @@ class Rows:
 
     def close(self) -> None:
         self._lines.close()
-
-
-class Events:
-    """Appends scalars to a file of events, for TensorBoard.
-
-    Args:
-      folder: folder of the file, which gets a name of its own; made if missing.
-      warn: called with a message where events have to wait for room on the disk.
-    """
-
-    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
-        # Only the monitor writes events; the other processes need not load it. Its own writer waits for ever for a
-        # thread that a full disk has ended.
-        from tensorboardX import record_writer, summary
-        from tensorboardX.proto import event_pb2
-
-        self._checksum, self._summary, self._event = record_writer.masked_crc32c, summary.scalar, event_pb2.Event
-        self._file = Appended(folder / f"events.out.tfevents.{time.time():.6f}.{platform.node()}", warn)
-        self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
-
-    def write(self, scalars: Mapping[str, float], step: int) -> None:
-        """Writes scalars by name, all of one step."""
-        now = time.time()
-        events = [self._event(wall_time=now, step=step, summary=self._summary(*each)) for each in scalars.items()]
-        self._file.append(b"".join(map(self._record, events)))
-
-    def close(self) -> None:
-        self._file.close()
-
-    def _record(self, event: Any) -> bytes:
-        """An event as TensorFlow's record format has it: its length and its bytes, each with a checksum."""
-        content = event.SerializeToString()
-        length = struct.pack("<Q", len(content))
-        return b"".join(
-            (length, struct.pack("<I", self._checksum(length)), content, struct.pack("<I", self._checksum(content)))
-        )
-
-
-class MetricsWriter:
-    """Appends rows of scalars to `metrics.jsonl` and to TensorBoard events in the run's folder.
-
-    Args:
-      folder: the run's folder; made if missing.
-      warn: called with a message where rows have to wait for room on the disk.
-    """
-
-    def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
-        self._rows = Rows(folder / FILE, warn)
-        self._events = Events(folder / "tensorboard", warn)
-
-    def write(self, row: dict[str, float], env_steps: int) -> None:
-        """Writes one row; values that aren't finite are left out of TensorBoard and null in JSON."""
-        written = self._rows.write(row)
-        self._events.write({name: value for name, value in written.items() if value is not None}, env_steps)
-
-    def close(self) -> None:
-        try:
-            self._rows.close()
-        finally:
-            self._events.close()
 
 
 def read(folder: pathlib.Path, file: str = FILE) -> list[dict[str, float | None]]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
+from boonta.nodes.sinks.base import TENSORBOARD, TrackedRun
+from boonta.nodes.sinks.files import Files
 from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
@@ -38,6 +40,7 @@ class Monitor(Periodic):
       lost_s: seconds without a heartbeat after which a node counts as lost and the program fails.
       start_s: seconds from the launch within which an expected node sends its first.
       supervised: whether the launcher decides what follows when a node fails, hangs or is lost; else the program fails.
+      log: the sinks that `--log` names; the monitor writes TensorBoard's alone, and `sinks.follow` sends to the others.
     """
 
     role = "monitor"
@@ -53,9 +56,11 @@ class Monitor(Periodic):
         lost_s: float = 25.0,
         start_s: float = START_S,
         supervised: bool = False,
+        log: Sequence[str] = (TENSORBOARD,),
     ):
         super().__init__(name, every_s=0.5)
         self._folder = pathlib.Path(folder)
+        self._files = Files(log, self.warn)
         self._rule = stop
         self._log_every_s = log_every_s
         self._lost_s = lost_s
@@ -68,7 +73,7 @@ class Monitor(Periodic):
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
         self._reason = self._failure = ""
-        self._done = False
+        self._done = self._begun = False
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
         self._stop_asked: float | None = None
@@ -81,7 +86,8 @@ class Monitor(Periodic):
     def start(self) -> None:
         with contextlib.suppress(OSError):  # There is no earlier part.
             self._health.remember(metrics.read(self._folder))
-        self._writer = metrics.MetricsWriter(self._folder, self.warn)
+        self._files.begin(TrackedRun(self._folder))
+        self._begun = True
         self._take_mark()
 
     # Nodes and the launcher call these.
@@ -257,9 +263,9 @@ class Monitor(Periodic):
         return time.monotonic() - self._stop_asked - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
 
     def close(self) -> None:
-        if hasattr(self, "_writer"):
+        if self._begun:
             self._write_row()
-            self._writer.close()
+            self._files.close()
 
     def stop(self) -> None:
         """Asks the nodes to stop, and stays until they have reported their end."""
@@ -277,4 +283,4 @@ class Monitor(Periodic):
         for warning in self._health.feed(row):
             self.warn(warning)
         self._row = row | self._health.metrics
-        self._writer.write(self._row, int(self.totals().get("env_steps", 0)))
+        self._files.write(self._row)

@@ -12,6 +12,8 @@ import sys
 import pytest
 from packaging.requirements import Requirement
 
+from boonta.nodes.sinks.base import TRACKERS
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -245,7 +247,9 @@ def test_lock_pins_everything_with_hashes_and_names_no_index():
 def test_lock_has_what_pyproject_asks_for(python: str):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     locked = pins(python)
-    for text in sum(project["optional-dependencies"].values(), project["dependencies"]):
+    extras = set(re.findall(r"--extra (\w+)", (ROOT / "run").read_text()))
+    assert extras == set(project["optional-dependencies"]) - TRACKERS.keys()
+    for text in sum((project["optional-dependencies"][extra] for extra in extras), project["dependencies"]):
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate({"python_version": python}):
             assert requirement.specifier.contains(locked[requirement.name.lower()]), f"{text} on Python {python}"

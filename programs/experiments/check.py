@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring.recorded import flattened, plain
+from boonta.nodes.sinks.config import flattened
+from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run, require_same_run
 
 DEADLINE_S = 900.0  # Every run's program is built, and traced where populations are looked for.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
+from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import curves, evaluations
 from boonta.programs.experiments.curves import Curve, Moment, Row
@@ -17,7 +18,6 @@ from boonta.programs.experiments.settings import environment_of, settings_of
 from boonta.programs.tools import status
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.recorded import flattened
 from boonta.programs.wiring.run import BadInput, Config, Which, read_config
 
 CONFIG, SWEEP = "config.json", "sweep.json"

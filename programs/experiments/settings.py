@@ -7,9 +7,9 @@ from typing import Any
 
 import pydantic
 
+from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
-from boonta.programs.wiring.recorded import flattened
 from boonta.programs.wiring.run import Config
 
 NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # And all that evaluations measure.

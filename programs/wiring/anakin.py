@@ -32,7 +32,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     """
     run = program.run
     one = program.of_role("anakin") or fused(program)
-    monitor = Monitor("monitor", run.workdir, run.stop, log_every_s=LOG_EVERY_S)
+    monitor = Monitor("monitor", run.workdir, run.stop, log_every_s=LOG_EVERY_S, log=run.log)
     given = {"monitor": monitor, "env": jax_env_of(program.env), "devices": run.placement.learning}
     return monitor, [construct(program, one, 0, given)]
 

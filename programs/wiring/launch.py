@@ -18,6 +18,7 @@ from boonta.programs.wiring.program import Group, Program, ProgramFunction, grou
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
+from boonta.programs.wiring.trackers import Trackers
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 
@@ -58,10 +59,12 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     codes: list[int] = []
     if arguments is None:
         atexit.register(_end_with, codes)
-    run, kept = Run(), contextlib.ExitStack()
+    run, kept, trackers = Run(), contextlib.ExitStack(), Trackers()
     try:
         run, settings = parse(function, arguments)
-        reach = _network(run, arguments)
+        trackers.start(run)
+        with trackers.kept():
+            reach = _network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
@@ -70,26 +73,34 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
         kept.enter_context(temporary.kept_in(folder))
     except (BadInput, ValueError, OSError, ImportError) as error:
+        trackers.end()
         print(f"error: {error}", file=sys.stderr)
         run.leave(2)
     except KeyboardInterrupt:
+        trackers.end()
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
         print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
-        try:
-            code = start()
-        except KeyboardInterrupt:  # It came before the interpreter has caught signals.
-            journal.LOG.info(interrupts.LINE)
-            code = interrupts.CODE
-        except Exception:  # The threads of the nodes must not outlive it.
-            journal.LOG.exception("the launcher failed")
-            traceback.print_exc()
-            code = 1
+        with trackers:
+            code = _run(start)
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)
     run.leave(code)
+
+
+def _run(start: Callable[[], int]) -> int:
+    """Runs a program that is prepared; returns the exit code."""
+    try:
+        return start()
+    except KeyboardInterrupt:  # It came before the interpreter has caught signals.
+        journal.LOG.info(interrupts.LINE)
+        return interrupts.CODE
+    except Exception:  # The threads of the nodes must not outlive it.
+        journal.LOG.exception("the launcher failed")
+        traceback.print_exc()
+        return 1
 
 
 def _end_with(codes: Sequence[int]) -> None:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boonta.programs.wiring.recorded import flattened, plain
+from boonta.nodes.sinks.config import flattened
+from boonta.programs.wiring.recorded import plain
 
 LONGEST = 200  # Letters; file systems take 255.
 DIGEST = 8  # Letters of the digest that stands for the end of a longer name.

@@ -166,9 +166,9 @@ def parameters(node: type[Node]) -> set[str]:
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
-    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `folder`, `beside`, `start_from`, `save_every_s`,
-    `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`. Launchpad's node for
-    a replay server adds `address`.
+    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `log`, `folder`, `beside`, `start_from`,
+    `save_every_s`, `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
+    Launchpad's node for a replay server adds `address`.
 
     Args:
       program: the node's program.
@@ -183,6 +183,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "spec": getattr(program.env, "spec", None),
         "seed": _seed(run, group, i),
         "stop": run.stop,
+        "log": run.log,
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
         "beside": CHECKPOINTS if role == "replay" else TABLES if program.saves_tables else "",
         "start_from": run.start_folder,

@@ -16,11 +16,3 @@ def _encode(value: Any) -> Any:
     """A value for JSON: a dataclass's fields, or the `repr` of anything else."""
     is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return dataclasses.asdict(value) if is_value else repr(value)
-
-
-def flattened(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        flat.update(flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
-    return flat

@@ -19,11 +19,13 @@ import tyro
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
+from boonta.nodes.sinks.base import TENSORBOARD, check_names
+from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.recorded import flattened, plain
+from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.restarts import Restarts
 
 Which = Literal["newest", "best"]  # Of a run's checkpoints.
@@ -77,6 +79,8 @@ class Run:
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
       start_which: which checkpoint of `start_from`, the newest or the one with the best evaluation.
+      log: where the metrics go besides `metrics.jsonl`: "tensorboard", "wandb", "mlflow", "trackio", or
+        package.module:name for a sink or an Acme logger of your own; several in one --log.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
@@ -96,6 +100,7 @@ class Run:
     allow_changes: bool = False
     start_from: str = ""
     start_which: Which = "newest"
+    log: tuple[str, ...] = (TENSORBOARD,)
     network: Literal["private", "open"] = "private"
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
@@ -109,6 +114,7 @@ class Run:
             raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
+        check_names(self.log)
         if self.process_env and self.launch != "local_mp":
             raise ValueError(
                 f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "

@@ -120,8 +120,10 @@ def _share(program: Program, actors: Group) -> Shared:
     if placement.lag is not None:
         _require_single_updates(program)
         lock_step = LockStep(placement.lag, placement.groups, num_envs, own.batch_size)
-    alone, folder = run.hosts.number == 1, run.own.workdir
-    monitor = Monitor("monitor", folder, run.stop) if alone else HostMonitor("monitor", folder, run.stop, run.hosts)
+    if run.hosts.number == 1:
+        monitor = Monitor("monitor", run.workdir, run.stop, log=run.log)
+    else:
+        monitor = HostMonitor("monitor", run.own.workdir, run.stop, run.hosts, log=run.log)
     return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
 
 

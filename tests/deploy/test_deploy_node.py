@@ -11,6 +11,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
+from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, Apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -94,7 +95,8 @@ def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signal
 
 
 def test_a_monitor_that_was_killed_comes_back_and_counts_on(tmp_path):
-    with Apart(LIGHT, "--workdir", str(tmp_path), "--stop.env-steps", "500") as apart:
+    flags = ("--workdir", str(tmp_path), "--stop.env-steps", "500", "--log", "boonta.tests.helpers.sinks:Recording")
+    with Apart(LIGHT, *flags) as apart:
         for label in ALL:
             apart.start(label)
         before = apart.wait_for(tmp_path, "env_steps", 0)
@@ -106,6 +108,9 @@ def test_a_monitor_that_was_killed_comes_back_and_counts_on(tmp_path):
     assert set(codes.values()) == {0}, outputs
     steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
     assert steps == sorted(steps) and steps[-1] >= 500
+    assert len({begun[0] for begun in sinks.taken(tmp_path, "begin")}) == 1  # For a tracker it is one run.
+    sent = [row["env_steps"] for (row,) in sinks.taken(tmp_path, "row") if row.get("env_steps")]
+    assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
 
 
 def test_nodes_of_another_build_are_refused_and_both_named(tmp_path):

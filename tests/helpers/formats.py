@@ -18,7 +18,8 @@ from boonta.nodes.archive import files as archive
 from boonta.nodes.archive.index import INDEX
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.rpc import encoding
-from boonta.nodes.snapshots import counters, files, manifest
+from boonta.nodes.sinks import follow
+from boonta.nodes.snapshots import counters, files, manifest, schema
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.variables import pack, unpack
 from boonta.programs.experiments import evaluations as finals
@@ -135,7 +136,7 @@ def metrics_rows(folder: pathlib.Path) -> Format:
             for value in row.values():
                 assert value is None or np.isfinite(value)
 
-    return Format(valid, _rows(rows, valid), read, 10)
+    return Format(valid, _rows(rows, valid), read, 9)
 
 
 def members_rows(folder: pathlib.Path) -> Format:
@@ -223,6 +224,11 @@ def monitor_counters(folder: pathlib.Path) -> Format:
     return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 9)
 
 
+def sent_rows(folder: pathlib.Path) -> Format:
+    valid = follow.SENT.dump_json(follow.Sent("0" * 32, 3))
+    return Format(valid, malformed.json_files(json.loads(valid)), lambda content: schema.load(follow.SENT, content), 1)
+
+
 def sweep_file(folder: pathlib.Path) -> Format:
     content = {
         "program": str(PROGRAM),
@@ -258,7 +264,7 @@ def sweep_plan(folder: pathlib.Path) -> Format:
 
 
 _MADE = (params, message, archive_index, archive_chunk, config, recorded_program, metrics_rows, members_rows)
-_MADE += (evaluations, snapshot_manifest, checkpoint_counts, monitor_counters, sweep_file, sweep_plan)
+_MADE += (evaluations, snapshot_manifest, checkpoint_counts, monitor_counters, sent_rows, sweep_file, sweep_plan)
 FORMATS: dict[str, Callable[[pathlib.Path], Format]] = {made.__name__: made for made in _MADE}
 
 

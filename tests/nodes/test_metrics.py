@@ -8,6 +8,8 @@ import pytest
 from tensorboard.backend.event_processing import event_file_loader
 
 from boonta.nodes import metrics
+from boonta.nodes.sinks.base import TENSORBOARD, TrackedRun
+from boonta.nodes.sinks.files import Files
 from boonta.tests.helpers import damage
 
 
@@ -44,27 +46,29 @@ def test_without_a_file_it_says_so(tmp_path):
 def test_rows_that_a_full_disk_has_no_room_for_wait(tmp_path, small_disk):
     """The one that was being written is not torn, nor is an event."""
     warnings: list[str] = []
-    writer = metrics.MetricsWriter(small_disk, warnings.append)
-    writer.write({"updates": 0.0}, 0)
+    writer = Files((TENSORBOARD,), warnings.append)
+    writer.begin(TrackedRun(small_disk))
+    writer.write({"updates": 0.0, "env_steps": 0})
     damage.fill(small_disk)
     for i in range(1, 3000):
-        writer.write({"updates": float(i), "loss": 1.0}, i)
+        writer.write({"updates": float(i), "env_steps": i})
     assert warnings and all(
         "No space left on device; what belongs there is kept until it can" in each for each in warnings
     )
     assert len(metrics.read(small_disk)) < 3000
     damage.free(small_disk)
-    writer.write({"updates": 3000.0}, 3000)
+    writer.write({"updates": 3000.0, "env_steps": 3000})
     writer.close()
     assert [row["updates"] for row in metrics.read(small_disk)] == list(range(3001))
-    assert len(list(_events(small_disk))) == 1 + 2 * 3001 - 2
+    assert len(list(_events(small_disk))) == 1 + 2 * 3001
 
 
 def test_rows_that_can_not_be_written_in_the_end_are_an_error(small_disk):
-    writer = metrics.MetricsWriter(small_disk, print)
+    writer = Files((TENSORBOARD,), print)
+    writer.begin(TrackedRun(small_disk))
     damage.fill(small_disk)
     for i in range(3000):
-        writer.write({"updates": float(i)}, i)
+        writer.write({"updates": float(i)})
     with pytest.raises(OSError, match="No space left"):
         writer.close()
 

@@ -4,6 +4,8 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.files import JsonLines
 from boonta.nodes.watch.stopping import StopRule
 
 
@@ -229,8 +231,9 @@ def test_what_several_nodes_measure_is_their_mean_and_each_ones_own(tmp_path):
 
 def test_a_row_cut_short_by_a_kill_costs_no_other(tmp_path):
     for _ in range(2):
-        writer = metrics.MetricsWriter(tmp_path, print)
-        writer.write({"loss": 1.0}, 0)
+        writer = JsonLines(print)
+        writer.begin(TrackedRun(tmp_path))
+        writer.write({"loss": 1.0})
         writer.close()
         with open(tmp_path / "metrics.jsonl", "a") as file:
             file.write('{"loss": 2.')

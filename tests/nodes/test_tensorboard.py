@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from boonta.nodes import metrics
+from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.files import TensorBoard
 
 START_S = 120.0  # It imports for seconds, on a busy machine for many.
 
@@ -21,9 +22,10 @@ START_S = 120.0  # It imports for seconds, on a busy machine for many.
 @pytest.fixture
 def address(tmp_path) -> Iterator[str]:
     """TensorBoard's address; it shows a run of two rows."""
-    writer = metrics.MetricsWriter(tmp_path / "runs" / "impala-catch", print)
+    writer = TensorBoard(print)
+    writer.begin(TrackedRun(tmp_path / "runs" / "impala-catch"))
     for step in (100, 200):
-        writer.write({"eval_return": step / 200}, step)
+        writer.write({"eval_return": step / 200, "env_steps": step})
     writer.close()
     command = ["-m", "tensorboard.main", "--logdir", str(tmp_path / "runs"), "--host", "127.0.0.1", "--port", "0"]
     log = tmp_path / "log"

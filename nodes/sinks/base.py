@@ -1,0 +1,152 @@
+"""Where the rows of a run's metrics go: the protocol of three methods, and the sinks that `--log` names."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from boonta.envs.base import suggest
+
+TENSORBOARD = "tensorboard"  # The only one that the monitor writes itself; to the others, processes send.
+OWN = "package.module:name for one of your own"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackedRun:
+    """What a sink is told of a run.
+
+    Attributes:
+      folder: the run's folder.
+      id: stays the same however often the run, or the sink, starts again; letters and digits.
+      group: the name of the run's sweep; of its program if it belongs to none.
+      config: the content of config.json: program, settings, seed, and the provenance with commit, versions and machine.
+      rows: how many rows this sink has taken in earlier lives. Those that it had not taken when it was killed come.
+    """
+
+    folder: pathlib.Path
+    id: str = ""
+    group: str = ""
+    config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    rows: int = 0
+
+
+class Sink(Protocol):
+    """Takes the rows of a run. Any method may raise: the row comes again, to a new sink, which begins with the same id.
+
+    A class with `write` and `close` alone, such as an `acme.utils.loggers.Logger`, becomes one by `FromLogger`.
+    """
+
+    def begin(self, run: TrackedRun) -> None:
+        """Opens the run, or goes on with it if it has begun before."""
+
+    def write(self, row: Mapping[str, float]) -> None:
+        """Takes a row: finite numbers by name, "env_steps" among them once there are some."""
+
+    def close(self) -> None:
+        """Sends what is left, and frees."""
+
+
+class Logger(Protocol):
+    """What is used of an `acme.utils.loggers.Logger`."""
+
+    def write(self, data: Mapping[str, Any]) -> None:
+        """Takes a row."""
+
+    def close(self) -> None:
+        """Sends what is left, and frees."""
+
+
+class FromLogger:
+    """Makes a sink of a logger in Acme's style."""
+
+    def __init__(self, logger: Logger):
+        self._logger = logger
+
+    def begin(self, run: TrackedRun) -> None:
+        """Does nothing: a logger isn't told of the run."""
+
+    def write(self, row: Mapping[str, float]) -> None:
+        self._logger.write(dict(row))
+
+    def close(self) -> None:
+        self._logger.close()
+
+
+class Tracker(NamedTuple):
+    """A tracker that Boonta has a sink for.
+
+    Attributes:
+      module, name: those of the sink's class.
+      package: the package that it imports; the extra of Boonta that installs it has the tracker's name.
+    """
+
+    module: str
+    name: str
+    package: str
+
+
+TRACKERS = {
+    "wandb": Tracker("boonta.nodes.sinks.wandb", "WandB", "wandb"),
+    "mlflow": Tracker("boonta.nodes.sinks.mlflow", "MLflow", "mlflow"),
+    "trackio": Tracker("boonta.nodes.sinks.trackio", "Trackio", "trackio"),
+}
+KNOWN = (TENSORBOARD, *TRACKERS)
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuses what can't be the name of a sink, or is given twice.
+
+    Raises:
+      ValueError: names it, and near ones.
+    """
+    for name in names:
+        module, colon, attribute = name.partition(":")
+        if name not in KNOWN and not (colon and module and attribute):
+            raise ValueError(f"--log {name!r} is unknown: {suggest(name, KNOWN)} Or {OWN}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--log has a name twice: {' '.join(names)}")
+
+
+def require(name: str) -> None:
+    """Finds out whether `make` can work, without importing a tracker's package.
+
+    Raises:
+      ImportError: the package is missing, or the user's own module has no such name; the message says what to do.
+    """
+    if name not in TRACKERS:
+        _own(name)
+    elif importlib.util.find_spec(TRACKERS[name].package) is None:
+        package = TRACKERS[name].package
+        raise ImportError(f"--log {name}: the package {package} is missing: pip install 'boonta-rl[{name}]'")
+
+
+def make(name: str) -> Sink:
+    """Makes the sink of this name, which `begin` has yet to open.
+
+    Raises:
+      ImportError: see `require`.
+    """
+    if name in TRACKERS:
+        tracker = TRACKERS[name]
+        return getattr(importlib.import_module(tracker.module), tracker.name)()
+    made = _own(name)()
+    return made if hasattr(made, "begin") else FromLogger(made)
+
+
+def _own(name: str) -> Callable[[], Any]:
+    """A user's own class or function that makes a sink, or a logger."""
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ImportError(f"--log {name}: module {module!r} can't be imported: {error}") from error
+    except AttributeError:
+        raise ImportError(f"--log {name}: module {module!r} has no {attribute!r}") from None

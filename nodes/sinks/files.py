@@ -1,0 +1,91 @@
+"""The sinks that the monitor writes itself, in the run's folder: JSON lines, which tools read, and TensorBoard."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from boonta.nodes import metrics
+from boonta.nodes.sinks.base import TENSORBOARD, Sink, TrackedRun
+
+
+class Files:
+    """Appends rows to `metrics.jsonl` and, if `log` names it, to TensorBoard's events; both survive a full disk.
+
+    Args:
+      log: the names of sinks that `--log` gives; only TensorBoard's is looked at.
+      warn: called with a message where rows have to wait for room on the disk.
+    """
+
+    def __init__(self, log: Sequence[str], warn: Callable[[str], None]):
+        self._sinks: list[Sink] = [JsonLines(warn), *([TensorBoard(warn)] if TENSORBOARD in log else [])]
+
+    def begin(self, run: TrackedRun) -> None:
+        for sink in self._sinks:
+            sink.begin(run)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        for sink in self._sinks:
+            sink.write(row)
+
+    def close(self) -> None:
+        """Raises OSError if rows can't be written, and are lost."""
+        with contextlib.ExitStack() as closing:
+            for sink in reversed(self._sinks):
+                closing.callback(sink.close)
+
+
+class JsonLines:
+    """Appends rows to `metrics.jsonl`; values that aren't finite are null."""
+
+    def __init__(self, warn: Callable[[str], None]):
+        self._warn = warn
+
+    def begin(self, run: TrackedRun) -> None:
+        self._rows = metrics.Rows(run.folder / metrics.FILE, self._warn)
+
+    def write(self, row: Mapping[str, float]) -> None:
+        self._rows.write(row)
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+class TensorBoard:
+    """Appends scalars, by env steps, to a file of events in `tensorboard/`; values that aren't finite are left out."""
+
+    def __init__(self, warn: Callable[[str], None]):
+        self._warn = warn
+
+    def begin(self, run: TrackedRun) -> None:
+        # Only the monitor writes events; the other processes need not load it. Its own writer waits for ever for a
+        # thread that a full disk has ended.
+        from tensorboardX import record_writer, summary
+        from tensorboardX.proto import event_pb2
+
+        self._checksum, self._summary, self._event = record_writer.masked_crc32c, summary.scalar, event_pb2.Event
+        file = f"events.out.tfevents.{time.time():.6f}.{platform.node()}"
+        self._file = metrics.Appended(run.folder / "tensorboard" / file, self._warn)
+        self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
+
+    def write(self, row: Mapping[str, float]) -> None:
+        now, step = time.time(), int(row.get("env_steps", 0))
+        finite = ((name, value) for name, value in row.items() if math.isfinite(value))
+        events = [self._event(wall_time=now, step=step, summary=self._summary(*each)) for each in finite]
+        self._file.append(b"".join(map(self._record, events)))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _record(self, event: Any) -> bytes:
+        """An event as TensorFlow's record format has it: its length and its bytes, each with a checksum."""
+        content = event.SerializeToString()
+        length = struct.pack("<Q", len(content))
+        return b"".join(
+            (length, struct.pack("<I", self._checksum(length)), content, struct.pack("<I", self._checksum(content)))
+        )

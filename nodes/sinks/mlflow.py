@@ -1,0 +1,81 @@
+"""MLflow. Its own variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...) say where to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+# It waits for minutes, and tries again by itself; here the row comes again.
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+
+# isort: split
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+from mlflow.exceptions import MlflowException
+
+from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.config import flattened
+
+ID = "boonta.id"  # The tag by which a run is found again.
+MOST_PARAMS, MOST_METRICS, LONGEST = 100, 1000, 6000  # Those of a request, and the letters of a param's value.
+
+
+class MLflow:
+    """A run there; its params are those of its first start, since they can't be changed."""
+
+    def begin(self, run: TrackedRun) -> None:
+        self._client = MlflowClient()
+        experiment = self._experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "boonta"))
+        found = self._client.search_runs([experiment], f"tags.`{ID}` = '{run.id}'", max_results=1)
+        own = found[0] if found else self._client.create_run(experiment, tags=_tags(run), run_name=run.folder.name)
+        self._run_id = own.info.run_id
+        if found:
+            self._client.update_run(self._run_id, status="RUNNING")
+        if not own.data.params:
+            params = [Param(_key(name), _text(value)) for name, value in flattened(run.config).items()]
+            for i in range(0, len(params), MOST_PARAMS):
+                self._client.log_batch(self._run_id, params=params[i : i + MOST_PARAMS])
+
+    def write(self, row: Mapping[str, float]) -> None:
+        now, step = int(time.time() * 1000), int(row.get("env_steps", 0))
+        metrics = [Metric(_key(name), value, now, step) for name, value in row.items()]
+        for i in range(0, len(metrics), MOST_METRICS):
+            self._client.log_batch(self._run_id, metrics=metrics[i : i + MOST_METRICS])
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run_id)
+
+    def _experiment(self, name: str) -> str:
+        """The id of the experiment of this name, which is made if there is none."""
+        found = self._client.get_experiment_by_name(name)
+        if found is not None:
+            return found.experiment_id
+        try:
+            return self._client.create_experiment(name)
+        except MlflowException:  # Another run of a sweep has just made it.
+            found = self._client.get_experiment_by_name(name)
+            if found is None:
+                raise
+            return found.experiment_id
+
+
+def _tags(run: TrackedRun) -> dict[str, Any]:
+    source = (run.config.get("provenance") or {}).get("program") or {}
+    commit = {"mlflow.source.git.commit": source["commit"]} if source.get("commit") else {}
+    return {ID: run.id, "boonta.group": run.group, "boonta.folder": str(run.folder.absolute()), **commit}
+
+
+def _key(name: str) -> str:
+    """A name in the letters that MLflow has for names."""
+    return re.sub(r"[^\w\-. :/]", "_", name)
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text[:LONGEST]

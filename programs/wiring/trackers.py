@@ -1,0 +1,137 @@
+"""The processes that send a run's metrics to the trackers of `--log`: one for each, see `nodes.sinks.follow`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import NamedTuple
+
+from boonta.nodes.sinks import base, follow
+from boonta.programs.wiring.journal import LOG
+from boonta.programs.wiring.run import Run
+
+STARTED = "BOONTA_TRACKERS"  # Tells the command that this process becomes of the processes that it has started.
+END_S = follow.END_S + 2.0  # They end by themselves within the first.
+
+
+class Process(NamedTuple):
+    """A process.
+
+    Attributes:
+      name: its tracker's, as `--log` has it.
+      pid: its process id.
+      control: the file descriptor that keeps it going until it is closed, be it by a kill.
+      messages: the file descriptor of its messages, which closes when it has ended.
+    """
+
+    name: str
+    pid: int
+    control: int
+    messages: int
+
+
+class Trackers:
+    """The processes of a run; a context manager that shows their messages, and ends them with the run."""
+
+    def __init__(self) -> None:
+        self._processes: list[Process] = []
+        self._readers: list[threading.Thread] = []
+        self._ending = False
+
+    def start(self, run: Run) -> None:
+        """Starts them: before the run gets a network of its own, which reaches nothing outside.
+
+        Where this process then becomes the same command anew, they stay, and don't start again. They send nothing
+        before the run's folder has rows.
+
+        Raises:
+          ImportError: a tracker's package is missing; the message says how to install it.
+        """
+        started = os.environ.pop(STARTED, None)
+        if started is not None:
+            self._processes = [_parsed(each) for each in started.splitlines()]
+            self._inherit(False)
+        elif run.hosts.first:
+            names = [name for name in run.log if name != base.TENSORBOARD]
+            for name in names:
+                base.require(name)
+            self._processes = [_spawn(name, run) for name in names]
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keeps them if this process becomes its own command anew meanwhile."""
+        if self._processes:
+            os.environ[STARTED] = "\n".join(" ".join(map(str, each)) for each in self._processes)
+        self._inherit(True)
+        try:
+            yield
+        finally:
+            os.environ.pop(STARTED, None)
+            self._inherit(False)
+
+    def __enter__(self) -> Trackers:
+        for process in self._processes:
+            reader = threading.Thread(target=self._read, args=(process,), daemon=True)
+            reader.start()
+            self._readers.append(reader)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end(END_S)
+
+    def end(self, wait_s: float = 0.0) -> None:
+        """Ends them: each has this time to send what is left."""
+        self._ending = True
+        for process in self._processes:
+            os.close(process.control)
+        deadline = time.monotonic() + wait_s
+        for reader in self._readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+        for process in self._processes:
+            with contextlib.suppress(OSError):  # It has ended, and left nothing behind.
+                os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process.pid, 0)
+        self._processes = []
+
+    def _read(self, process: Process) -> None:
+        with open(process.messages, errors="replace") as messages:
+            for message in messages:
+                LOG.warning(message.strip())
+        if not self._ending:
+            LOG.warning("%s: its process has ended, see %s/ in the run's folder", process.name, follow.FOLDER)
+
+    def _inherit(self, inherit: bool) -> None:
+        for process in self._processes:
+            for descriptor in (process.control, process.messages):
+                os.set_inheritable(descriptor, inherit)
+
+
+def _parsed(line: str) -> Process:
+    name, *numbers = line.rsplit(" ", 3)
+    return Process(name, *map(int, numbers))
+
+
+def _spawn(name: str, run: Run) -> Process:
+    """Starts the process of a tracker."""
+    control_end, control = os.pipe()
+    messages, messages_end = os.pipe()
+    paths = [sys.path[0], os.getcwd(), os.environ.get("PYTHONPATH", "")]  # As the program imports the user's modules.
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-m", follow.MODULE, run.workdir, name, follow.LAUNCHED],
+        {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        file_actions=[(os.POSIX_SPAWN_DUP2, control_end, 0), (os.POSIX_SPAWN_DUP2, messages_end, 1)],
+        setpgroup=0,  # Ctrl-C is for the launcher alone.
+    )
+    os.close(control_end)
+    os.close(messages_end)
+    return Process(name, pid, control, messages)

@@ -1,0 +1,105 @@
+"""The processes that send to trackers: what a launcher does with them."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+
+import pytest
+
+from boonta.programs.impala import impala
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.journal import LOG
+from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.trackers import STARTED, Trackers
+from boonta.tests.helpers.sinks import taken, write_rows
+
+OWN = "boonta.tests.helpers.sinks"
+
+
+def run_in(folder, *log: str) -> Run:
+    return Run(workdir=str(folder), log=log)
+
+
+@pytest.fixture
+def warnings():
+    """The warnings of whole runs."""
+    found: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record):
+            found.append(record.getMessage())
+
+    handler = Keep(logging.WARNING)
+    LOG.addHandler(handler)
+    yield found
+    LOG.removeHandler(handler)
+
+
+def test_rows_written_until_the_end_are_sent(tmp_path, warnings):
+    trackers = Trackers()
+    trackers.start(run_in(tmp_path, "tensorboard", f"{OWN}:Recording"))
+    with trackers:
+        write_rows(tmp_path, {"i": 0.0}, {"i": 1.0})
+    assert taken(tmp_path, "row") == [[{"i": 0.0}], [{"i": 1.0}]] and not warnings
+
+
+def test_they_outlive_the_command_that_the_process_becomes(tmp_path):
+    """That command finds them in its environment, and starts no others."""
+    first, second = Trackers(), Trackers()
+    run = run_in(tmp_path, f"{OWN}:Recording")
+    first.start(run)
+    with first.kept():
+        second.start(run)
+        assert second._processes == first._processes and len(second._processes) == 1
+    assert STARTED not in os.environ
+    with second:
+        write_rows(tmp_path, {"i": 0.0})
+    assert len(taken(tmp_path, "begin")) == len(taken(tmp_path, "row")) == 1
+
+
+def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, warnings):
+    write_rows(tmp_path, {"i": 0.0})
+    trackers = Trackers()
+    trackers.start(run_in(tmp_path, f"{OWN}:Crashing", f"{OWN}:Recording"))
+    with trackers:
+        trackers._readers[0].join(120)
+    assert warnings == [f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder"]
+    assert taken(tmp_path, "row") == [[{"i": 0.0}]]
+
+
+def test_without_a_tracker_there_is_no_process(tmp_path):
+    trackers = Trackers()
+    trackers.start(run_in(tmp_path, "tensorboard"))
+    with trackers, trackers.kept():
+        assert not trackers._processes and STARTED not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wandbb", "error: --log 'wandbb' is unknown: did you mean 'wandb'?"),
+        ("wandb", "error: --log wandb: the package wandb is missing: pip install 'boonta-rl[wandb]'"),
+        ("no_such_module:Sink", "error: --log no_such_module:Sink: module 'no_such_module' can't be imported"),
+    ],
+)
+def test_what_can_not_work_is_refused_before_anything_is_made(tmp_path, capsys, monkeypatch, name, message):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None if package == "wandb" else find(package))
+    with pytest.raises(SystemExit, match="2"):
+        launch.main(impala, ["catch", "--workdir", str(tmp_path / "run"), "--log", name])
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_tracker_whose_run_is_refused_is_ended(tmp_path, capsys, monkeypatch):
+    ended = []
+    end = Trackers.end
+    monkeypatch.setattr(Trackers, "end", lambda self: (ended.extend(self._processes), end(self)))
+    with pytest.raises(SystemExit, match="2"):
+        launch.main(
+            impala, ["catch", "--start-from", str(tmp_path), "--log", f"{OWN}:Recording", "--launch", "sebulba"]
+        )
+    assert "has no newest checkpoint" in capsys.readouterr().err
+    with pytest.raises(ChildProcessError):
+        os.waitpid(ended[0].pid, os.WNOHANG)
