@@ -41,7 +41,7 @@ TOOLS = [
 ]
 TOOLS += ["sed", "sha256sum", "sh", "sleep", "true"]
 
-# Stands in for uv: counts what it installs, locks what an accelerator adds, and fails where a file named `broken` lies in
+# Stands in for uv: counts what it installs, locks what an accelerator adds, and fails where a file `broken` lies in
 # the repository.
 FAKE_UV = f"""#!/bin/sh
 case $1 in

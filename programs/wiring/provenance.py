@@ -22,6 +22,8 @@ import jax
 import psutil
 from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
 
+from boonta.programs.wiring import accelerators
+
 if TYPE_CHECKING:
     from boonta.programs.wiring.program import ProgramFunction
     from boonta.programs.wiring.run import Run
@@ -201,17 +203,13 @@ def _processor() -> str:
 
 
 def _devices() -> list[str]:
-    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those of NVIDIA's driver.
+    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those that Linux shows.
 
     The launcher of processes must not start them, since they would be taken from its nodes.
     """
     if backends_are_initialized():
         return [device.device_kind for device in jax.local_devices() if device.platform != "cpu"]
-    kinds = []
-    for path in sorted(pathlib.Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        with contextlib.suppress(OSError):
-            kinds += [line.partition(":")[2].strip() for line in path.open() if line.startswith("Model:")]
-    return kinds
+    return accelerators.gpus() + ["TPU"] * accelerators.tpu_chips()
 
 
 @functools.cache
