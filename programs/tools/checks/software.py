@@ -15,8 +15,8 @@ from boonta.programs.wiring import accelerators, network, provenance
 
 WHOLE, NEWEST = (3, 10), (3, 13)
 BUILD = "let ./run build the environment again: rm -rf .venv*, then ./run true"
-VARIABLES = (*provenance.VARIABLES, "BOONTA_JAX", "BOONTA_PYTHON", "ALE_ROMS_DIR", "LD_LIBRARY_PATH", "TPU_NAME")
-VARIABLES += ("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR")
+VARIABLES = [*provenance.VARIABLES, "BOONTA_JAX", "BOONTA_PYTHON", "ALE_ROMS_DIR", "LD_LIBRARY_PATH", "TPU_NAME"]
+VARIABLES += ["XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR"]
 ABSENT = "ModuleNotFoundError"
 OPTIONAL = {"optuna": "sweeps that sample", "tensorboard": "curves", "brax": "environments brax/…"}  # By import name.
 SMI_S = 20.0
