@@ -15,7 +15,7 @@ def gpus() -> list[str]:
     """The NVIDIA GPUs of this machine or container: their models, as far as the driver tells them."""
     models = []
     for path in sorted(ROOT.glob("proc/driver/nvidia/gpus/*/information")):
-        models += [line.partition(":")[2].strip() for line in _text(path).splitlines() if line.startswith("Model:")]
+        models += [line.partition(":")[2].strip() for line in text_of(path).splitlines() if line.startswith("Model:")]
     nodes = [*ROOT.glob("dev/nvidia[0-9]*"), *ROOT.glob("dev/dxg")]  # The latter is that of WSL.
     return models or ["NVIDIA GPU"] * len(nodes)
 
@@ -24,11 +24,11 @@ def tpu_chips() -> int:
     """The number of TPU chips of this machine or container."""
     found = 0
     for path in ROOT.glob("sys/bus/pci/devices/*.0/vendor"):
-        found += _text(path).strip() == GOOGLE and _text(path.with_name("device")).strip() in TPUS
+        found += text_of(path).strip() == GOOGLE and text_of(path.with_name("device")).strip() in TPUS
     return found
 
 
-def _text(path: pathlib.Path) -> str:
+def text_of(path: pathlib.Path) -> str:
     """What a file says; empty if it can't be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return path.read_text()

@@ -56,9 +56,9 @@ def test_the_resource_table_can_be_read(tmp_path):
 
 
 def test_the_page_on_accelerators_names_groups_and_nodes_as_they_are():
-    commands = re.findall(r"    \./run python (programs/\w+\.py) (.+)", ACCELERATORS)
+    commands = re.findall(r"    \./run python (programs/\w+\.py) (.+)", ACCELERATORS.replace("\\\n", ""))
     variables = [program.build(ROOT / file, flags.split()).environment for file, flags in commands]
-    assert variables[0]["learner"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == ".5"
+    assert variables[0]["learner"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == ".9"
     assert variables[0]["reanalyzer"]["JAX_PLATFORMS"] == variables[0]["actor"]["JAX_PLATFORMS"] == "cpu"
     assert variables[1]["learner"]["CUDA_VISIBLE_DEVICES"] == "1"
     assert {label for label, one in ROLE_ENVIRONMENT.items() if "JAX_PLATFORMS" not in one} == {

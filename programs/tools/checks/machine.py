@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
 import resource
@@ -11,6 +10,7 @@ import socket
 from collections.abc import Iterator
 
 from boonta.programs.tools.checks.finding import Finding
+from boonta.programs.wiring.accelerators import text_of
 
 ROOT = pathlib.Path("/")
 GB = 1e9
@@ -39,7 +39,7 @@ def cores(root: pathlib.Path = ROOT) -> Finding:
 
 def memory(root: pathlib.Path = ROOT) -> Finding:
     """The memory that is free, and the control group's limit."""
-    rows = (line.split() for line in _text(root / "proc/meminfo").splitlines())
+    rows = (line.split() for line in text_of(root / "proc/meminfo").splitlines())
     sizes = {row[0]: int(row[1]) * 1024 / GB for row in rows if len(row) > 1 and row[1].isdecimal()}
     total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
     if total is None or free is None:
@@ -117,7 +117,7 @@ def clusters() -> Finding:
 def _control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:
     """The content of a file of this process's control group, and of those above it."""
     groups = root / "sys/fs/cgroup"
-    for line in _text(root / "proc/self/cgroup").splitlines():
+    for line in text_of(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
         if number == "0":  # The unified hierarchy.
             top, file = groups, name
@@ -127,12 +127,5 @@ def _control_group(root: pathlib.Path, controller: str, name: str, old_name: str
             continue
         own = pathlib.PurePosixPath(path.lstrip("/"))
         for folder in (own, *own.parents):
-            if words := _text(top / folder / file).strip():
+            if words := text_of(top / folder / file).strip():
                 yield words
-
-
-def _text(path: pathlib.Path) -> str:
-    """What a file says; empty if it can't be read."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return path.read_text()
-    return ""

@@ -14,7 +14,7 @@ from boonta.programs.tools.checks.finding import Finding
 from boonta.programs.wiring import accelerators, network, provenance
 
 WHOLE, NEWEST = (3, 10), (3, 13)
-BUILD = "let ./run build the environment again: rm -rf .venv*, then ./run true"
+BUILD = "remove .venv*, so that ./run builds the environment again"
 VARIABLES = [*provenance.VARIABLES, "BOONTA_JAX", "BOONTA_PYTHON", "ALE_ROMS_DIR", "LD_LIBRARY_PATH", "TPU_NAME"]
 VARIABLES += ["XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR"]
 ABSENT = "ModuleNotFoundError"
@@ -85,9 +85,9 @@ def accelerator(answer: Answer) -> Finding:
 
 def _remedy(kind: str, log: str) -> str:
     """What to do about an accelerator that JAX doesn't use."""
-    hiding = {"cuda12": ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES"), "tpu": ("JAX_PLATFORMS",)}[kind]
-    for name in hiding:
-        if os.environ.get(name) in ("cpu", "", "-1"):
+    hiding = {"JAX_PLATFORMS": ("cpu",), "CUDA_VISIBLE_DEVICES": ("", "-1") if kind == "cuda12" else ()}
+    for name, values in hiding.items():
+        if os.environ.get(name) in values:
             return f"{name} is {os.environ[name]!r}: unset it"
     needed = {"cuda12": "jax_cuda12_plugin", "tpu": "libtpu"}[kind]
     if importlib.util.find_spec(needed) is None:
