@@ -230,6 +230,12 @@ def test_python_that_does_not_run_is_passed_over_for_one_in_pyenv(house: House):
     assert result.stdout.strip() == os.path.realpath(sys.executable)
 
 
+def test_the_doctor_has_a_short_name(house: House):
+    house.run("true")
+    house.write(".venv/bin/boonta", '#!/bin/sh\necho "$@"\n')
+    assert house.run("doctor", "--json").stdout == "doctor --json\n"
+
+
 def test_lock_is_compiled_and_checked(house: House):
     house.write("wanted.lock", "numpy==1.0\n")
     assert house.run("lock", "--check").returncode == 0
