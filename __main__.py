@@ -6,7 +6,7 @@ import importlib
 import sys
 
 LOOKING = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")  # At runs.
-TOOLS = ("train", "list", *LOOKING)
+TOOLS = ("train", "list", "doctor", *LOOKING)
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ALLOWED = ROOT / ".ci" / "advisories.txt"
 AUDITOR = "pip-audit==2.10.1"
-LOCK = ROOT / "requirements.lock"
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PROBE = "pip==19.0"  # It has advisories. Where pip-audit finds none, it gets its answers from a mirror without them.
 AUDIT_S = 600.0
 ANY = "*"  # In place of an advisory's name: all that a package of this version has.
@@ -39,7 +39,7 @@ def main() -> int:
     """Prints the report; returns the exit code: 1 if an advisory is not allowed."""
     try:
         probe()
-        found = advisories(audit(LOCK))
+        found = advisories(audit(*LOCKS))
     except Unavailable as error:
         print(f"audit: SKIPPED: {error}")
         return 0
@@ -63,8 +63,8 @@ def probe() -> None:
             raise Unavailable(f"pip-audit finds no advisories for {PROBE}, which has some")
 
 
-def audit(requirements: pathlib.Path) -> dict[str, Any]:
-    """What pip-audit finds in a file of requirements, for the running Python.
+def audit(*requirements: pathlib.Path) -> dict[str, Any]:
+    """What pip-audit finds in files of requirements, for the running Python.
 
     Raises:
       Unavailable: there is no uvx to run it, or it fails.
@@ -73,7 +73,8 @@ def audit(requirements: pathlib.Path) -> dict[str, Any]:
     if uvx is None:
         raise Unavailable("there is no uvx to run pip-audit")
     options = ["--no-deps", "--disable-pip", "--format", "json", "--desc", "off", "--progress-spinner", "off"]
-    command = [uvx, "--python", sys.executable, "--from", AUDITOR, "pip-audit", "-r", str(requirements), *options]
+    files = [word for path in requirements for word in ("-r", str(path))]
+    command = [uvx, "--python", sys.executable, "--from", AUDITOR, "pip-audit", *files, *options]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=AUDIT_S)
         return json.loads(done.stdout)

@@ -162,13 +162,15 @@ def _service(
         raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
     own = ("--label", label, "--index", index, "--hosts", hosts, "--key", KEY)
-    environment = built.environment[label]
+    environment = {**built.environment[label], core.ENTERED: core.entered(built.environment[label])}
+    if not (group.chips or group.gpus):
+        environment.setdefault("JAX_PLATFORMS", "cpu")  # The image's JAX may be for an accelerator, and look for one.
     return Role(
         label,
         group,
         number * group.hosts,
         ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
-        {**environment, core.ENTERED: core.entered(environment)},
+        environment,
         tuple(port for task in tasks if task.label == label for port in task.ports),
         _volume(label, built),
         label == LEARNER,

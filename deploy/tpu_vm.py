@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import pathlib
 import shlex
 import signal
@@ -73,9 +74,15 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     starts = _units(machines, built, flags) if built.is_unit else _nodes(machines, built, flags)
     found = {}
     for name, (host, words) in starts.items():
-        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join(['./run', 'python', *words])}"
+        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_chosen(), './run', 'python', *words])}"
         found[name] = [*SSH, host, remote]
     return found
+
+
+def _chosen() -> list[str]:
+    """What has chosen the accelerator of ./run here chooses the machines', too: SSH passes no variables on."""
+    jax = os.environ.get("BOONTA_JAX")
+    return ["env", f"BOONTA_JAX={jax}"] if jax else []
 
 
 def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import psutil
 
+from boonta.programs.wiring import accelerators
 from boonta.programs.wiring.run import BadInput
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -72,8 +72,7 @@ def this_machine() -> Machine:
     """What this process may use. No device is started for it: that would take its memory."""
     visible = os.environ.get(VISIBLE)
     if visible is None:
-        number = len(list(pathlib.Path("/dev").glob("nvidia[0-9]*")))
-        devices = tuple(map(str, range(number)))
+        devices = tuple(map(str, range(len(accelerators.gpus()))))
     else:
         devices = tuple(name.strip() for name in visible.split(",") if name.strip() not in ("", "-1"))
     return Machine(tuple(sorted(os.sched_getaffinity(0))), psutil.virtual_memory().total / 1e9, devices)

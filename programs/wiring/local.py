@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from boonta.nodes.snapshots import files
-from boonta.programs.wiring import supervise, temporary
+from boonta.programs.wiring import accelerators, supervise, temporary
 from boonta.programs.wiring.interrupts import Signals, held
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, check_nodes
@@ -21,11 +21,14 @@ from boonta.programs.wiring.run import BadInput
 ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
 # Nodes that act on the CPU must not take an accelerator.
 ON_CPU = {"JAX_PLATFORMS": "cpu", **ONE_THREAD}
-# Environment variables by role; nodes of other roles run on the CPU. An inference node shares the learner's
-# accelerator; with JAX's default, the first of the two to start would take all its memory.
+# Environment variables by role; nodes of other roles run on the CPU. Inference nodes and reanalyzers share the
+# accelerator with the learner. By JAX's default each process takes three quarters of a GPU's memory when it starts;
+# only the learner does, and the others take what they need of the rest.
+SHARING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "learner": {},
-    "inference": {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    "inference": SHARING,
+    "reanalyzer": {**SHARING, **ONE_THREAD},
 }
 
 LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
@@ -36,17 +39,24 @@ def prepare(program: Program) -> Callable[[], int]:
     from boonta.programs.wiring import launchpad  # noqa: F401  # Its ImportError names what is missing.
 
     check_nodes(program)
-    return functools.partial(_run, program, group_environment(program))
+    return functools.partial(_run, program, group_environment(program, learner_alone=accelerators.tpu_chips() > 0))
 
 
-def group_environment(program: Program) -> dict[str, dict[str, str]]:
+def group_environment(program: Program, learner_alone: bool = False) -> dict[str, dict[str, str]]:
     """Environment variables by group: the defaults, overridden by the run's.
+
+    Args:
+      program: the program.
+      learner_alone: whether the nodes share an accelerator that only one process can use, as a TPU is.
 
     Raises:
       BadInput: the run sets one for a group that the program doesn't have.
     """
     roles = {group.label: group.node.role for group in program.all_groups}
     environment = {label: dict(ROLE_ENVIRONMENT.get(role, ON_CPU)) for label, role in roles.items()}
+    for label in environment:
+        if learner_alone and roles[label] != "learner":
+            environment[label]["JAX_PLATFORMS"] = "cpu"
     for override in program.run.process_env:
         group, colon, assignment = override.partition(":")
         name, equals, value = assignment.partition("=")

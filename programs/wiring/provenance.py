@@ -1,4 +1,7 @@
-"""What a run came from: source, versions, machine and seeds; and what a program was built from, which hosts compare."""
+"""What a run came from: source, versions, machine and seeds; and what a program was built from, which hosts compare.
+
+JAX and psutil are imported where they are needed: `boonta doctor` asks for the source where they may be missing.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import jax
-import psutil
-from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
+from boonta.programs.wiring import accelerators
 
 if TYPE_CHECKING:
     from boonta.programs.wiring.program import ProgramFunction
@@ -111,8 +112,8 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
     return Provenance(
         started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         environment=environment,
-        boonta=Source(*_revision(ROOT / "__init__.py"), source_digest()),
-        program=Source(*_revision(file), _digest(file.read_bytes())),
+        boonta=Source(*revision(ROOT / "__init__.py"), source_digest()),
+        program=Source(*revision(file), _digest(file.read_bytes())),
         versions=_versions(),
         machine=_machine(),
         seeds=dict(seeds),
@@ -135,7 +136,7 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
     )
 
 
-def _revision(file: pathlib.Path) -> tuple[str | None, bool | None]:
+def revision(file: pathlib.Path) -> tuple[str | None, bool | None]:
     """The commit of the repository with this file, and whether it is dirty; None twice if git knows none."""
     status = _git(file.parent, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
     head = re.search("^# branch.oid ([0-9a-f]+)$", status or "", re.MULTILINE)
@@ -163,14 +164,14 @@ def _git(folder: pathlib.Path, *arguments: str) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "boonta": _version_of_boonta()}
+    versions = {"python": platform.python_version(), "boonta": version_of_boonta()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return versions
 
 
-def _version_of_boonta() -> str:
+def version_of_boonta() -> str:
     """The version of the package; that of the clone where it isn't installed, as in `./run`'s environment."""
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version("boonta-rl")
@@ -182,6 +183,8 @@ def _version_of_boonta() -> str:
 
 
 def _machine() -> Machine:
+    import psutil
+
     return Machine(
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)),
@@ -201,17 +204,16 @@ def _processor() -> str:
 
 
 def _devices() -> list[str]:
-    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those of NVIDIA's driver.
+    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those that Linux shows.
 
     The launcher of processes must not start them, since they would be taken from its nodes.
     """
+    import jax
+    from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
+
     if backends_are_initialized():
         return [device.device_kind for device in jax.local_devices() if device.platform != "cpu"]
-    kinds = []
-    for path in sorted(pathlib.Path("/proc/driver/nvidia/gpus").glob("*/information")):
-        with contextlib.suppress(OSError):
-            kinds += [line.partition(":")[2].strip() for line in path.open() if line.startswith("Model:")]
-    return kinds
+    return accelerators.gpus() + ["TPU"] * accelerators.tpu_chips()
 
 
 @functools.cache

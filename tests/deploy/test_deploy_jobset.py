@@ -106,6 +106,14 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
 
 
+@pytest.mark.parametrize(("gpus", "platforms"), [(0, "cpu"), (1, None)])
+def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(gpus, platforms):
+    table = resources.Table(TABLE.image, groups={"reanalyzer": resources.Group(gpus=gpus)})
+    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "reanalyze.py", ["catch"], table))
+    variables = {each["name"]: each.get("value") for each in container(manifest, "reanalyzer")["env"]}
+    assert variables.get("JAX_PLATFORMS") == platforms
+
+
 def test_the_learner_decides_how_it_ends(manifest):
     assert manifest["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["learner"]}
     for replicated in manifest["spec"]["replicatedJobs"]:

@@ -8,9 +8,11 @@ import re
 import textwrap
 
 from boonta.deploy import jobset, node, program, resources, slurm, tpu_vm
+from boonta.programs.wiring.local import ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import ROOT
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
+ACCELERATORS = (pathlib.Path(__file__).parents[2] / "deploy" / "ACCELERATORS.md").read_text()
 COMMANDS = re.findall(r"-m (boonta\.deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
 OPTIONS = {"boonta.deploy.node": node.Place, "boonta.deploy.jobset": jobset.Command, "boonta.deploy.slurm": slurm.Job}
 OPTIONS["boonta.deploy.tpu_vm"] = tpu_vm.Machines
@@ -51,3 +53,14 @@ def test_the_resource_table_can_be_read(tmp_path):
     read = resources.read(path)
     assert read.group("learner").chips == read.group("learner").chips_on_a_host == 8
     assert read.group("actor").node_selector == {"cloud.google.com/gke-spot": "true"}
+
+
+def test_the_page_on_accelerators_names_groups_and_nodes_as_they_are():
+    commands = re.findall(r"    \./run python (programs/\w+\.py) (.+)", ACCELERATORS.replace("\\\n", ""))
+    variables = [program.build(ROOT / file, flags.split()).environment for file, flags in commands]
+    assert variables[0]["learner"]["XLA_PYTHON_CLIENT_MEM_FRACTION"] == ".9"
+    assert variables[0]["reanalyzer"]["JAX_PLATFORMS"] == variables[0]["actor"]["JAX_PLATFORMS"] == "cpu"
+    assert variables[1]["learner"]["CUDA_VISIBLE_DEVICES"] == "1"
+    assert {label for label, one in ROLE_ENVIRONMENT.items() if "JAX_PLATFORMS" not in one} == {
+        "learner", "inference", "reanalyzer"
+    }  # fmt: skip

@@ -22,6 +22,11 @@ def node_of(command: list[str]) -> list[str]:
     return shlex.split(command[-1])
 
 
+@pytest.fixture(autouse=True)
+def usual_accelerator(monkeypatch):
+    monkeypatch.delenv("BOONTA_JAX", raising=False)
+
+
 def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
     machines = tpu_vm.Machines(LIGHT, "a,b,c", learner_host="b", root=pathlib.Path("/home/me/my boonta"))
     found = tpu_vm.commands(machines, ["--actors", "3", "--process-env", "actor:X=a b"])
@@ -32,6 +37,12 @@ def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
     assert words[:4] == ["cd", "/home/me/my boonta", "&&", "exec"]
     assert words[words.index("--hosts") + 1] == "a,c,b,a,c,a"  # One host for each node, in program order.
     assert words[words.index("--") + 1 :] == ["--actors", "3", "--process-env", "actor:X=a b"]
+
+
+def test_the_machines_use_the_accelerator_that_is_asked_for_here(monkeypatch):
+    monkeypatch.setenv("BOONTA_JAX", "tpu")
+    found = tpu_vm.commands(tpu_vm.Machines(LIGHT, "a"), [])
+    assert node_of(found["learner"])[3:8] == ["exec", "env", "BOONTA_JAX=tpu", "./run", "python"]
 
 
 def test_one_machine_has_them_all():

@@ -1,0 +1,70 @@
+"""Asks a question in a process of its own, with a deadline: libraries may crash it, or never return.
+
+The process runs this file, and answers with what the function of that name in `inside` returns, as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from boonta.programs.wiring import network
+
+DEADLINE_S = 120.0  # Time for an answer; the slowest import TensorFlow, or start an accelerator.
+ANSWER = "boonta doctor: "  # What the line with the answer starts with; libraries print others.
+# Where JAX is asked, it must not take the memory of those who use it.
+VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2", "SDL_VIDEODRIVER": "dummy"}
+
+
+class Answer(NamedTuple):
+    """What became of a question.
+
+    Attributes:
+      told: the answer; empty if there is none.
+      error: why there is none; empty if there is one.
+      log: the last lines that the process printed on its standard error.
+    """
+
+    told: dict[str, Any]
+    error: str = ""
+    log: str = ""
+
+
+def ask(question: str, deadline_s: float | None = None, variables: Mapping[str, str] | None = None) -> Answer:
+    """Asks, in a new process.
+
+    Args:
+      question: the name of a function in `inside`.
+      deadline_s: time for the answer; default: `DEADLINE_S`.
+      variables: environment variables of the process besides this one's.
+    """
+    command = [sys.executable, "-m", "boonta.programs.tools.checks.inside", question]
+    environment = {**os.environ, **VARIABLES, **(variables or {})}
+    environment.pop(network.GOT, None)  # The network of this process isn't the one that a program would get.
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    )
+    limit = DEADLINE_S if deadline_s is None else deadline_s
+    try:
+        printed, log = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        return Answer({}, f"no answer within {limit:g} s")
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # It may have left others behind.
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    log = "\n".join(log.strip().splitlines()[-5:])
+    for line in printed.splitlines():
+        if line.startswith(ANSWER):
+            answer = json.loads(line.removeprefix(ANSWER))
+            return Answer({}, answer["error"], log) if "error" in answer else Answer(answer, log=log)
+    if process.returncode < 0:
+        return Answer({}, f"killed by {signal.Signals(-process.returncode).name}", log)
+    return Answer({}, log.rpartition("\n")[2] or f"exit code {process.returncode}", log)

@@ -1,0 +1,39 @@
+"""What a check has found, without the names of users and hosts: it is made to be shown to others."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import socket
+from typing import Literal, NamedTuple
+
+State = Literal["ok", "warning", "missing"]
+
+
+class Finding(NamedTuple):
+    """One line of the report.
+
+    Attributes:
+      name: what was looked at.
+      state: "missing" where a run on this machine can't do without it.
+      found: what there is.
+      advice: what to do; empty if nothing.
+    """
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def anonymous(text: str) -> str:
+    """A text without the names of the user and the host; the user's folder becomes ~."""
+    home = str(pathlib.Path.home())
+    text = re.sub(rf"{re.escape(home)}(?=/|\b)" if home != "/" else r"(?!)", "~", text)
+    text = re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
+    user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
+    for name, word in ((socket.gethostname(), "HOST"), (user, "USER")):
+        if name not in ("", "localhost", "root"):  # These say nothing.
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", word, text)
+    return text

@@ -1,0 +1,131 @@
+"""Checks of the machine, by the files in which Linux shows it; tests give other files as `root`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import shutil
+import socket
+from collections.abc import Iterator
+
+from boonta.programs.tools.checks.finding import Finding
+from boonta.programs.wiring.accelerators import text_of
+
+ROOT = pathlib.Path("/")
+GB = 1e9
+FEW_GB = 4.0  # The processes of a small program take about half a GB each.
+SHARED_MB = 64.0  # What a container gets without --shm-size.
+DISK_GB, LEAST_DISK_GB = 5.0, 0.5
+FILES = 1024
+CLIENTS = ("sbatch", "kubectl", "gcloud", "docker", "ssh")
+
+
+def cores(root: pathlib.Path = ROOT) -> Finding:
+    """The cores that this process may use, and what limits them."""
+    there, usable = os.cpu_count() or 1, len(os.sched_getaffinity(0))
+    quotas = []
+    for words in _control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
+        quota, period = [*words.split(), "100000"][:2]
+        if quota.isdecimal() and period.isdecimal():
+            quotas.append(int(quota) / int(period))
+    limits = [f"{usable} by affinity"] if usable < there else []
+    limits += [f"{min(quotas):g} by the control group"] if quotas else []
+    found = f"{there} cores" + (f", limited to {' and '.join(limits)}" if limits else "")
+    if min(usable, *quotas, usable) < 2:
+        return Finding("cores", "warning", found, "actors and learner take turns: give this process two cores or more")
+    return Finding("cores", "ok", found)
+
+
+def memory(root: pathlib.Path = ROOT) -> Finding:
+    """The memory that is free, and the control group's limit."""
+    rows = (line.split() for line in text_of(root / "proc/meminfo").splitlines())
+    sizes = {row[0]: int(row[1]) * 1024 / GB for row in rows if len(row) > 1 and row[1].isdecimal()}
+    total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
+    if total is None or free is None:
+        return Finding("memory", "warning", "/proc/meminfo says nothing")
+    limits = [int(words) / GB for words in _control_group(root, "memory", "memory.max", "memory.limit_in_bytes")
+              if words.isdecimal() and int(words) / GB < total]  # fmt: skip
+    found = f"{total:.1f} GB, of which {free:.1f} GB are free"
+    if limits:
+        found += f", limited to {min(limits):.1f} GB by the control group"
+    if min(free, *limits, free) < FEW_GB:
+        advice = "use fewer actors and smaller tables, or --launch anakin or sebulba, which are one process"
+        return Finding("memory", "warning", found, advice)
+    return Finding("memory", "ok", found)
+
+
+def shared_memory(root: pathlib.Path = ROOT) -> Finding:
+    """The shared memory, through which several GPUs exchange gradients."""
+    try:
+        size_mb = shutil.disk_usage(root / "dev/shm").total / 1e6
+    except OSError as error:
+        return Finding("shared memory", "warning", f"no /dev/shm ({error.strerror})", "mount a tmpfs there")
+    if size_mb < 2 * SHARED_MB:
+        advice = "learners on several GPUs need more; in Docker: --shm-size 1g"
+        return Finding("shared memory", "warning", f"{size_mb:,.0f} MB in /dev/shm", advice)
+    return Finding("shared memory", "ok", f"{size_mb:,.0f} MB in /dev/shm")
+
+
+def disk(folder: pathlib.Path = pathlib.Path("runs")) -> Finding:
+    """The disk of the folder in which runs are kept, or will be."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free / GB
+    found = f"{free:.1f} GB free for {folder}/"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding("disk", "missing", f"{folder}/ can't be written", "go to another folder, or give --workdir")
+    if free < LEAST_DISK_GB:
+        return Finding("disk", "missing", found, "make room, or give a --workdir on another disk")
+    if free < DISK_GB:
+        return Finding("disk", "warning", found, "checkpoints and replay tables of large agents take several GB")
+    return Finding("disk", "ok", found)
+
+
+def open_files() -> Finding:
+    """How many files and connections a process may have open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < FILES:
+        advice = f"servers of many actors need more: ulimit -n {FILES}"
+        return Finding("open files", "warning", f"at most {soft:,}", advice)
+    return Finding("open files", "ok", "any number" if soft == resource.RLIM_INFINITY else f"at most {soft:,}")
+
+
+def loopback() -> Finding:
+    """Whether a free port of this machine can be had and reached by the name localhost."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            with socket.create_connection(("localhost", server.getsockname()[1]), timeout=5.0):
+                pass
+    except OSError as error:
+        advice = "bring the loopback device up (ip link set lo up), and name 127.0.0.1 localhost in /etc/hosts"
+        return Finding("loopback", "missing", f"a free port of localhost can't be reached: {error}", advice)
+    return Finding("loopback", "ok", "a free port of localhost was reached")
+
+
+def clusters() -> Finding:
+    """The commands by which programs reach other machines."""
+    found = [name for name in CLIENTS if shutil.which(name)]
+    absent = [name for name in CLIENTS if name not in found]
+    told = f"there are {', '.join(found)}" if found else "no command for one"
+    return Finding("clusters", "ok", f"{told}; not here: {', '.join(absent)}" if found and absent else told)
+
+
+def _control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:
+    """The content of a file of this process's control group, and of those above it."""
+    groups = root / "sys/fs/cgroup"
+    for line in text_of(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number == "0":  # The unified hierarchy.
+            top, file = groups, name
+        elif controller in controllers.split(","):  # The older ones; their folders may be called "cpu,cpuacct".
+            top, file = groups / controller, old_name
+        else:
+            continue
+        own = pathlib.PurePosixPath(path.lstrip("/"))
+        for folder in (own, *own.parents):
+            if words := text_of(top / folder / file).strip():
+                yield words

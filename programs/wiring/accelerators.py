@@ -1,0 +1,35 @@
+"""The accelerators that Linux shows. JAX isn't asked: it would take them, and their memory, to look at them."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+
+ROOT = pathlib.Path("/")  # Tests have another one.
+GOOGLE = "0x1ae0"  # Google's number on the PCI bus, where it has network cards, too.
+# TPUs v2 and v3, v4, v5p, v5e, v6e and TPU7x, as JAX's `hardware_utils` has them, and one without a public name.
+TPUS = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
+
+
+def gpus() -> list[str]:
+    """The NVIDIA GPUs of this machine or container: their models, as far as the driver tells them."""
+    models = []
+    for path in sorted(ROOT.glob("proc/driver/nvidia/gpus/*/information")):
+        models += [line.partition(":")[2].strip() for line in text_of(path).splitlines() if line.startswith("Model:")]
+    nodes = [*ROOT.glob("dev/nvidia[0-9]*"), *ROOT.glob("dev/dxg")]  # The latter is that of WSL.
+    return models or ["NVIDIA GPU"] * len(nodes)
+
+
+def tpu_chips() -> int:
+    """The number of TPU chips of this machine or container."""
+    found = 0
+    for path in ROOT.glob("sys/bus/pci/devices/*.0/vendor"):
+        found += text_of(path).strip() == GOOGLE and text_of(path.with_name("device")).strip() in TPUS
+    return found
+
+
+def text_of(path: pathlib.Path) -> str:
+    """What a file says; empty if it can't be read."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return path.read_text()
+    return ""

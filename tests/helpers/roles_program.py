@@ -1,0 +1,48 @@
+"""A program with groups that may use an accelerator, and groups that may not, on a machine that is made up."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+from boonta.agents.base import Agent
+from boonta.nodes.monitor import Monitor
+from boonta.programs.wiring import accelerators
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.tests.helpers.light_program import Actor, Board, Counter, Learner
+
+
+class Evaluator(Counter):
+    """Takes the place of one that evaluates."""
+
+    role = "evaluator"
+
+
+class Reanalyzer(Counter):
+    """Takes the place of one that reanalyzes."""
+
+    role = "reanalyzer"
+
+
+class Inference(Board):
+    """Takes the place of one that acts for actors."""
+
+    role = "inference"
+
+
+def roles_program(run: RunFlags, machine: str = "/") -> Program:
+    """Counters.
+
+    Args:
+      run: the run's settings.
+      machine: the folder with the files by which Linux shows accelerators.
+    """
+    accelerators.ROOT = pathlib.Path(machine)
+    nothing: Any = None
+    agent = Agent(nothing, nothing, nothing, ())
+    nodes = (Board, Learner, Inference, Actor, Evaluator, Reanalyzer)
+    return Program("roles_program", run, agent, nothing, [group(Monitor, log_every_s=0.5), *map(group, nodes)])
+
+
+if __name__ == "__main__":
+    main(roles_program)
