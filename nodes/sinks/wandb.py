@@ -40,3 +40,4 @@ class WandB:
 
     def close(self) -> None:
         self._run.finish()
+        wandb.teardown()  # Offline, its own process may still write after `finish`.

@@ -34,7 +34,7 @@ def runs(name: str) -> tuple[types.ModuleType, Calls]:
         return _Run(calls)
 
     module.init = init
-    module.Settings = dict
+    module.Settings, module.teardown = dict, lambda: None
     return module, calls
 
 
