@@ -12,7 +12,7 @@ from boonta.agents.muzero.config import (
     REANALYZE_CATCH,
     Config,
 )
-from boonta.agents.muzero.networks import ChanceModel, Model, Prediction
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
 
 __all__ = [
     "ATARI",
@@ -29,4 +29,5 @@ __all__ = [
     "Prediction",
     "make",
     "make_unplugged",
+    "scale_hidden",
 ]
