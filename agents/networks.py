@@ -46,7 +46,7 @@ def encoder(torso: Torso, observation: Nest) -> MakeTorso:
     return lambda name: functools.partial(encoders.encode, torso, spec=observation, name=name)
 
 
-def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int, axes: Axes) -> jax.ShapeDtypeStruct:
+def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int, axes: Axes) -> None:
     """Refuses a torso that fails on the environment's frames, or whose features don't fit.
 
     Args:
@@ -55,9 +55,6 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
       observation: nest of specs of one frame.
       frame_stack: L.
       axes: the features' axes after the first, see `require_array`.
-
-    Returns:
-      The features' shape for `ROWS` rows.
 
     Raises:
       ValueError: the message has the features' shape and the one that is expected.
@@ -76,7 +73,6 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
     params, features = trace("the torso", lambda _, stack: features_of(jax.random.PRNGKey(0), stack), (), stack)
     require_params(params)
     require_array("the torso's features", features, {"N": ROWS, **axes})
-    return features
 
 
 def frames(observation: Nest, frame_stack: int, *batch: int) -> Nest:

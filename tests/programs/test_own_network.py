@@ -45,6 +45,6 @@ def test_it_runs_and_no_other_network_resumes_it(launch, program, tmp_path):
     with Running(tmp_path, program, "--launch", launch, "--stop.updates", "20") as running:
         running.finish(0)
     assert running.rows[-1]["updates"] >= 20
-    flags = ("--launch", launch, "--stop.updates", "40", "--no-own", "--restarts.number", "0")
+    flags = ("--launch", launch, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
     with Running(tmp_path, program, *flags, workdir=running.workdir) as other:
         assert "is another network's" in other.finish(1)
