@@ -6,7 +6,9 @@ are. An observation that is a dict, a tuple or a named tuple has one encoder for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import contextvars
+from collections.abc import Iterator, Sequence
 
 import chex
 import haiku as hk
@@ -16,6 +18,18 @@ from dm_env import specs
 
 from boonta.agents.base import Nest
 from boonta.agents.groups import Torso
+
+_no_device = contextvars.ContextVar("_no_device", default=False)
+
+
+@contextlib.contextmanager
+def no_device() -> Iterator[None]:
+    """While shapes alone are wanted, no layer asks for the device: a launcher must not take it from its nodes."""
+    token = _no_device.set(True)
+    try:
+        yield
+    finally:
+        _no_device.reset(token)
 
 
 def check_observation(torso: Torso, observation: Nest) -> None:
@@ -228,7 +242,8 @@ class Convolution(hk.Module):
         b = hk.get_parameter("b", (channels,), x.dtype, jnp.zeros)
         # XLA on CPU differentiates a strided convolution by its input in a kernel that is slow and uses one core.
         # Without a stride it is four times as fast, and a whole Nature-network gradient 1.4 times.
-        if self._input_gradient and jax.default_backend() == "cpu" and kernel % self._stride == 0:
+        strided = self._input_gradient and kernel % self._stride == 0
+        if strided and not _no_device.get() and jax.default_backend() == "cpu":
             return convolve_unstrided(x, w, self._stride) + b
         return convolve(x, w, self._stride) + b
 

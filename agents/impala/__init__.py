@@ -2,5 +2,18 @@
 
 from boonta.agents.impala.agent import make
 from boonta.agents.impala.config import ATARI, CARTPOLE, CATCH, GRID_WORLD, MINATAR, Config
+from boonta.agents.impala.networks import Inputs, Network, Outputs, example_inputs
 
-__all__ = ["ATARI", "CARTPOLE", "CATCH", "GRID_WORLD", "MINATAR", "Config", "make"]
+__all__ = [
+    "ATARI",
+    "CARTPOLE",
+    "CATCH",
+    "GRID_WORLD",
+    "MINATAR",
+    "Config",
+    "Inputs",
+    "Network",
+    "Outputs",
+    "example_inputs",
+    "make",
+]

@@ -1,5 +1,7 @@
 """The actor-critic network: a torso or one for each head, an optional recurrent core, heads for policy and value.
 
+A user's own network is a torso below these heads, or the whole as a `Network`.
+
 See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
 (https://arxiv.org/abs/1802.01561), Figure 3.
 """
@@ -15,8 +17,8 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
+from boonta.agents import networks
 from boonta.agents.base import Nest
-from boonta.agents.encoders import encode
 from boonta.agents.heads import scalar_head
 from boonta.agents.impala.config import Config
 from boonta.agents.recurrence import initial_lstm, unroll_lstm, with_last
@@ -26,7 +28,7 @@ class Inputs(NamedTuple):
     """What the network sees of T rows.
 
     Attributes:
-      stack: nest of frames [T, B, ..., L].
+      stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
       step_type: int32 [T, B]; the core starts anew where it is FIRST.
       reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
       action_tm1: int32 [T, B], the row before's; ignored where `step_type` is FIRST.
@@ -54,18 +56,32 @@ class Network(NamedTuple):
     """Pure functions; acting is an unroll of one row.
 
     Attributes:
-      init: `(key) -> params`.
-      initial_lstm: `(batch_size) -> core state [B, D]`, or () without a core.
-      unroll: `(params, inputs [T, B], core state [B, D]) -> (outputs [T, B], core state [B, D])`.
+      init: `(key) -> params`, a nest of float32.
+      initial_state: `(batch_size) -> core state`, a nest [B, ...], or () without a core.
+      unroll: `(params, inputs [T, B], core state) -> (outputs [T, B], core state)`. The state is the one before the
+        first row, then after the last, with the same shapes. The network resets it where an episode starts.
     """
 
     init: Callable[[jax.Array], Nest]
-    initial_lstm: Callable[[int], Nest]
+    initial_state: Callable[[int], Nest]
     unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
 
 
-def make_network(config: Config, observation: Nest, num_actions: int) -> Network:
-    """Makes the network for one frame of `observation`, a nest of specs; computes nothing yet."""
+def make_network(
+    config: Config, observation: Nest, num_actions: int, torso: networks.MakeTorso | None = None
+) -> Network:
+    """Makes the network; computes nothing yet.
+
+    Args:
+      config: hyper-parameters.
+      observation: nest of specs of one frame.
+      num_actions: A.
+      torso: makes torsos in place of the config's; their features are [N, D].
+
+    Raises:
+      ValueError: the config's torso can't take such frames.
+    """
+    make_torso = networks.encoder(config.torso, observation) if torso is None else torso
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
@@ -75,7 +91,7 @@ def make_network(config: Config, observation: Nest, num_actions: int) -> Network
         stack = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(b * t, *x.shape[2:]), inputs.stack)  # [B*T, ...]
 
         def features(name: str) -> jax.Array:
-            x = encode(config.torso, stack, observation, name)  # [B*T, D]
+            x = make_torso(name=name)(stack)  # [B*T, D]
             return jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
 
         x = features("torso")
@@ -88,15 +104,27 @@ def make_network(config: Config, observation: Nest, num_actions: int) -> Network
         return Outputs(logits, scalar_head(x, "value")), lstm
 
     transformed = hk.transform(forward)
+    initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        stack = jax.tree.map(lambda x: jnp.zeros((1, 1, *x.shape, config.frame_stack), x.dtype), observation)
-        number = jnp.zeros((1, 1), jnp.int32)
-        return transformed.init(
-            key, Inputs(stack, number, number.astype(jnp.float32), number), initial_lstm(config.lstm_size, 1)
-        )
+        return transformed.init(key, example_inputs(observation, config.frame_stack), initial_state(1))
 
     def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         return transformed.apply(params, None, inputs, lstm)
 
-    return Network(init, functools.partial(initial_lstm, config.lstm_size), unroll)
+    return Network(init, initial_state, unroll)
+
+
+def example_inputs(observation: Nest, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
+    """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
+
+    Args:
+      observation: nest of specs of one frame.
+      frame_stack: L.
+      rows: T.
+      batch_size: B.
+    """
+    shapes = networks.frames(observation, frame_stack, rows, batch_size)
+    number = jnp.zeros((rows, batch_size), jnp.int32)
+    stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return Inputs(stack, number, number.astype(jnp.float32), number)

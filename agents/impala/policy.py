@@ -66,7 +66,7 @@ def make_policy(
 
     def initial_state(batch_size: int) -> State:
         frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), observation)
-        return State(frames, Core(network.initial_lstm(batch_size), jnp.zeros(batch_size, jnp.int32)))
+        return State(frames, Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32)))
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
         stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)

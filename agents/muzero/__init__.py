@@ -12,6 +12,7 @@ from boonta.agents.muzero.config import (
     REANALYZE_CATCH,
     Config,
 )
+from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
 
 __all__ = [
     "ATARI",
@@ -22,7 +23,11 @@ __all__ = [
     "MINATAR",
     "REANALYZE_ATARI",
     "REANALYZE_CATCH",
+    "ChanceModel",
     "Config",
+    "Model",
+    "Prediction",
     "make",
     "make_unplugged",
+    "scale_hidden",
 ]

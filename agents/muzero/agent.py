@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
+import jax
+import jax.numpy as jnp
 from dm_env import specs
 
-from boonta.agents import encoders, optimisation
+from boonta.agents import encoders, networks, optimisation
 from boonta.agents.base import Agent, Table
 from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
-from boonta.agents.muzero.networks import make_model
-from boonta.agents.muzero.policy import make_policy, view_of
+from boonta.agents.muzero.networks import Model, Prediction, make_model
+from boonta.agents.muzero.policy import Planner, make_policy, view_of
 from boonta.agents.muzero.search import make_search
 from boonta.envs.base import EnvSpec
 
+B = 2  # Size of the batch that a whole model is checked with.
 
-def make(config: Config, spec: EnvSpec) -> Agent:
+
+def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None = None) -> Agent:
     """Makes a MuZero agent, which plans with a model that it learns from replayed sequences.
 
     See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
@@ -27,31 +32,35 @@ def make(config: Config, spec: EnvSpec) -> Agent:
     Args:
       config: hyper-parameters.
       spec: spec of the environment.
+      network: a network of your own. A torso takes the place of the config's representation, from frames [N, ..., L] to
+        features [N, D], or [N, H, W, C] where the config's torso is a "tower": that is still the dynamics' kind. A
+        `Model` is the whole. None makes the config's.
 
     Returns:
       `Agent` with the tables of `make_tables`.
 
     Raises:
-      ValueError: the model can't take the environment's actions or observations, or the config doesn't fit them.
+      ValueError: the model can't take the environment's actions or observations, or the config doesn't fit them; or an
+        output of your own network doesn't fit, and the message says what it must be.
     """
-    check(config, spec)
-    num_actions = spec.actions.num_values
-    model = make_model(config, view_of(spec.observations), num_actions)
-    explore = make_search(config, model, num_actions, explore=True)
-    exploit = make_search(config, model, num_actions, explore=False)
-    renew = explore if config.reanalyze_ratio and config.reanalyze == "update" else None
+    check(config, spec, network)
+    view, num_actions = view_of(spec.observations), spec.actions.num_values
+    model = network if isinstance(network, Model) else make_model(config, view, num_actions, network)
+    renew = None
+    if config.reanalyze_ratio and config.reanalyze == "update":
+        renew = make_search(config, model, num_actions, explore=True)
     loss = functools.partial(muzero_loss, model=model, config=config, search=renew)
     target = optimisation.Target(period=config.target_period)
     update = optimisation.make_update(model.init, loss, config.optimiser, target=target)
     return Agent(
-        policy=make_policy(explore, spec, config.frame_stack),
-        eval_policy=make_policy(exploit, spec, config.frame_stack, deterministic=True),
+        policy=make_policy(Planner(config, model, spec, explore=True)),
+        eval_policy=make_policy(Planner(config, model, spec, explore=False)),
         update=update,
         tables=make_tables(config),
     )
 
 
-def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
+def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None = None) -> Agent:
     """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
 
     See "Online and Offline Reinforcement Learning by Planning with a Learned Model" (MuZero Unplugged,
@@ -60,6 +69,7 @@ def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
     Args:
       config: hyper-parameters.
       spec: spec of the recorded environment.
+      network: as in `make`.
 
     Raises:
       ValueError: as in `make`; or `reanalyze_ratio` isn't 0, although there are no fresh sequences.
@@ -70,7 +80,8 @@ def make_unplugged(config: Config, spec: EnvSpec) -> Agent:
             "leave it 0"
         )
     # Reanalyzers replay whole episodes, which are cut in the same way as an actor's.
-    return make(config, spec)._replace(tables=(make_reanalyzed_table(config, period=config.roots, share=1.0),))
+    tables = (make_reanalyzed_table(config, period=config.roots, share=1.0),)
+    return make(config, spec, network)._replace(tables=tables)
 
 
 def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
@@ -129,17 +140,16 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     return (fresh, past, make_reanalyzed_table(config, period=config.sequence_length, share=ratio))
 
 
-def check(config: Config, spec: EnvSpec) -> None:
-    """Refuses a config that can't work in the environment, before anything runs.
+def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None) -> None:
+    """Refuses a config or a network that can't work in the environment, before anything runs.
 
     Raises:
-      ValueError: the message names the field, its value and the allowed values.
+      ValueError: the message names the field or the output, what it is, and what is allowed.
     """
     make_action_head(spec.actions, "MuZero")
     view = view_of(spec.observations)
     if not isinstance(view, specs.Array):
         raise ValueError(f"MuZero takes observations of one array; this environment gives {view}")
-    encoders.check_observation(config.torso, view)
     considered = config.max_considered_actions
     if considered is not None and considered > spec.actions.num_values:
         raise ValueError(
@@ -151,3 +161,69 @@ def check(config: Config, spec: EnvSpec) -> None:
             f"muzero.Config: discount is {config.discount}; for a game of {spec.num_players} player(s) it must be "
             + ("below 0, since what is good for one is bad for the other" if two else "above 0")
         )
+    if isinstance(network, Model):
+        check_model(network, config, view, spec.actions.num_values)
+    elif network is not None:
+        check_torso(network, config, view)
+    else:
+        encoders.check_observation(config.torso, view)
+
+
+def check_torso(torso: networks.MakeTorso, config: Config, view: specs.Array) -> None:
+    """Refuses a torso whose features aren't of the kind that the config's dynamics takes. See `check`."""
+    axes: networks.Axes = {"D": None}
+    if config.torso.kind == "tower":
+        axes = {"H": None, "W": None, "C": None}
+        if config.action_planes == "place":
+            encoders.check_image(config.torso, view.shape)
+            axes = {"H": view.shape[0], "W": view.shape[1], "C": None}
+    networks.check_torso(torso, "muzero.Model", view, config.frame_stack, axes)
+
+
+def check_model(model: Model, config: Config, view: specs.Array, num_actions: int) -> None:
+    """Refuses a whole model whose functions' outputs don't fit, or that lacks one. See `check`."""
+    actions, bins, codes = num_actions + 1, config.support_bins, config.chance_codes
+    with_chance = config.search == "stochastic"
+    if with_chance != (model.chance is not None):
+        wanted = "a ChanceModel where search is 'stochastic', and None elsewhere"
+        raise ValueError(f"network: chance must be {wanted}, but is {model.chance}, and search is {config.search!r}")
+    if config.consistency_cost and (model.project is None or model.foresee is None):
+        raise ValueError(
+            f"network: project and foresee must be functions where consistency_cost is {config.consistency_cost}; give "
+            "both, or make that 0"
+        )
+    params = networks.trace("init", lambda _: model.init(jax.random.PRNGKey(0)), ())
+    networks.require_params(params)
+    stack = networks.frames(view, config.frame_stack, B)
+
+    def float32(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    def predicted(name: str, predict: Callable, state: jax.ShapeDtypeStruct, choices: networks.Axes) -> None:
+        prediction = networks.trace(name, predict, params, state)
+        if not isinstance(prediction, Prediction):
+            raise ValueError(f"network: {name} must return a Prediction, but returns {networks.describe(prediction)}")
+        networks.require_array(f"{name}'s logits", prediction.logits, {"B": B, **choices})
+        networks.require_array(f"{name}'s value", prediction.value, {"B": B, "Z": bins})
+
+    hidden = networks.trace("represent", model.represent, params, stack)
+    networks.require_array("represent's hidden state", hidden, {"B": B}, more=True)
+    predicted("predict", model.predict, hidden, {"A+1": actions})
+    before, choice = hidden, float32(B, actions)
+    if model.chance is not None:
+        before = networks.trace("chance.afterstate", model.chance.afterstate, params, hidden, choice)
+        networks.require_array("chance.afterstate's state", before, {"B": B}, more=True)
+        predicted("chance.predict", model.chance.predict, before, {"C": codes})
+        choice = networks.trace("chance.encode", model.chance.encode, params, stack)
+        networks.require_array("chance.encode's probabilities", choice, {"B": B, "C": codes})
+    moved = networks.trace("dynamics", model.dynamics, params, before, choice)
+    if not (isinstance(moved, tuple) and len(moved) == 2):
+        got = networks.describe(moved)
+        raise ValueError(f"network: dynamics must return (hidden state, reward logits), but returns {got}")
+    networks.require_same("dynamics' hidden state", moved[0], hidden, "represent's")
+    networks.require_array("dynamics' reward", moved[1], {"B": B, "Z": bins})
+    if config.consistency_cost and model.project is not None and model.foresee is not None:
+        projection = networks.trace("project", model.project, params, hidden)
+        networks.require_array("project's projection", projection, {"B": B, "D": None})
+        foreseen = networks.trace("foresee", model.foresee, params, projection)
+        networks.require_same("foresee's projection", foreseen, projection, "project's")

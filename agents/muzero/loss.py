@@ -205,11 +205,13 @@ def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: M
     Returns:
       float32 [N, K], in [0, 2].
     """
+    project, foresee = model.project, model.foresee
+    assert project is not None and foresee is not None
     length = hidden.shape[1] - 1
     rows = jnp.swapaxes(stack[1 : roots + length], 0, 1)  # [B, R+K-1, ..., L]
-    observed = _each(lambda x: model.project(params, model.represent(params, x)), rows)
+    observed = _each(lambda x: project(params, model.represent(params, x)), rows)
     windows = jnp.stack([observed[:, k : k + roots] for k in range(length)], axis=2)  # [B, R, K, D]
-    foreseen = _each(lambda x: model.foresee(params, model.project(params, x)), hidden[:, 1:])  # [N, K, D]
+    foreseen = _each(lambda x: foresee(params, project(params, x)), hidden[:, 1:])  # [N, K, D]
     return optax.cosine_distance(foreseen, jax.lax.stop_gradient(windows.reshape(foreseen.shape)), epsilon=1e-6)
 
 

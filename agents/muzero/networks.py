@@ -8,10 +8,13 @@ a Learned Model" (https://openreview.net/forum?id=X6D9bAHhBQ1), section 4.
 Every layer is normalised over its own example (a LayerNorm), not over the batch. The model's output for a state then
 depends neither on the other states of the batch, nor on how many devices hold it, nor on whether it acts (B = 1 in an
 evaluator) or learns; and there are no running averages to publish with the params.
+
+A user's own network is a torso, which the representation then is, or the whole as a `Model`.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -21,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
+from boonta.agents import networks
 from boonta.agents.base import Nest
 from boonta.agents.encoders import convolution, perceptron, residual, to_float, tower
 from boonta.agents.groups import Torso
@@ -32,7 +36,7 @@ class Prediction(NamedTuple):
     """The outputs of f for B hidden states.
 
     Attributes:
-      logits: float32 [B, A], logits of the policy.
+      logits: float32 [B, A+1], logits of the policy.
       value: float32 [B, Z], logits over the support.
     """
 
@@ -55,15 +59,18 @@ class ChanceModel(NamedTuple):
 
 
 class Model(NamedTuple):
-    """The model's pure functions. X [B, ...] are hidden states in [0, 1]; of A+1 actions the last is the dummy.
+    """The model's pure functions.
+
+    X are hidden states, one float32 array [B, ...] in a range such as [0, 1]. Of A+1 actions the last is the dummy.
 
     Attributes:
-      init: `(key) -> params`.
-      represent: h, `(params, stack [B, ..., L]) -> X`.
+      init: `(key) -> params`, a nest of float32.
+      represent: h, `(params, stack [B, ..., L]) -> X`; frames are as the environment shows them, oldest first.
       predict: f, `(params, X) -> Prediction`.
       dynamics: g, `(params, X, action [B, A+1] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it
         takes an afterstate and a chance code [B, C] instead.
-      project: `(params, X) -> [B, D]`, the space in which hidden states are compared.
+      project: `(params, X) -> [B, D]`, the space in which hidden states are compared; only the self-consistency loss
+        needs it and the next.
       foresee: `(params, projection [B, D]) -> [B, D]`, SimSiam's predictor, on the model's side of the comparison.
       chance: `ChanceModel`; None where the dynamics is deterministic.
     """
@@ -72,16 +79,13 @@ class Model(NamedTuple):
     represent: Callable[[Nest, jax.Array], jax.Array]
     predict: Callable[[Nest, jax.Array], Prediction]
     dynamics: Callable[[Nest, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
-    project: Callable[[Nest, jax.Array], jax.Array]
-    foresee: Callable[[Nest, jax.Array], jax.Array]
+    project: Callable[[Nest, jax.Array], jax.Array] | None = None
+    foresee: Callable[[Nest, jax.Array], jax.Array] | None = None
     chance: ChanceModel | None = None
 
 
 class Trunk(Protocol):
-    """The part of the model in which the two families of networks differ."""
-
-    def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        """Frames [B, ..., L] -> features, of a hidden state's shape."""
+    """The part of the model, besides the torso, in which the two families of networks differ."""
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
         """A hidden state and an action or chance code [B, X] -> features, of a hidden state's shape."""
@@ -97,8 +101,17 @@ def scale_hidden(x: jax.Array) -> jax.Array:
     return (x - low) / (high - low + 1e-5)
 
 
-def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
-    """Makes the model for frames of the spec `view` and `num_actions` real actions; it computes nothing."""
+def make_model(config: Config, view: specs.Array, num_actions: int, torso: networks.MakeTorso | None = None) -> Model:
+    """Makes the model; it computes nothing.
+
+    Args:
+      config: hyper-parameters.
+      view: spec of one frame.
+      num_actions: A, the number of real actions.
+      torso: makes the representation in place of the config's. Its features, [N, D] where the config's torso is an
+        "mlp" and [N, H, W, C] where it is a "tower", are a hidden state before it is scaled.
+    """
+    make_torso = torso or functools.partial(_Torso, config.torso)
     with_chance = config.search == "stochastic"
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
@@ -107,10 +120,10 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
         return dense_head(x, outputs, config.head_width, name)
 
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
-        trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(config.torso, places)
+        trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(places)
 
         def represent(stack: jax.Array) -> jax.Array:
-            return scale_hidden(trunk.represent(stack, "representation"))
+            return scale_hidden(make_torso(name="representation")(stack))
 
         def predict(hidden: jax.Array) -> Prediction:
             x = trunk.look(hidden, "prediction")
@@ -144,7 +157,7 @@ def make_model(config: Config, view: specs.Array, num_actions: int) -> Model:
             )
 
         def encode(stack: jax.Array) -> jax.Array:
-            x = trunk.look(trunk.represent(stack, "encoder"), "encoding")
+            x = trunk.look(make_torso(name="encoder")(stack), "encoding")
             return jax.nn.softmax(hk.Linear(config.chance_codes, name="encoder_out")(x))
 
         def init(stack: jax.Array, action: jax.Array) -> None:
@@ -193,18 +206,30 @@ def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
     return np.concatenate([planes, nowhere]).astype(np.float32)
 
 
+class _Torso:
+    """The representation that the config describes: frames [B, ..., L] -> features, of a hidden state's shape."""
+
+    def __init__(self, torso: Torso, name: str):
+        self._own, self._name = torso.resolved, name
+
+    def __call__(self, stack: jax.Array) -> jax.Array:
+        own, x = self._own, to_float(stack)
+        if own.kind == "mlp":
+            return perceptron(hk.Flatten()(x), own.widths or (), self._name, own.normalise)
+        assert own.channels is not None and own.blocks is not None
+        x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
+        return tower(x, own.channels[0], own.blocks, own.halvings, self._name)
+
+
 class _Mlp:
-    """Perceptrons; a hidden state is [B, width]."""
+    """Perceptrons; a hidden state is [B, D]."""
 
     def __init__(self, torso: Torso):
         self._widths, self._normalised = torso.resolved.widths or (), torso.normalise
 
-    def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        return perceptron(hk.Flatten()(to_float(stack)), self._widths, name, self._normalised)
-
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
         x = perceptron(jnp.concatenate([hidden, choice], axis=-1), self._widths, name, self._normalised)
-        return hidden + hk.Linear(self._widths[-1], name=f"{name}_out")(x)
+        return hidden + hk.Linear(hidden.shape[-1], name=f"{name}_out")(x)
 
     def look(self, hidden: jax.Array, name: str) -> jax.Array:
         del name
@@ -214,25 +239,17 @@ class _Mlp:
 class _Tower:
     """Residual convolutions; a hidden state is [B, H, W, channels]."""
 
-    def __init__(self, torso: Torso, places: np.ndarray | None):
-        own = torso.resolved
-        assert own.channels is not None and own.blocks is not None
-        (self._channels,), self._blocks, self._halvings = own.channels, own.blocks, own.halvings
+    def __init__(self, places: np.ndarray | None):
         self._places = places
-
-    def represent(self, stack: jax.Array, name: str) -> jax.Array:
-        x = to_float(stack)
-        x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
-        return tower(x, self._channels, self._blocks, self._halvings, name)
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
         if self._places is None:
             planes = jnp.broadcast_to(choice[:, None, None, :], (*hidden.shape[:3], choice.shape[-1]))
         else:
             planes = jnp.einsum("ba,ahwc->bhwc", choice, self._places)
-        x = convolution(jnp.concatenate([hidden, planes], axis=-1), self._channels, f"{name}_in")
+        x = convolution(jnp.concatenate([hidden, planes], axis=-1), hidden.shape[-1], f"{name}_in")
         return residual(residual(x, f"{name}_0"), f"{name}_1")
 
     def look(self, hidden: jax.Array, name: str) -> jax.Array:
-        x = residual(convolution(hidden, self._channels, f"{name}_in"), f"{name}_0")
+        x = residual(convolution(hidden, hidden.shape[-1], f"{name}_in"), f"{name}_0")
         return hk.Flatten()(x)

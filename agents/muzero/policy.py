@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -10,7 +11,9 @@ import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy
-from boonta.agents.muzero.search import Planned, Search
+from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.networks import Model
+from boonta.agents.muzero.search import Planned, make_search
 from boonta.envs.base import BoardView, EnvSpec, TimeStep
 
 
@@ -41,34 +44,45 @@ def extras_of(planned: Planned) -> Extras:
     return Extras(planned.policy, planned.value)
 
 
-def make_policy(
-    search: Search,
-    spec: EnvSpec,
-    frame_stack: int,
-    remember: Callable[[Planned], Nest] = extras_of,
-    deterministic: bool = False,
-) -> Policy:
-    """Makes a policy that acts by a search; the whole step, from frames to action, is one jitted program.
+@dataclasses.dataclass(frozen=True, eq=False)
+class Planner:
+    """The policy's step, from frames to action in one jitted program. It is a value: tools look into its parts.
 
-    Args:
-      search: the search, from `make_search`.
+    Attributes:
+      config: hyper-parameters.
+      model: the model.
       spec: spec of the environment.
-      frame_stack: L, frames the network sees at once.
+      explore: whether the search explores.
       remember: makes the extras from a search's results; tools keep more of them than the learner needs.
-      deterministic: whether the search doesn't explore.
+    """
+
+    config: Config
+    model: Model
+    spec: EnvSpec
+    explore: bool
+    remember: Callable[[Planned], Nest] = extras_of
+
+    def __call__(
+        self, params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array
+    ) -> tuple[jax.Array, Nest, jax.Array]:
+        """See `Policy.step`."""
+        num_actions = self.spec.actions.num_values
+        search = make_search(self.config, self.model, num_actions, self.explore)
+        stack, state = sequences.push(state, view_of(timestep.observation), timestep.step_type)
+        legal = legal_of(timestep.observation, (stack.shape[0], num_actions))
+        planned = search(params, key, stack, legal)
+        return planned.action, self.remember(planned), state
+
+
+def make_policy(step: Planner) -> Policy:
+    """Makes the policy that acts by a search.
 
     Returns:
-      `Policy`; actions are int32 [B], extras come from `remember`, the state is the frames [B, ..., L-1], oldest first.
+      `Policy`; actions are int32 [B], the state is the frames [B, ..., L-1], oldest first.
     """
-    view = view_of(spec.observations)
+    view, context = view_of(step.spec.observations), step.config.frame_stack - 1
 
     def initial_state(batch_size: int) -> jax.Array:
-        return jnp.zeros((batch_size, *view.shape, frame_stack - 1), view.dtype)
+        return jnp.zeros((batch_size, *view.shape, context), view.dtype)
 
-    def step(params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array) -> tuple[jax.Array, Nest, jax.Array]:
-        stack, state = sequences.push(state, view_of(timestep.observation), timestep.step_type)
-        legal = legal_of(timestep.observation, (stack.shape[0], spec.actions.num_values))
-        planned = search(params, key, stack, legal)
-        return planned.action, remember(planned), state
-
-    return Policy(initial_state, step, deterministic=deterministic)
+    return Policy(initial_state, step, deterministic=not step.explore)

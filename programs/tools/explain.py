@@ -9,6 +9,7 @@ library's module.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 from typing import Any
@@ -17,16 +18,14 @@ import jax
 import matplotlib
 import numpy as np
 
-from boonta.agents import muzero
 from boonta.agents.base import Policy, Steps
 from boonta.agents.muzero.hindsight import Hindsight, look_back
-from boonta.agents.muzero.networks import make_model
-from boonta.agents.muzero.policy import make_policy, view_of
-from boonta.agents.muzero.search import Planned, make_search
+from boonta.agents.muzero.policy import Planner, make_policy
+from boonta.agents.muzero.search import Planned
 from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
-from boonta.programs.tools.play import agent_and_env, frame_of, params_of, picture, program_of
+from boonta.programs.tools.play import agent_and_env, frame_of, params_of, picture
 from boonta.programs.wiring.run import BadInput, Which, command
 
 matplotlib.use("agg")
@@ -70,11 +69,11 @@ def explain(
     for name, value in counts.items():
         if value < 1:
             raise BadInput(f"--{name} is {value}; it must be at least 1")
-    config = config_of(workdir)
     agent, env = agent_and_env(workdir)
-    num_actions = env.spec.actions.num_values
-    model = make_model(config, view_of(env.spec.observations), num_actions)
-    policy = make_policy(make_search(config, model, num_actions, explore), env.spec, config.frame_stack, whole)
+    planner = (agent.policy if explore else agent.eval_policy).step
+    if not isinstance(planner, Planner):
+        raise BadInput(f"--workdir {workdir} holds a run of another agent; only MuZero's runs can be explained")
+    policy = make_policy(dataclasses.replace(planner, remember=whole))
     params = params_of(agent, workdir, which)
     steps, frames = record(policy, env, params, episodes, max_steps, seed)
     length = first_episode(steps)
@@ -82,25 +81,15 @@ def explain(
     step = acted // 2 if step is None else step
     if not 0 <= step < acted:
         raise BadInput(f"--step is {step}; the first episode has steps 0 to {acted - 1}")
-    hindsight = jax.device_get(jax.jit(functools.partial(look_back, model=model, config=config))(params, steps))
+    hindsight = jax.device_get(
+        jax.jit(functools.partial(look_back, model=planner.model, config=planner.config))(params, steps)
+    )
     planned = jax.tree.map(lambda x: x[step, 0], steps.extras)
     folder = out or workdir / "explain"
     folder.mkdir(parents=True, exist_ok=True)
     draw_tree(planned, layout(planned.tree, max_nodes, max_depth), f"step {step}", frames[step], folder / "tree.svg")
     draw_episode(steps, hindsight, length, step, folder / "episode.png")
     draw_hidden(steps, hindsight, folder / "hidden.png")
-
-
-def config_of(workdir: pathlib.Path) -> muzero.Config:
-    """Returns the hyper-parameters that a MuZero run was started with."""
-    program_function, _, settings = program_of(workdir)
-    for setting in settings.values():
-        if isinstance(setting, muzero.Config):
-            return setting
-    raise BadInput(
-        f"--workdir {workdir} holds a run of {program_function.__name__}, which has no muzero.Config among its "
-        "settings; only MuZero's runs can be explained"
-    )
 
 
 def whole(planned: Planned) -> Planned:

@@ -54,7 +54,7 @@ def test_v_trace_is_equation_1(clip_rho, trace_lambda):
 # A network whose params are its outputs: gradients by row.
 TABULAR = Network(
     init=lambda key: None,
-    initial_lstm=lambda batch_size: (),
+    initial_state=lambda batch_size: (),
     unroll=lambda params, inputs, lstm: (Outputs(params["logits"], params["value"]), lstm),
 )
 

@@ -51,7 +51,7 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
         t, b = inputs.step_type.shape
         return Outputs(inputs.stack.reshape(t, b, -1).astype(np.float32), inputs.reward), lstm
 
-    network = Network(init=lambda key: (), initial_lstm=lambda batch_size: (), unroll=unroll)
+    network = Network(init=lambda key: (), initial_state=lambda batch_size: (), unroll=unroll)
     policy = make_policy(network, HEAD, IMAGE, frame_stack, "sample")
     steps = play(policy, (), stream(np.random.default_rng(0)))
     for start in range(6):
@@ -124,7 +124,7 @@ def test_greedy_takes_the_likeliest_action_and_sample_draws():
         t, b = inputs.step_type.shape
         return Outputs(np.broadcast_to(logits, (t, b, ACTIONS)), inputs.reward), lstm
 
-    network = Network(init=lambda key: (), initial_lstm=lambda batch_size: (), unroll=unroll)
+    network = Network(init=lambda key: (), initial_state=lambda batch_size: (), unroll=unroll)
     batch = 4000
     timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
     for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):

@@ -91,7 +91,7 @@ def python(tmp_path_factory) -> pathlib.Path:
 @pytest.fixture
 def project(tmp_path) -> pathlib.Path:
     folder = tmp_path / "project"
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "agents" / "README.md").read_text(), re.DOTALL)
+    code, *_ = re.findall(r"```python\n(.*?)```", (ROOT / "agents" / "README.md").read_text(), re.DOTALL)
     for name, text in {
         "agents/__init__.py": "",
         "agents/mine.py": code,

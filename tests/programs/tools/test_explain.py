@@ -131,7 +131,7 @@ def test_a_map_keeps_distances_along_the_two_widest_directions():
 
 def test_other_agents_runs_are_refused(tmp_path):
     run = make_run(tmp_path, impala)
-    with pytest.raises(BadInput, match="a run of impala, which has no muzero.Config"):
+    with pytest.raises(BadInput, match="a run of another agent; only MuZero's runs can be explained"):
         explain.explain(run)
 
 
