@@ -21,6 +21,7 @@ class View:
     def __init__(self) -> None:
         self._live = live.Live(auto_refresh=False) if sys.stdout.isatty() else None
         self._next_line = 0.0
+        self._began_at = time.monotonic()
         self._last: dict[str, Any] | None = None
         self._warned: set[tuple[str, str]] = set()  # Nodes, and of what they have been printed as a warning.
 
@@ -56,17 +57,24 @@ class View:
         with outliving_terminal():
             if self._live:
                 self._live.update(table_of(status), refresh=True)
-            elif time.monotonic() >= self._next_line:
+            elif time.monotonic() >= self._next_line and (
+                counts(status) or time.monotonic() - self._began_at >= LINE_EVERY_S
+            ):
                 self._next_line = time.monotonic() + LINE_EVERY_S
                 print(line(status), flush=True)
 
 
 def line(status: dict[str, Any]) -> str:
     """The program's state in one line; before there is anything to count, what its nodes do."""
-    if not any(status["totals"].get(count) for count in ("env_steps", "updates")):
+    if not counts(status):
         doing = ", ".join(f"{name} {node['activity']}" for name, node in status["nodes"].items() if not node["gone"])
         return f"starting: {doing or 'no node has reported yet'}"
     return "  ".join(f"{name} {value}" for name, value in [*_summary(status), *restarts(status.get("restarts", {}))])
+
+
+def counts(status: dict[str, Any]) -> bool:
+    """Whether the program has counted anything yet."""
+    return any(status["totals"].get(count) for count in ("env_steps", "updates"))
 
 
 def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:

@@ -60,6 +60,15 @@ def test_before_the_first_step_a_line_says_what_the_nodes_do():
     assert view.line(unplugged).startswith("return")
 
 
+def test_a_start_is_shown_if_it_takes_long(capsys, monkeypatch):
+    began = {**STATUS, "totals": {"seconds": 9.0}}
+    view.View().show(began)
+    assert not capsys.readouterr().out
+    monkeypatch.setattr(view, "LINE_EVERY_S", 0.0)
+    view.View().show(began)
+    assert capsys.readouterr().out == "starting: actor/0 acting, learner updating\n"
+
+
 def test_line_and_table_show_the_newest_snapshot():
     assert view.line(STATUS).endswith("saved -")
     saved = {**STATUS, "snapshot": {"number": 1200, "age_s": 75.4, "mb": 1862.13}}
