@@ -33,7 +33,7 @@ REPORT = {
 
 def result(monkeypatch, capsys, allowed: str, report=REPORT) -> tuple[int, str]:
     monkeypatch.setattr(audit, "probe", lambda: None)
-    monkeypatch.setattr(audit, "audit", lambda requirements: report)
+    monkeypatch.setattr(audit, "audit", lambda *requirements: report)
     monkeypatch.setattr(audit.pathlib.Path, "read_text", lambda path: allowed)
     return audit.main(), capsys.readouterr().out
 
@@ -60,7 +60,7 @@ def test_where_no_package_could_be_looked_up_it_is_skipped(monkeypatch, capsys):
 
 
 def test_where_even_the_probe_has_no_advisories_it_is_skipped(monkeypatch, capsys):
-    monkeypatch.setattr(audit, "audit", lambda requirements: {"dependencies": REPORT["dependencies"][:1]})
+    monkeypatch.setattr(audit, "audit", lambda *requirements: {"dependencies": REPORT["dependencies"][:1]})
     assert audit.main() == 0
     assert capsys.readouterr().out.startswith("audit: SKIPPED: pip-audit finds no advisories for pip==19.0")
 
