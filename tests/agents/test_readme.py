@@ -21,6 +21,7 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
 
+pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
 CODE, *NETWORKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 ENV = Catch()
