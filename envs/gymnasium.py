@@ -47,32 +47,35 @@ class Gymnasium:
     env: str | Callable[..., gymnasium.Env]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
-    @functools.cached_property
+    @property
     def spec(self) -> base.EnvSpec:
         """Reads the spaces of a temporary copy of the environment.
 
         Raises:
           ValueError: agents don't support one of the spaces; the message shows it.
         """
+        return self._copied[0]
+
+    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        spec, drawn = self._copied
+        slots = [_Slot(self._make(drawn), int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)]
+        return _Batch(slots, spec)
+
+    @functools.cached_property
+    def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
+        """What a temporary copy says: the spec, and the keyword argument with which it is drawn.
+
+        There is no such argument where it can't be drawn, or isn't a registered environment.
+        """
         with contextlib.closing(self._make({})) as env:
             if not isinstance(env.action_space, (spaces.Box, spaces.Discrete)):
                 raise ValueError(f"action_space is {env.action_space}; allowed: Box, Discrete")
-            return base.EnvSpec(
+            spec = base.EnvSpec(
                 observations=_to_spec(env.observation_space, "observation"),
                 actions=_to_spec(env.action_space, "action"),
             )
-
-    def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
-        slots = [_Slot(self._make(self._drawn), int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)]
-        return _Batch(slots, self.spec)
-
-    @functools.cached_property
-    def _drawn(self) -> Mapping[str, str]:
-        """The keyword argument with which a registered environment can be drawn; none where it can't."""
-        if not isinstance(self.env, str):
-            return {}
-        with contextlib.closing(self._make({})) as env:
-            return {"render_mode": DRAWN} if DRAWN in env.metadata.get("render_modes", ()) else {}
+            is_drawn = isinstance(self.env, str) and DRAWN in env.metadata.get("render_modes", ())
+            return spec, {"render_mode": DRAWN} if is_drawn else {}
 
     def _make(self, more: Mapping[str, str]) -> gymnasium.Env:
         kwargs = {**more, **self.kwargs}

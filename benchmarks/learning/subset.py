@@ -4,8 +4,7 @@
     ./run python benchmarks/learning/subset.py impala-catch
     ./run python benchmarks/learning/subset.py --record          # writes what it has measured over what was there
 
-It prints a table, and ends with code 1 if an interquartile mean is below its recorded interval. Where the code computes
-the same numbers on the same kind of machine, the runs repeat those that were recorded.
+It prints a table, and ends with code 1 if an interquartile mean is below its recorded interval.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ def main(options: Options) -> int:
         if not options.record and measured.value < entry["interval"][0]:
             fell.append(name)
         seconds = f"{time.monotonic() - began:.0f}"
-        rows.add_row(name, _text(measured.value, measured), _recorded(entry), seconds, "below" if name in fell else "")
+        before = _text(entry["interquartile_mean"], *entry["interval"])
+        rows.add_row(name, _text(*map(float, measured)), before, seconds, "below" if name in fell else "")
         if options.record:
             entry["interquartile_mean"] = round(float(measured.value), 3)
             entry["interval"] = [round(float(end), 3) for end in (measured.low, measured.high)]
@@ -96,13 +96,8 @@ def _with_folder(words: Sequence[str], folder: str) -> list[str]:
     return [*words[:rest], "--workdir", folder, *words[rest:]]
 
 
-def _recorded(entry: dict[str, Any]) -> str:
-    low, high = entry["interval"]
-    return f"{entry['interquartile_mean']:.4g} [{low:.4g}, {high:.4g}]"
-
-
-def _text(value: Any, of: Estimate) -> str:
-    return f"{float(value):.4g} [{float(of.low):.4g}, {float(of.high):.4g}]"
+def _text(mean: float, low: float, high: float) -> str:
+    return f"{mean:.4g} [{low:.4g}, {high:.4g}]"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
 from boonta.nodes.sinks.base import TrackedRun
-from boonta.nodes.sinks.config import flattened
+from boonta.nodes.snapshots.schema import flattened
 
 ID = "boonta.id"  # The tag by which a run is found again.
 MOST_PARAMS, MOST_METRICS, LONGEST = 100, 1000, 6000  # Those of a request, and the letters of a param's value.

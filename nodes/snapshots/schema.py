@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pathlib
 import stat
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 import pydantic
@@ -53,6 +54,14 @@ def parse(content: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError("it is not a JSON object")
     return value
+
+
+def flattened(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of a nested JSON object by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        flat.update(flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value})
+    return flat
 
 
 def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:

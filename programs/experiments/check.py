@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from boonta.nodes.sinks.config import flattened
+from boonta.nodes.snapshots.schema import flattened
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run, require_same_run
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
-from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import curves, evaluations
 from boonta.programs.experiments.curves import Curve, Moment, Row
@@ -197,7 +196,7 @@ def _score(
     """The final score: an evaluation after the run, else the last point of the curve."""
     if evaluated is None:
         source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
-        episodes = flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
+        episodes = schema.flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
         return Score(float(curve.values[-1]), source, episodes)
     reached = past[-1].updates if past else 0.0
     if evaluated.which == "newest" and evaluated.updates < reached:

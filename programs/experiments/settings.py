@@ -7,7 +7,6 @@ from typing import Any
 
 import pydantic
 
-from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
 from boonta.programs.wiring.run import Config
@@ -39,7 +38,7 @@ def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dic
     """
     settings = {
         name: value
-        for name, value in flattened(config.settings).items()
+        for name, value in schema.flattened(config.settings).items()
         if not (_may_name_game(name) and f"-{environment}".endswith(f"-{value}".replace("/", "-")))
     }
     settings["launch"] = config.run.get("launch", "")

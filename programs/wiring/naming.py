@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boonta.nodes.sinks.config import flattened
+from boonta.nodes.snapshots.schema import flattened
 from boonta.programs.wiring.recorded import plain
 
 LONGEST = 200  # Letters; file systems take 255.

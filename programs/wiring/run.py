@@ -20,7 +20,6 @@ import tyro
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
-from boonta.nodes.sinks.config import flattened
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.watch.stopping import StopRule
@@ -278,7 +277,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
     old = read_config(folder / "config.json")
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
-    before, after = flattened(old.settings), flattened(plain(settings))
+    before, after = schema.flattened(old.settings), schema.flattened(plain(settings))
     before["seed"], after["seed"] = old.seed, run.seed
     changed = [
         f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
