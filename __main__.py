@@ -6,7 +6,7 @@ import importlib
 import sys
 
 LOOKING = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")  # At runs.
-TOOLS = ("train", "list", "doctor", *LOOKING)
+TOOLS = ("train", "list", "doctor", "metrics", *LOOKING)
 
 
 def main() -> int:
