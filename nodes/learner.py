@@ -30,6 +30,7 @@ from boonta.nodes.watch.calls import answered
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 FINISH_DEADLINE_S = 300.0  # The first updates compile.
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
+REQUEST_S = 2.0  # Longest wait, after a save, for the request that the tables are saved, too.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
 
 
@@ -241,8 +242,9 @@ class Learner(Node):
         with self.stopwatch("saving a checkpoint"):
             if not self._is_sound():
                 return  # The earlier checkpoints are worth more than this state.
-            if self._beside and self.monitor is not None:
-                answered(self.monitor.request_snapshot, self._updates)
+            # In a thread, since a monitor that is away must not delay the learner's own save.
+            request = threading.Thread(target=self._request_snapshot, daemon=True)
+            request.start()
             try:
                 self._checkpointer.save(self._updates, self._state, self._counters(), beside=self._beside)
             except OSError as error:
@@ -251,7 +253,13 @@ class Learner(Node):
                 self.warn(f"{error}; the next save is in {self._save_every_s:.0f} s")
             if self._agreement.first:
                 self._best.write()
+            request.join(REQUEST_S)
         self._saved_at = time.monotonic()
+
+    def _request_snapshot(self) -> None:
+        """Has the tables saved under this number, too."""
+        if self._beside and self.monitor is not None:
+            answered(self.monitor.request_snapshot, self._updates)
 
     def _counters(self) -> dict[str, float]:
         """The program's counters, as of the last heartbeat, with this node's own updates."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from boonta.envs.catch import Catch
@@ -36,6 +38,27 @@ def test_a_learner(tmp_path, monkeypatch):
     fill_disk(monkeypatch)
     with pytest.raises(OSError, match="checkpoint 4 could not be saved"):
         learner.close()
+
+
+def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    monkeypatch.setattr("boonta.nodes.learner.REQUEST_S", 0.1)
+    answers, asked = threading.Event(), []
+
+    class Away(Monitor):
+        def request_snapshot(self, number: int) -> None:
+            asked.append(number)
+            if not answers.wait(60.0):
+                raise TimeoutError("the learner has waited for the monitor")
+
+    monitor = Away("monitor", str(tmp_path), StopRule())
+    settings = {"folder": str(tmp_path / "checkpoints"), "devices": 1, "beside": "replay"}
+    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), monitor, **settings)
+    learner.start()
+    learner.step()
+    learner.close()
+    answers.set()
+    assert numbers(tmp_path / "checkpoints") == asked == [1]
 
 
 def test_a_fused_node(tmp_path, monkeypatch):
