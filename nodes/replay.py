@@ -21,12 +21,11 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest
-from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.server import make_table, require_same
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
-KEEP = 2
 OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
 
 
@@ -43,6 +42,7 @@ class Replay(Periodic):
       agent: the agent with the tables.
       spec: spec of the environment, for the tables' signature.
       folder: folder of the snapshots.
+      retention: which of the learner's stay. Tables stay beside the newest, but not beside those that stay for good.
       monitor: handle of the monitor.
       beside: the name of the folder beside it with the learner's checkpoints.
       save_every_s: seconds between the learner's.
@@ -59,6 +59,7 @@ class Replay(Periodic):
         spec: EnvSpec,
         folder: str,
         monitor: Any = None,
+        retention: Retention = KEEP,
         *,
         beside: str = "checkpoints",
         save_every_s: float = 300.0,
@@ -67,8 +68,9 @@ class Replay(Periodic):
         self._address = address
         self._agent = agent
         self._spec = spec
-        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", KEEP)
-        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint")
+        newest = retention._replace(every_h=None)
+        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", newest)
+        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint", retention)
         self._save_every_s = save_every_s
         self._number = 0  # Of the newest snapshot.
         self._answered = (0, 0)  # The last request that was taken.

@@ -69,7 +69,9 @@ class Run:
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
-      keep_every_h: hours between checkpoints of the learner that stay for good; of the others the newest three do.
+      keep_newest: how many of the newest snapshots stay, tables included, so that a run goes on whole from each. With
+        large tables and a small disk choose less; while one is written there is one more.
+      keep_every_h: hours between older checkpoints that stay for good, without tables, which may take gigabytes.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
@@ -91,6 +93,7 @@ class Run:
     seed: int = 0
     stop: StopRule = StopRule()
     save_every_s: float = 300.0
+    keep_newest: int = 3
     keep_every_h: float = 6.0
     allow_changes: bool = False
     start_from: str = ""
@@ -107,6 +110,8 @@ class Run:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
         if self.save_every_s <= 0:
             raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
+        if self.keep_newest < 1:
+            raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
         check_names(self.log)
