@@ -20,6 +20,7 @@ import tyro
 from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
+from boonta.programs.wiring import capacity
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
@@ -76,6 +77,8 @@ def main(arguments: list[str]) -> int:
             os.environ.update(variables)
             _enter(built.environment[task.label], arguments)
         key = _key(place.key, built.run)
+        if task.label == tunnelled.TABLES and (tight := capacity.check(built.program)):
+            print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel else None
         launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from boonta.programs.wiring import interrupts, journal, network, temporary
+from boonta.programs.wiring import capacity, interrupts, journal, network, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
@@ -69,6 +69,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
+        tight = capacity.check(program)
         folder = pathlib.Path(run.own.workdir)
         origin = origin_of(function, arguments, program)
         kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
@@ -83,6 +84,8 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
         print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        if tight:
+            journal.LOG.warning("%s", tight)
         with trackers:
             code = _run(start)
         journal.LOG.debug("%s%d", journal.ENDED, code)
