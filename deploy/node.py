@@ -83,6 +83,8 @@ def main(arguments: list[str]) -> int:
         launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
+            if any(each.name == tunnelled.TABLES for each in tasks):
+                print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)

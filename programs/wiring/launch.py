@@ -65,7 +65,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         run, settings = parse(function, arguments)
         trackers.start(run)
         with trackers.kept():
-            reach = _network(run, arguments)
+            _settle_network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
@@ -83,7 +83,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        print("\n".join(filter(None, (presets_of(settings), f"run folder {run.workdir}"))), flush=True)
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
@@ -116,9 +116,8 @@ def _end_with(codes: Sequence[int]) -> None:
         end_now(codes[0])
 
 
-def _network(run: Run, arguments: Sequence[str] | None) -> str:
-    """A line about who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
-    if run.launch in ("sebulba", "anakin"):
-        return ""
-    own = run.network == "private" and arguments is None
-    return f"network: {network.isolate() if own else network.OPEN}"
+def _settle_network(run: Run, arguments: Sequence[str] | None) -> None:
+    """Prints who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
+    if run.launch not in ("sebulba", "anakin"):
+        own = run.network == "private" and arguments is None
+        print(f"network: {network.isolate() if own else network.OPEN}", flush=True)
