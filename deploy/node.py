@@ -20,10 +20,12 @@ import tyro
 from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
+from boonta.programs.wiring import capacity
 from boonta.programs.wiring.arguments import origin_of, split_flags
+from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
-from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
+from boonta.programs.wiring.run import BadInput, Run, end_now
 from boonta.programs.wiring.trackers import Trackers
 
 
@@ -75,10 +77,14 @@ def main(arguments: list[str]) -> int:
             os.environ.update(variables)
             _enter(built.environment[task.label], arguments)
         key = _key(place.key, built.run)
+        if task.label == tunnelled.TABLES and (tight := capacity.check(built.program)):
+            print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel else None
         launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
+            if any(each.name == tunnelled.TABLES for each in tasks):
+                print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)

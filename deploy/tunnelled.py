@@ -22,6 +22,13 @@ EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the 
 TABLES = "replay"
 
 
+def reach(tunnel: bool) -> str:
+    """Who can use a program's tables, for the run's first line."""
+    if not tunnel:
+        return "the tables are open to whoever can reach the replay server's port"
+    return "the tables are open to whoever has the run's key, and to other users of the replay server's machine"
+
+
 class Route:
     """How one node of a program gets to the tables through a tunnel, or how others get to those that it keeps.
 

@@ -28,6 +28,7 @@ from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_fits, one_learner
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.fused.updates import pieces
+from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
@@ -82,7 +83,7 @@ class Anakin(Node):
       eval_max_age: updates after which an evaluation is called old; None judges by the distances so far.
       stop: the program's stop rule; its limits of updates and env steps are kept exactly, or to the round.
       save_every_s: seconds between checkpoints.
-      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
+      retention: which checkpoints stay.
       fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses one learner.
 
     Raises:
@@ -112,7 +113,7 @@ class Anakin(Node):
         eval_max_age: int | None = None,
         stop: StopRule | None = None,
         save_every_s: float = 300.0,
-        keep_every_h: float | None = None,
+        retention: Retention = KEEP,
         fuse: Callable[[Setup, bool], FusedLearner] | None = None,
     ):
         super().__init__(name, monitor)
@@ -134,7 +135,7 @@ class Anakin(Node):
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
         self._folder, self._start_from = pathlib.Path(folder), start_from
         self._eval_episodes, self._eval_max_age = eval_episodes, eval_max_age
-        self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
+        self._save_every_s, self._retention = save_every_s, retention
         evaluated_policy(agent, eval_deterministic)  # It refuses what the agent doesn't have.
         setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic)
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
@@ -147,9 +148,7 @@ class Anakin(Node):
         with self.stopwatch("initialising"):
             learner = jax.jit(fused.begin, out_shardings=fused.place_learner)()
         with self.stopwatch("restoring the checkpoint"):
-            checkpointer = Checkpointer(
-                self._state_folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
-            )
+            checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
             self._saver = Saver(checkpointer, self.warn)
             if self.monitor is not None:

@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 
 from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import SnapshotFolder, print_warning
+from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_warning
 
 Nest = Any
 
@@ -45,8 +45,7 @@ class Checkpointer:
 
     Args:
       folder: the folder of the checkpoints; `resume` and `save` make it if it is missing.
-      keep: number of newest checkpoints to keep.
-      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
+      retention: which checkpoints stay.
       start_from: another folder, from which `resume` restores if the first one has no checkpoint.
       warn: called with what is wrong with a damaged checkpoint, if one is passed over.
     """
@@ -54,12 +53,11 @@ class Checkpointer:
     def __init__(
         self,
         folder: pathlib.Path,
-        keep: int = 3,
-        keep_every_h: float | None = None,
+        retention: Retention = KEEP,
         start_from: str | None = None,
         warn: Callable[[str], None] = print_warning,
     ):
-        self._store = SnapshotFolder(folder, "checkpoint", keep, keep_every_h)
+        self._store = SnapshotFolder(folder, "checkpoint", retention)
         self._start_from = start_from
         self._warn = warn
         self._step: int | None = None  # The last one that was saved or restored.

@@ -22,6 +22,7 @@ from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.snapshots.best import Best
+from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.variables import Publisher
@@ -54,7 +55,7 @@ class Learner(Node):
       seed: seed of the params and of the update's randomness.
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
-      keep_every_h: hours between older checkpoints that stay for good; None keeps none.
+      retention: which checkpoints stay.
       updates_per_step: updates dispatched at once, each on a batch drawn before the first of them changes priorities.
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
         must be fresh, else 10. The first params and the last are always published.
@@ -80,7 +81,7 @@ class Learner(Node):
         seed: int = 0,
         devices: int | None = None,
         save_every_s: float = 300.0,
-        keep_every_h: float | None = None,
+        retention: Retention = KEEP,
         updates_per_step: int = 1,
         publish_every: int | None = None,
         agreement: Agreement | None = None,
@@ -100,7 +101,7 @@ class Learner(Node):
         self._folder, self._beside, self._start_from = pathlib.Path(folder), beside, start_from
         self._seed = seed
         self._devices = devices
-        self._save_every_s, self._keep_every_h = save_every_s, keep_every_h
+        self._save_every_s, self._retention = save_every_s, retention
         self._updates_per_step, self._publish_every = updates_per_step, publish_every
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
@@ -116,9 +117,7 @@ class Learner(Node):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
-            self._checkpointer = Checkpointer(
-                self._folder, keep_every_h=self._keep_every_h, start_from=self._start_from, warn=self.warn
-            )
+            self._checkpointer = Checkpointer(self._folder, self._retention, self._start_from, self.warn)
             whole = bool(self._beside) and not self.past_lives  # If it starts alone, the tables are as they are.
             self._state, counts = self._checkpointer.resume(self._state, whole)
             if self.monitor is not None and self._agreement.first:

@@ -11,22 +11,17 @@ import pathlib
 import shutil
 import socket
 import time
-from collections.abc import Sequence
 from typing import Any
 
-import psutil
-
-from boonta.agents.base import Agent, Steps, Table
+from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest
-from boonta.nodes.snapshots.store import SnapshotFolder
-from boonta.nodes.tables import contract
+from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.reverb.server import make_table, require_same
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
-KEEP = 2
 OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
 
 
@@ -46,6 +41,7 @@ class Replay(Periodic):
       monitor: handle of the monitor.
       beside: the name of the folder beside it with the learner's checkpoints.
       save_every_s: seconds between the learner's.
+      retention: which of the learner's stay. Tables stay beside the newest, but not beside those that stay for good.
     """
 
     role = "replay"
@@ -62,13 +58,15 @@ class Replay(Periodic):
         *,
         beside: str = "checkpoints",
         save_every_s: float = 300.0,
+        retention: Retention = KEEP,
     ):
         super().__init__(name, monitor, every_s=1.0)
         self._address = address
         self._agent = agent
         self._spec = spec
-        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", KEEP)
-        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint")
+        newest = retention._replace(every_h=None)
+        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", newest)
+        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint", retention)
         self._save_every_s = save_every_s
         self._number = 0  # Of the newest snapshot.
         self._answered = (0, 0)  # The last request that was taken.
@@ -83,7 +81,6 @@ class Replay(Periodic):
         port = int(self._address.resolve().rpartition(":")[2])
         require_free(port, "the replay server")
         signature = step_shapes(self._agent, self._spec)
-        self.warn(memory_warning(self._agent.tables, signature, psutil.virtual_memory().available))
         tables = [make_table(table, signature) for table in self._agent.tables]
         wanted = {table.name: table.info for table in tables}
         with self.stopwatch("restoring the tables"):
@@ -221,21 +218,3 @@ def require_free(port: int, who: str) -> None:
             probe.bind(("", port))
         except OSError as error:
             raise OSError(f"port {port} for {who} is in use") from error
-
-
-def memory_warning(tables: Sequence[Table], step: Steps, free: int) -> str:
-    """A warning if full tables may not fit into memory; empty if they do.
-
-    Args:
-      tables: the tables of a server.
-      step: shapes and dtypes of one raw step.
-      free: bytes of memory that are free.
-    """
-    full = {table.name: contract.bytes_when_full(table, step) for table in tables}
-    if sum(full.values()) <= free:
-        return ""
-    sizes = ", ".join(f"{name} {size / 1e9:,.1f} GB" for name, size in full.items())
-    return (
-        f"full tables take up to {sizes} before compression, and {free / 1e9:,.1f} GB of memory are free: if this run "
-        "ends for lack of memory, choose a smaller size of the replay"
-    )

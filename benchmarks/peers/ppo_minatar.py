@@ -30,8 +30,9 @@ from boonta.envs.minatar import MinAtar
 from boonta.nodes import metrics
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.environments import name_of
+from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.provenance import provenance_of
-from boonta.programs.wiring.run import Run, claim_workdir
+from boonta.programs.wiring.run import Run
 
 PUBLISHED = {
     "LR": 5e-3,

@@ -17,7 +17,7 @@ import pydantic
 
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import BEST, SnapshotFolder
+from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder
 
 Nest = Any
 State = tuple[Nest, dict[str, float]]  # A learner state that no one else changes, and the program's counters.
@@ -69,7 +69,7 @@ class Best:
             self.record = read_record(folder, warn)
         except (OSError, ValueError) as error:
             warn(f"the best checkpoint begins anew: {error}")
-        self._checkpointer = Checkpointer(folder, keep=1, warn=warn)
+        self._checkpointer = Checkpointer(folder, Retention(newest=1), warn=warn)
         self._held: State | None = None
         self._candidate: tuple[float, int, State] | None = None  # The version, the updates and the state.
         self._judged: float | None = None

@@ -13,13 +13,28 @@ import pathlib
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of what is being written or removed.
 BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
-KEEP = 3
+
+
+class Retention(NamedTuple):
+    """Which snapshots stay.
+
+    Attributes:
+      newest: number of newest snapshots.
+      every_h: hours between older ones that stay for good, the first one among them; None keeps none.
+    """
+
+    newest: int = 3
+    every_h: float | None = None
+
+
+KEEP = Retention()
 
 
 def numbers(folder: pathlib.Path) -> list[int]:
@@ -39,14 +54,12 @@ class SnapshotFolder:
     Args:
       folder: folder of the snapshots, each of which is a folder named by its number; the first save makes it.
       what: the word for a snapshot in messages.
-      keep: number of newest snapshots to keep.
-      keep_every_h: hours between older snapshots that stay for good, the first one among them; None keeps none.
+      retention: which of them stay.
     """
 
-    def __init__(self, folder: pathlib.Path, what: str, keep: int = KEEP, keep_every_h: float | None = None):
+    def __init__(self, folder: pathlib.Path, what: str, retention: Retention = KEEP):
         self.folder = folder.absolute()
-        self._keep = keep
-        self._keep_every_h = keep_every_h
+        self._retention = retention
         self._what = what
         self._scratch = self.folder / SCRATCH
         self._useless: set[int] = set()  # Numbers of snapshots that are damaged, or from which the run didn't go on.
@@ -72,7 +85,7 @@ class SnapshotFolder:
         return self._newest(numbers(self.folder), self._fault, warn)
 
     def newest_whole(self, warn: Callable[[str], None] = print_warning) -> int | None:
-        """The number from which a program goes on: that of the newest whole snapshot, if it is among the last `KEEP`.
+        """The number from which a program goes on: that of the newest whole snapshot, if it is among the newest kept.
 
         If none of these is whole, it is the newest sound one. What has no other part is whole by itself; so it is if
         the other parts are elsewhere, on another machine's disk.
@@ -85,7 +98,7 @@ class SnapshotFolder:
             return faults.setdefault(number, self._fault_of_whole(number))
 
         try:
-            return self._newest(numbers(self.folder)[-KEEP:], fault, warn)
+            return self._newest(numbers(self.folder)[-self._retention.newest :], fault, warn)
         except Unsound:
             number = self.newest(warn)
         if number in faults:
@@ -189,7 +202,7 @@ class SnapshotFolder:
         """Removes the snapshots that are not needed. Each is renamed first, so that a kill leaves none torn."""
         present = numbers(self.folder)
         sound = [each for each in present if each <= number and each not in self._useless]
-        for each in set(present) - set(sound[-self._keep :]) - self._for_good(sound):
+        for each in set(present) - set(sound[-self._retention.newest :]) - self._for_good(sound):
             self.path(each).rename(self._scratch / f"old-{each}")
         self._useless.clear()
 
@@ -197,11 +210,11 @@ class SnapshotFolder:
         """The snapshots that were written so many hours after the one before them in this set."""
         kept: set[int] = set()
         last = float("-inf")
-        if self._keep_every_h is None:
+        if self._retention.every_h is None:
             return kept
         for each in sound:
             written = manifest.written_at(self.path(each))
-            if written is not None and written - last >= 3_600 * self._keep_every_h:
+            if written is not None and written - last >= 3_600 * self._retention.every_h:
                 kept.add(each)
                 last = written
         return kept

@@ -14,7 +14,8 @@ from boonta.nodes.archive.index import Index
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded
 from boonta.programs.tools.play import agent_and_env
-from boonta.programs.wiring.run import BadInput, command, lock
+from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.run import BadInput, command
 
 
 def export(workdir: pathlib.Path, out: pathlib.Path) -> None:

@@ -24,7 +24,8 @@ from boonta.programs.experiments.slots import Slots, divide, this_machine
 from boonta.programs.experiments.spec import Spec
 from boonta.programs.wiring import naming
 from boonta.programs.wiring.arguments import split_flags
-from boonta.programs.wiring.run import BadInput, lock
+from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.run import BadInput
 
 
 @dataclasses.dataclass(frozen=True)

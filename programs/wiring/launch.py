@@ -11,13 +11,14 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from boonta.programs.wiring import interrupts, journal, network, temporary
+from boonta.programs.wiring import capacity, interrupts, journal, network, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
+from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.restarts import Restarts
-from boonta.programs.wiring.run import BadInput, Run, claim_workdir, end_now
+from boonta.programs.wiring.run import BadInput, Run, end_now
 from boonta.programs.wiring.trackers import Trackers
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
@@ -64,10 +65,11 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         run, settings = parse(function, arguments)
         trackers.start(run)
         with trackers.kept():
-            reach = _network(run, arguments)
+            _settle_network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
+        tight = capacity.check(program)
         folder = pathlib.Path(run.own.workdir)
         origin = origin_of(function, arguments, program)
         kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
@@ -81,7 +83,9 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        print("\n".join(filter(None, (reach, presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        print("\n".join(filter(None, (presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        if tight:
+            journal.LOG.warning("%s", tight)
         with trackers:
             code = _run(start)
         journal.LOG.debug("%s%d", journal.ENDED, code)
@@ -112,9 +116,8 @@ def _end_with(codes: Sequence[int]) -> None:
         end_now(codes[0])
 
 
-def _network(run: Run, arguments: Sequence[str] | None) -> str:
-    """A line about who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
-    if run.launch in ("sebulba", "anakin"):
-        return ""
-    own = run.network == "private" and arguments is None
-    return f"network: {network.isolate() if own else network.OPEN}"
+def _settle_network(run: Run, arguments: Sequence[str] | None) -> None:
+    """Prints who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
+    if run.launch not in ("sebulba", "anakin"):
+        own = run.network == "private" and arguments is None
+        print(f"network: {network.isolate() if own else network.OPEN}", flush=True)

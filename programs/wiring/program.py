@@ -21,6 +21,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
+from boonta.nodes.snapshots.store import Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.restarts import Restarts
@@ -167,7 +168,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `log`, `folder`, `beside`, `start_from`,
-    `save_every_s`, `keep_every_h`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
+    `save_every_s`, `retention`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
     Launchpad's node for a replay server adds `address`.
 
     Args:
@@ -188,7 +189,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "beside": CHECKPOINTS if role == "replay" else TABLES if program.saves_tables else "",
         "start_from": run.start_folder,
         "save_every_s": run.save_every_s,
-        "keep_every_h": run.keep_every_h,
+        "retention": Retention(run.keep_newest, run.keep_every_h),
         "supervised": run.restarts_nodes,
         **served,
     }

@@ -1,17 +1,13 @@
-"""A run: where, how and how long a program runs, and the folder that it claims."""
+"""A run: where, how and how long a program runs, and what its folder says of it."""
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 import os
 import pathlib
-import shutil
 import sys
-import time
 from collections.abc import Callable
-from typing import IO, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import pydantic
@@ -73,7 +69,9 @@ class Run:
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
-      keep_every_h: hours between checkpoints of the learner that stay for good; of the others the newest three do.
+      keep_newest: how many of the newest snapshots stay, tables included, so that a run goes on whole from each. With
+        large tables and a small disk choose less; while one is written there is one more.
+      keep_every_h: hours between older checkpoints that stay for good, without tables, which may take gigabytes.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
@@ -95,6 +93,7 @@ class Run:
     seed: int = 0
     stop: StopRule = StopRule()
     save_every_s: float = 300.0
+    keep_newest: int = 3
     keep_every_h: float = 6.0
     allow_changes: bool = False
     start_from: str = ""
@@ -111,6 +110,8 @@ class Run:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
         if self.save_every_s <= 0:
             raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
+        if self.keep_newest < 1:
+            raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
         check_names(self.log)
@@ -196,56 +197,6 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
-    """Claims the run's folder for this process, and checks that a run found there is this one.
-
-    Args:
-      name: the program's name.
-      run, settings: the parsed arguments.
-      origin: the program's file, arguments and provenance, see `origin_of`.
-
-    Returns:
-      The open lock file; closing it gives the folder up.
-
-    Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
-        there is nothing to start from.
-    """
-    start = run.start_folder
-    if start is not None and not newest_checkpoint(start):
-        raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
-    folder = pathlib.Path(run.workdir)
-    held = lock(folder)
-    resolved = {"program": name, "seed": run.seed, "settings": plain(settings)}
-    config = folder / "config.json"
-    if config.exists():
-        require_same_run(name, run, settings)
-        shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    fresh = folder / "config.json.new"
-    fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
-    fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
-    return held
-
-
-def lock(folder: pathlib.Path) -> IO[str]:
-    """Locks a run's folder against other processes while the returned file is open.
-
-    Raises:
-      BadInput: the folder can't be written, or another process uses it.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
-    except OSError as error:
-        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        held.close()
-        raise BadInput(f"--workdir {folder} is in use by another process") from error
-    return held
 
 
 def read_config(path: pathlib.Path) -> Config:

@@ -114,7 +114,7 @@ def _share(program: Program, actors: Group) -> Shared:
     (table,) = learned_from(written_by("actor", tables))
     acting, learning = split(placement, jax.local_devices())
     make_mesh(len(learning), table.batch_size)  # It refuses batches that don't divide over the devices.
-    own = _share_of(table, run.hosts)
+    own = share_of(table, run.hosts)
     num_envs = actors.settings.get("num_envs", NUM_ENVS) // placement.threads
     replay, lock_step = _open(program, own, learning, num_envs), None
     if placement.lag is not None:
@@ -148,7 +148,7 @@ def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_en
     return HostTable(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)
 
 
-def _share_of(table: Table, hosts: Hosts) -> Table:
+def share_of(table: Table, hosts: Hosts) -> Table:
     """One host's part of the table: it keeps what its own actors write, and gives a part of each batch."""
     return dataclasses.replace(
         table,

@@ -29,6 +29,8 @@ def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_comm
     assert set(codes.values()) == {0}, outputs
     assert metrics.read(tmp_path)[-1]["updates"] >= 300
     assert "monitor: done" in outputs["monitor/0"]
+    told, _, _ = outputs["monitor/0"].partition("run folder ")
+    assert "network: the tables are open to whoever has the run's key, and to other users of the replay" in told
     assert (tmp_path / "config.json").exists() and list(tmp_path.glob("replay/*/DONE"))
     assert [path for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()]
 

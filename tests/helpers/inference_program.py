@@ -9,6 +9,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
+from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
 
@@ -41,7 +42,12 @@ def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, m
     """
     env = Light(processes)
     agent = tiny.make(env.spec)
-    groups = [group(Learner), group(Inference, max_batch=max_batch), group(Actor, actors, num_envs=4)]
+    groups = [
+        group(Monitor, log_every_s=1.0),
+        group(Learner),
+        group(Inference, max_batch=max_batch),
+        group(Actor, actors, num_envs=4),
+    ]
     return Program("inference_program", run, agent, env, groups)
 
 

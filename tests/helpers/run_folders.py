@@ -59,7 +59,7 @@ def write_run(
     metrics: Sequence[dict[str, Any]] | None = None,
 ) -> pathlib.Path:
     """Writes a run's folder, and returns it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     config: dict[str, Any] = {
         "program": program,
         "seed": seed,

@@ -32,4 +32,4 @@ def save_on(folder: str, said: Connection) -> None:
 
 def tables_of(folder: str) -> SnapshotFolder:
     """The snapshots of tables in a run's folder."""
-    return SnapshotFolder(pathlib.Path(folder) / "replay", "snapshot of the tables", keep=2)
+    return SnapshotFolder(pathlib.Path(folder) / "replay", "snapshot of the tables")

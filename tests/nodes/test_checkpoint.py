@@ -15,6 +15,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots.store import Retention
 from boonta.tests.helpers.damage import DAMAGES, flip
 
 
@@ -28,7 +29,7 @@ def state(value: float, width: int = 3) -> State:
 
 
 def test_the_newest_comes_back_with_its_counters_and_only_some_are_kept(tmp_path):
-    saver = Checkpointer(tmp_path / "checkpoints", keep=2)
+    saver = Checkpointer(tmp_path / "checkpoints", Retention(newest=2))
     for step in (1, 2, 3):
         saver.save(step, state(step), {"env_steps": 10.0 * step})
     restored, counts = Checkpointer(tmp_path / "checkpoints").restore(state(0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import threading
 import time
@@ -16,7 +15,6 @@ from boonta.agents.base import Batch, Steps, Table
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.tables import contract
 from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.cluster
@@ -174,13 +172,3 @@ def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     starter.join()
     assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
     late._server.stop()
-
-
-def test_tables_that_may_not_fit_into_memory_are_told():
-    tables = tiny.make(Catch().spec).tables
-    (table,) = tables
-    full = contract.bytes_when_full(table, SIGNATURE)
-    assert replay.memory_warning(tables, SIGNATURE, free=full) == ""
-    large = (dataclasses.replace(table, size=10**9),)
-    message = replay.memory_warning(large, SIGNATURE, free=24 * 10**9)
-    assert message.startswith("full tables take up to trajectories ") and "24.0 GB of memory are free" in message

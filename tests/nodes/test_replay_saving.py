@@ -19,7 +19,7 @@ portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.snapshots import manifest  # noqa: E402
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers  # noqa: E402
+from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, numbers  # noqa: E402
 from boonta.tests.nodes.test_replay import Address, steps  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
@@ -74,24 +74,28 @@ def ask(node: replay.Replay, number: int) -> None:
     node.snapshot_request = (node.snapshot_request[0] + 1, number)
 
 
-def learner_saves(folder: pathlib.Path, *numbers: int) -> None:
+def learner_saves(folder: pathlib.Path, *numbers: int, retention: Retention = KEEP) -> None:
     """Writes the learner's part of snapshots."""
     for number in numbers:
-        with SnapshotFolder(folder / "checkpoints", "checkpoint").writing(number, beside="replay") as new:
+        with SnapshotFolder(folder / "checkpoints", "checkpoint", retention).writing(number, beside="replay") as new:
             new.mkdir()
             (new / "params").write_text(str(number))
 
 
-def test_saves_when_it_is_asked_under_the_number_given_and_keeps_two(start, tmp_path):
-    node = start()
+@pytest.mark.parametrize("newest", [1, 2])
+def test_saves_when_it_is_asked_and_keeps_what_makes_the_newest_checkpoints_whole(start, tmp_path, newest):
+    retention = Retention(newest, every_h=0.0)  # All of the learner's stay, most of them for good.
+    node = start(retention=retention)
     node.round()
     assert not numbers(tmp_path / "replay")
     for number in (10, 20, 30):
+        learner_saves(tmp_path, number, retention=retention)
         ask(node, number)
         for _ in range(2):
             node.round()
-    assert numbers(tmp_path / "replay") == [20, 30]
-    assert sorted(path.name for path in (tmp_path / "replay").iterdir()) == ["20", "30", "reverb"]
+    assert numbers(tmp_path / "checkpoints") == [10, 20, 30]
+    assert numbers(tmp_path / "replay") == [10, 20, 30][-newest:]
+    assert sorted(path.name for path in (tmp_path / "replay").iterdir()) == [*["20", "30"][-newest:], "reverb"]
     assert not files(tmp_path / "replay" / "reverb")
 
 
@@ -167,11 +171,12 @@ def test_tables_of_another_update_are_used_with_a_word(start, tmp_path):
     assert "the tables are those of update 10, since none that are sound are of 50" in again.warnings[0]
 
 
-def test_one_flag_sets_the_interval_of_learner_and_replay(tmp_path):
-    run = Run(workdir=str(tmp_path), save_every_s=7.0)
+def test_one_flag_sets_the_interval_of_learner_and_replay_and_one_how_many_stay(tmp_path):
+    run = Run(workdir=str(tmp_path), save_every_s=7.0, keep_newest=5)
     program = Program("program", run, AGENT, Catch(), [group(Learner), group(muzero.Actor)])
     chosen = {each.label: node_arguments(program, each, 0, {}) for each in program.all_groups}
     assert chosen["learner"]["save_every_s"] == chosen["replay"]["save_every_s"] == 7.0
+    assert chosen["learner"]["retention"] == chosen["replay"]["retention"] == Retention(newest=5, every_h=6.0)
     assert [(chosen[name]["folder"], chosen[name]["beside"]) for name in ("learner", "replay")] == [
         (str(tmp_path / "checkpoints"), "replay"),
         (str(tmp_path / "replay"), "checkpoints"),
@@ -193,7 +198,7 @@ def test_nothing_is_lost_to_a_clock_that_is_set_back_or_forward(start, tmp_path,
     assert size(again) == 2
     add(again)
     again._save(3)
-    assert numbers(folder) == [2, 3] and size(start()) == 3
+    assert numbers(folder) == [1, 2, 3] and size(start()) == 3
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)

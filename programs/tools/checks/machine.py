@@ -7,10 +7,9 @@ import pathlib
 import resource
 import shutil
 import socket
-from collections.abc import Iterator
 
 from boonta.programs.tools.checks.finding import Finding
-from boonta.programs.wiring.accelerators import text_of
+from boonta.programs.wiring import memory as wiring_memory
 
 ROOT = pathlib.Path("/")
 GB = 1e9
@@ -25,7 +24,7 @@ def cores(root: pathlib.Path = ROOT) -> Finding:
     """The cores that this process may use, and what limits them."""
     there, usable = os.cpu_count() or 1, len(os.sched_getaffinity(0))
     quotas = []
-    for words in _control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
+    for words in wiring_memory.control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
         quota, period = [*words.split(), "100000"][:2]
         if quota.isdecimal() and period.isdecimal():
             quotas.append(int(quota) / int(period))
@@ -39,17 +38,13 @@ def cores(root: pathlib.Path = ROOT) -> Finding:
 
 def memory(root: pathlib.Path = ROOT) -> Finding:
     """The memory that is free, and the control group's limit."""
-    rows = (line.split() for line in text_of(root / "proc/meminfo").splitlines())
-    sizes = {row[0]: int(row[1]) * 1024 / GB for row in rows if len(row) > 1 and row[1].isdecimal()}
-    total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
-    if total is None or free is None:
+    room = wiring_memory.room(root)
+    if room is None:
         return Finding("memory", "warning", "/proc/meminfo says nothing")
-    limits = [int(words) / GB for words in _control_group(root, "memory", "memory.max", "memory.limit_in_bytes")
-              if words.isdecimal() and int(words) / GB < total]  # fmt: skip
-    found = f"{total:.1f} GB, of which {free:.1f} GB are free"
-    if limits:
-        found += f", limited to {min(limits):.1f} GB by the control group"
-    if min(free, *limits, free) < FEW_GB:
+    found = f"{room.total / GB:.1f} GB, of which {room.free / GB:.1f} GB are free"
+    if room.limit is not None:
+        found += f", limited to {room.limit / GB:.1f} GB by the control group"
+    if room.left / GB < FEW_GB:
         advice = "use fewer actors and smaller tables, or --launch anakin or sebulba, which are one process"
         return Finding("memory", "warning", found, advice)
     return Finding("memory", "ok", found)
@@ -112,20 +107,3 @@ def clusters() -> Finding:
     absent = [name for name in CLIENTS if name not in found]
     told = f"there are {', '.join(found)}" if found else "no command for one"
     return Finding("clusters", "ok", f"{told}; not here: {', '.join(absent)}" if found and absent else told)
-
-
-def _control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:
-    """The content of a file of this process's control group, and of those above it."""
-    groups = root / "sys/fs/cgroup"
-    for line in text_of(root / "proc/self/cgroup").splitlines():
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        if number == "0":  # The unified hierarchy.
-            top, file = groups, name
-        elif controller in controllers.split(","):  # The older ones; their folders may be called "cpu,cpuacct".
-            top, file = groups / controller, old_name
-        else:
-            continue
-        own = pathlib.PurePosixPath(path.lstrip("/"))
-        for folder in (own, *own.parents):
-            if words := text_of(top / folder / file).strip():
-                yield words

@@ -10,7 +10,7 @@ import pytest
 
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.best import RECORD, Best, Record, read_record
-from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.snapshots.store import Retention, numbers
 from boonta.tests.helpers.damage import fill_disk, flip
 
 
@@ -44,8 +44,8 @@ def test_the_best_stays_and_a_resumed_run_knows_it(tmp_path):
     best.write()
     assert restored(folder) == (20.0, {"updates": 20.0})
     assert (folder / "best" / "20" / "config.json").read_text() == "{}"
-    Checkpointer(folder, keep=1).save(50, *state(50))
-    Checkpointer(folder, keep=1).save(60, *state(60))
+    Checkpointer(folder, Retention(newest=1)).save(50, *state(50))
+    Checkpointer(folder, Retention(newest=1)).save(60, *state(60))
     assert numbers(folder) == [60] and numbers(folder / "best") == [20]
 
     again = Best(folder, warnings.append)

@@ -8,14 +8,14 @@ import shutil
 import pytest
 
 from boonta.nodes.snapshots import files, manifest
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import Retention, SnapshotFolder, numbers
 from boonta.tests.helpers.damage import flip
 
 SHA256 = "0" * 64
 
 
 def store(folder: pathlib.Path, keep: int = 3) -> SnapshotFolder:
-    return SnapshotFolder(folder, "snapshot", keep)
+    return SnapshotFolder(folder, "snapshot", Retention(keep))
 
 
 def write(target: SnapshotFolder, number: int, content: str = "") -> None:
@@ -37,7 +37,7 @@ def test_the_newest_few_stay_and_nothing_else(tmp_path):
 
 
 def test_one_of_every_few_hours_stays_for_good(tmp_path):
-    target = SnapshotFolder(tmp_path, "snapshot", keep=1, keep_every_h=2.0)
+    target = SnapshotFolder(tmp_path, "snapshot", Retention(newest=1, every_h=2.0))
     for number, hours in enumerate((0.0, 1.0, 1.9, 2.0, 3.9, 4.1, 5.0), 1):
         write(target, number)
         os.utime(tmp_path / str(number) / "MANIFEST.json", (1e9 + 3_600 * hours,) * 2)

@@ -7,14 +7,14 @@ import pathlib
 import pytest
 
 from boonta.nodes.snapshots import manifest
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import Retention, SnapshotFolder, numbers
 from boonta.tests.helpers.damage import DAMAGES, delete, flip
 
 CHECKPOINTS, TABLES = "checkpoints", "replay"
 
 
 def part(folder: pathlib.Path, name: str, keep: int = 3) -> SnapshotFolder:
-    return SnapshotFolder(folder / name, name, keep)
+    return SnapshotFolder(folder / name, name, Retention(keep))
 
 
 def write(target: SnapshotFolder, *written: int, content: str = "", **settings) -> None:

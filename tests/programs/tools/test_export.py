@@ -17,7 +17,7 @@ from boonta.nodes.acting.local import step_shapes  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded  # noqa: E402
 from boonta.programs import muzero  # noqa: E402
 from boonta.programs.tools import export, play  # noqa: E402
-from boonta.programs.wiring import launch, run  # noqa: E402
+from boonta.programs.wiring import folder, launch, run  # noqa: E402
 from boonta.tests.helpers import tiny_program  # noqa: E402
 
 TINY = {
@@ -94,7 +94,7 @@ def test_runs_that_can_not_be_exported(run_folder, tmp_path):
     out = tmp_path / "data"
     with pytest.raises(run.BadInput, match="holds no run"):
         export.export(tmp_path / "nowhere", out)
-    with run.lock(run_folder), pytest.raises(run.BadInput, match="is in use by another process"):
+    with folder.lock(run_folder), pytest.raises(run.BadInput, match="is in use by another process"):
         export.export(run_folder, out)
     out.mkdir()
     (out / "other").touch()

@@ -10,7 +10,8 @@ import pytest
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.programs.tools.status import status
 from boonta.programs.wiring import journal
-from boonta.programs.wiring.run import BadInput, lock
+from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.run import BadInput
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
-from boonta.programs.wiring.run import BadInput, Run, claim_workdir  # noqa: E402
+from boonta.programs.wiring.folder import claim_workdir  # noqa: E402
+from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 

@@ -12,13 +12,11 @@ import tempfile
 
 import pytest
 
-from boonta.programs.wiring import network
-from boonta.tests.programs.test_programs import finish, pids, start, wait_for_rows
+from boonta.programs.wiring import launch, network
 
 pytestmark = pytest.mark.timeout(240)
 FILE = network.__file__
 NOBODY = 65534
-LISTENING = "0A"  # In /proc/net/tcp.
 BOUND = """
 import json, os, socket
 found = []
@@ -104,27 +102,12 @@ def test_a_process_becomes_itself_again(tmp_path):
     assert got.startswith(("a namespace", "the loopback", "refused"))
 
 
-def listening(pid: int | str) -> set[str]:
-    """The inodes of the sockets that listen in a process's network."""
-    rows = [
-        line.split()
-        for file in ("tcp", "tcp6")
-        for line in pathlib.Path(f"/proc/{pid}/net/{file}").read_text().splitlines()[1:]
-    ]
-    return {row[9] for row in rows if row[3] == LISTENING}
-
-
-@pytest.mark.cluster
-@pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces")
-def test_nothing_outside_sees_a_program_listen(tmp_path):
-    process = start("--workdir", str(tmp_path / "run"))
-    wait_for_rows(tmp_path / "run", process)
-    nodes = pids(tmp_path / "run")
-    servers = {inode for pid in nodes.values() for inode in listening(pid)}
-    assert servers and not servers & listening("self")  # The replay server's; the others listen on Unix sockets.
-    networks = {os.readlink(f"/proc/{pid}/ns/net") for pid in [process.pid, *nodes.values()]}
-    assert len(networks) == 1 and networks != {os.readlink("/proc/self/ns/net")}
-    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o700
-    process.terminate()
-    output = finish(process)
-    assert output.startswith(f"network: {network.PRIVATE}\n") and process.returncode == 128 + 15, output
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [(network.LOOPBACK, "which other users of this machine can reach"), (network.PRIVATE, "nothing outside can reach")],
+)
+def test_the_first_line_of_a_run_says_who_can_reach_it(monkeypatch, capsys, got, words):
+    monkeypatch.setenv(network.GOT, got)
+    launch._settle_network(launch.Run(), None)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("network: ") and line.endswith(words)

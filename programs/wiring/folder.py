@@ -1,0 +1,83 @@
+"""A run's folder: private to its user, and claimed by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import stat
+import time
+from typing import IO, Any
+
+from boonta.programs.wiring.journal import LOG
+from boonta.programs.wiring.recorded import plain
+from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint, require_same_run
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
+
+
+def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
+    """Claims the run's folder for this process, and checks that a run found there is this one.
+
+    Args:
+      name: the program's name.
+      run, settings: the parsed arguments.
+      origin: the program's file, arguments and provenance, see `origin_of`.
+
+    Returns:
+      The open lock file; closing it gives the folder up.
+
+    Raises:
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
+        there is nothing to start from.
+    """
+    start = run.start_folder
+    if start is not None and not newest_checkpoint(start):
+        raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
+    folder = pathlib.Path(run.workdir)
+    held = lock(folder)
+    resolved = {"program": name, "seed": run.seed, "settings": plain(settings)}
+    config = folder / "config.json"
+    if config.exists():
+        require_same_run(name, run, settings)
+        shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    fresh = folder / "config.json.new"
+    fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
+    fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
+    return held
+
+
+def lock(folder: pathlib.Path) -> IO[str]:
+    """Locks a run's folder against other processes while the returned file is open, and makes it private.
+
+    Raises:
+      BadInput: the folder can't be written, or another process uses it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
+    except OSError as error:
+        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held.close()
+        raise BadInput(f"--workdir {folder} is in use by another process") from error
+    _make_private(folder)
+    return held
+
+
+def _make_private(folder: pathlib.Path) -> None:
+    """Takes an older folder's rights from other users, or warns: tools run the file that `config.json` names."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        LOG.warning("--workdir %s is user %d's, who can change what is run from it", folder, found.st_uid)
+    elif found.st_mode & OTHERS:
+        with contextlib.suppress(OSError):  # Some file systems have one mode for all.
+            folder.chmod(found.st_mode & ~OTHERS & 0o7777)
+        told = "is private to you from now on" if not folder.stat().st_mode & OTHERS else "stays so"
+        LOG.warning("--workdir %s was open to other users (%o): it %s", folder, found.st_mode & 0o777, told)
