@@ -102,6 +102,22 @@ def test_only_a_benchmark_calls_by_courier_which_runs_what_it_is_sent():
     assert set(offences((*ROOMS, "benchmarks", "tests"), {"courier"})) == {"benchmarks/calls.py imports courier"}
 
 
+def test_who_imports_reverb_imports_rlax_first():
+    """Reverb brings TensorFlow, after which rlax can't be imported, see `agents/rlax_first.py`.
+
+    The exceptions are functions that a replay server calls, which has imported both, and a process without rlax.
+    """
+    late, found = set(), set()
+    for path in sources("nodes", "programs"):
+        text = path.read_text()
+        if reverb := re.search(r"(?m)^ *import reverb\b", text):
+            found.add(name_of(path))
+            if "from boonta.agents import rlax_first" not in text[: reverb.start()]:
+                late.add(name_of(path))
+    assert late == {"nodes.tables.reverb.server", "programs.tools.checks.inside"}
+    assert {"nodes.replay", "nodes.tables.reverb.dataset", "programs.wiring.launchpad"} <= found
+
+
 def test_on_top_of_nodes_are_only_nodes():
     """The exceptions are base, checkpoint and metrics; the rest has rooms."""
     for path in (ROOT / "nodes").glob("*.py"):
