@@ -45,7 +45,7 @@ FAMILIES = {
     "brax": Family("boonta.envs.jax.brax", "Brax", "brax/ant", jax=True),
     "catch": Family("boonta.envs.catch", "Catch", "catch"),
     "grid_world": Family("boonta.envs.jax.grid_world", "GridWorld", "grid_world", jax=True),
-    "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/LunarLander-v3"),
+    "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/CartPole-v1"),
     "gymnax": Family("boonta.envs.jax.gymnax", "Gymnax", "gymnax/CartPole-v1", jax=True),
     "minatar": Family("boonta.envs.minatar", "MinAtar", "minatar/breakout"),
     "open_spiel": Family("boonta.envs.open_spiel", "OpenSpiel", "open_spiel/connect_four"),
@@ -63,7 +63,8 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
       arguments: the command line's arguments; they may contain settings of our families, as `--env.SETTING VALUE`.
 
     Raises:
-      BadInput: there is none with this name; the message lists near matches.
+      BadInput: there is none with this name, and the message lists near matches; or it can't be made, for example
+        because it needs a package that is missing.
     """
     if ":" in name:
         return _own(name)
@@ -79,7 +80,9 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
     try:
         kind = getattr(importlib.import_module(family.module), family.name)
         settings = _given(_settings_of(kind, {}), arguments)
-        return _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+        env = _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+        _ = env.spec  # Some only find out here that they can't be made.
+        return env
     except (ValueError, ImportError) as error:
         raise BadInput(f"environment {name!r}: {error}") from error
 
