@@ -118,6 +118,14 @@ def test_who_imports_reverb_imports_rlax_first():
     assert {"nodes.replay", "nodes.tables.reverb.dataset", "programs.wiring.launchpad"} <= found
 
 
+def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
+    """Each place has the reason, and the version that makes it needless."""
+    private = {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"jax"}) if "jax._src" in words}
+    assert private == {"nodes/hosts/coordination.py", "programs/wiring/accelerators.py"}
+    abrupt = [path for path in sources(*ROOMS, "benchmarks") if re.search(r"\bos\._exit\(", path.read_text())]
+    assert [name_of(path) for path in abrupt] == ["nodes.watch.ending"]
+
+
 def test_on_top_of_nodes_are_only_nodes():
     """The exceptions are base, checkpoint and metrics; the rest has rooms."""
     for path in (ROOT / "nodes").glob("*.py"):
