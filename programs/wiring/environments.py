@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import os
 import pathlib
-import sys
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ import tyro
 
 from boonta.envs.base import Env, suggest
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
+from boonta.envs.names import named
 from boonta.programs.wiring.run import BadInput
 
 
@@ -89,15 +88,10 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
 
 def _own(name: str) -> Env:
     """A user's environment."""
-    module_name, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
-        sys.path.append(os.getcwd())
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        found = named(name)
     except ImportError as error:
-        raise BadInput(f"environment {name!r}: module {module_name!r} can't be imported: {error}") from error
-    except AttributeError:
-        raise BadInput(f"environment {name!r}: module {module_name!r} has no {attribute!r}") from None
+        raise BadInput(f"environment {name!r}: {error}") from error
     env = _as_env(found() if inspect.isclass(found) or inspect.isfunction(found) else found)
     if not hasattr(env, "spec") or not callable(env):
         raise BadInput(
