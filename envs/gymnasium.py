@@ -85,8 +85,10 @@ class Gymnasium:
         except gymnasium.error.Error as error:
             if not isinstance(self.env, str):
                 raise
-            near = "" if self.env in gymnasium.registry else f" {base.suggest(self.env, gymnasium.registry)}"
-            raise ValueError(f"{error}{near}") from error
+            if self.env in gymnasium.registry:
+                raise ValueError(str(error)) from error
+            cause, _, _ = str(error).partition(" Did you mean")  # Its own hint has no versions.
+            raise ValueError(f"{cause} {base.suggest(self.env, gymnasium.registry)}") from error
 
     def _make(self, more: Mapping[str, str]) -> gymnasium.Env:
         kwargs = {**more, **self.kwargs}

@@ -179,7 +179,7 @@ def test_refuses_spaces_that_agents_cannot_take(odd, message):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("CartPool-v1", "`CartPool` doesn't exist.* did you mean 'CartPole-v1'"),
+        ("CartPool-v1", "`CartPool` doesn't exist. did you mean 'CartPole-v1'"),
         ("CartPole-v9", "version `v9` .*doesn't exist.* did you mean 'CartPole-v1'"),
         ("CartPole v1", "[Mm]alformed.* did you mean 'CartPole-v1'"),
     ],
