@@ -36,6 +36,7 @@ from boonta.agents.groups import Torso
 from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement, make_mesh
+from boonta.nodes.watch.ending import end_now
 from boonta.programs.impala_atari import impala_atari
 from boonta.programs.wiring.launch import Run
 from boonta.programs.wiring.sebulba import build
@@ -131,7 +132,7 @@ def work(options: Options, hosts: Hosts) -> None:
         measured["steps_per_s"] = (actor.report()["counts"]["env_steps"] - before) / (time.perf_counter() - start)
         print(json.dumps(measured), flush=True)
         time.sleep(LINGER_S + hosts.first)
-        os._exit(0)  # A normal exit would wait for the others in the next update.
+        end_now(0)  # A normal exit would wait for the others in the next update.
 
 
 def reduction_s(number: int) -> float:

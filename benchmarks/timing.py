@@ -16,6 +16,7 @@ from concurrent import futures
 from typing import Any
 
 from boonta.nodes import metrics
+from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -57,7 +58,7 @@ def in_process(file: str, options: Any, part: str) -> float:
 def answer(rate: float) -> None:
     """Prints the rate and ends the process at once, because Reverb's and TensorFlow's threads abort a normal exit."""
     print(json.dumps(rate), flush=True)
-    os._exit(0)
+    end_now(0)
 
 
 def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float]:

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
+from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.program import Group, Program
-from boonta.programs.wiring.run import BadInput, end_now
+from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.view import View
 
 if TYPE_CHECKING:
@@ -291,8 +292,7 @@ def _shown(monitor: Monitor) -> Any:
             while not over.wait(POLL_S):
                 view.show(monitor.status())
 
-    viewer = threading.Thread(target=show, daemon=True)
-    viewer.start()
+    (viewer := threading.Thread(target=show, daemon=True)).start()
     try:
         yield
     finally:

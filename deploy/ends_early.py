@@ -5,14 +5,15 @@ The first process of a container ignores signals that it has no handler for, and
 
 from __future__ import annotations
 
-import os
 import signal
 from types import FrameType
+
+from boonta.nodes.watch.ending import end_now
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     del frame
-    os._exit(128 + number)
+    end_now(128 + number)
 
 
 signal.signal(signal.SIGTERM, _end)

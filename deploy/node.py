@@ -20,12 +20,13 @@ import tyro
 from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
+from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
-from boonta.programs.wiring.run import BadInput, Run, end_now
+from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.trackers import Trackers
 
 

@@ -64,12 +64,12 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
             f"choose one of {', '.join(UNITS)}"
         )
     if run.launch in UNITS:
-        _require_unit(program)
+        require_unit(program)
         return Built(function, run, settings, program, {})
     return Built(function, run, settings, program, group_environment(program))
 
 
-def _require_unit(program: Program) -> None:
+def require_unit(program: Program) -> None:
     """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
     from boonta.programs.wiring import anakin, sebulba  # A node of its own process needs neither, and they load much.
 

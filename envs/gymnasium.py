@@ -52,7 +52,8 @@ class Gymnasium:
         """Reads the spaces of a temporary copy of the environment.
 
         Raises:
-          ValueError: agents don't support one of the spaces; the message shows it.
+          ValueError: agents don't support one of the spaces, which the message shows; or Gymnasium has no such
+            environment, and it lists near matches; or the environment needs a package that is missing, which it names.
         """
         return self._copied[0]
 
@@ -67,7 +68,7 @@ class Gymnasium:
 
         There is no such argument where it can't be drawn, or isn't a registered environment.
         """
-        with contextlib.closing(self._make({})) as env:
+        with contextlib.closing(self._made()) as env:
             if not isinstance(env.action_space, (spaces.Box, spaces.Discrete)):
                 raise ValueError(f"action_space is {env.action_space}; allowed: Box, Discrete")
             spec = base.EnvSpec(
@@ -76,6 +77,18 @@ class Gymnasium:
             )
             is_drawn = isinstance(self.env, str) and DRAWN in env.metadata.get("render_modes", ())
             return spec, {"render_mode": DRAWN} if is_drawn else {}
+
+    def _made(self) -> gymnasium.Env:
+        """A copy of the environment; of a registered one, what stands in its way is a ValueError."""
+        try:
+            return self._make({})
+        except gymnasium.error.Error as error:
+            if not isinstance(self.env, str):
+                raise
+            if self.env in gymnasium.registry:
+                raise ValueError(str(error)) from error
+            cause, _, _ = str(error).partition(" Did you mean")  # Its own hint has no versions.
+            raise ValueError(f"{cause} {base.suggest(self.env, gymnasium.registry)}") from error
 
     def _make(self, more: Mapping[str, str]) -> gymnasium.Env:
         kwargs = {**more, **self.kwargs}

@@ -65,7 +65,7 @@ def is_concrete(name: str) -> bool:
     package, _, rest = name.partition(".")
     if package == "agents":
         return (ROOT / "agents" / rest.partition(".")[0]).is_dir() and rest != ""
-    return package == "envs" and rest != "" and "base" not in rest.split(".")
+    return package == "envs" and rest != "" and not {"base", "names"} & set(rest.split("."))
 
 
 def test_agents_and_envs_know_nothing_of_processes():
@@ -100,6 +100,30 @@ def test_launchpad_is_touched_where_a_program_becomes_one_of_its_own():
 
 def test_only_a_benchmark_calls_by_courier_which_runs_what_it_is_sent():
     assert set(offences((*ROOMS, "benchmarks", "tests"), {"courier"})) == {"benchmarks/calls.py imports courier"}
+
+
+def test_who_imports_reverb_imports_rlax_first():
+    """Reverb brings TensorFlow, after which rlax can't be imported, see `agents/rlax_first.py`.
+
+    The exceptions are functions that a replay server calls, which has imported both, and a process without rlax.
+    """
+    late, found = set(), set()
+    for path in sources("nodes", "programs"):
+        text = path.read_text()
+        if reverb := re.search(r"(?m)^ *import reverb\b", text):
+            found.add(name_of(path))
+            if "from boonta.agents import rlax_first" not in text[: reverb.start()]:
+                late.add(name_of(path))
+    assert late == {"nodes.tables.reverb.server", "programs.tools.checks.inside"}
+    assert {"nodes.replay", "nodes.tables.reverb.dataset", "programs.wiring.launchpad"} <= found
+
+
+def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
+    """Each place has the reason, and the version that makes it needless."""
+    private = {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"jax"}) if "jax._src" in words}
+    assert private == {"nodes/hosts/coordination.py", "programs/wiring/accelerators.py"}
+    abrupt = [path for path in sources(*ROOMS, "benchmarks") if re.search(r"\bos\._exit\(", path.read_text())]
+    assert [name_of(path) for path in abrupt] == ["nodes.watch.ending"]
 
 
 def test_on_top_of_nodes_are_only_nodes():

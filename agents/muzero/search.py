@@ -164,7 +164,10 @@ def switch_dummy(logits: jax.Array) -> jax.Array:
 
 @contextlib.contextmanager
 def _tree_map() -> Iterator[None]:
-    """Defines `jax.tree_map`, the old name of `jax.tree.map`, while mctx's stochastic search is traced; it uses it."""
+    """Defines `jax.tree_map`, the old name of `jax.tree.map`, while the stochastic search of mctx 0.0.5 is traced.
+
+    mctx 0.0.71 uses the new name, and asks for CPython 3.11: this is needless once Boonta no longer runs on 3.10.
+    """
     if hasattr(jax, "tree_map"):
         yield
         return

@@ -5,6 +5,9 @@ has a replica, which learns from its own host's data; gradients are averaged ove
 
 The processes connect to a coordinator in the first one. It distributes the addresses of their devices, and ends the
 others once one has died.
+
+Of JAX's private parts, `distributed` is used for the coordinator's key-value store, which no JAX has a public name for
+so far (0.12), and for the time of its heartbeats, which `jax.distributed.initialize` takes from JAX 0.8 on.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed  # The coordinator's key-value store and, before jax 0.8, its heartbeats are only here.
+from jax._src import distributed
 from jax.sharding import Sharding
 
 Nest = Any

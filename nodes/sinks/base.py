@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-import os
 import pathlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from boonta.envs.base import suggest
+from boonta.envs.names import named
 
 TENSORBOARD = "tensorboard"  # The only one that the monitor writes itself; to the others, processes send.
 OWN = "package.module:name for one of your own"
@@ -78,6 +77,25 @@ class FromLogger:
         self._logger.close()
 
 
+class Numbered:
+    """The half that the sinks have in common whose tracker's own step is the number of the row.
+
+    A row that comes twice counts once, and a run that goes on from an older checkpoint, with fewer env steps than
+    before, is not refused.
+    """
+
+    def go_on(self, tracker: Any, rows: int) -> None:
+        """Goes on with a tracker's run, which has a method `log`, after this many rows."""
+        self._run, self._number = tracker, rows
+
+    def write(self, row: Mapping[str, float]) -> None:
+        self._run.log(dict(row), step=self._number)
+        self._number += 1
+
+    def close(self) -> None:
+        self._run.finish()
+
+
 class Tracker(NamedTuple):
     """A tracker that Boonta has a sink for.
 
@@ -141,12 +159,7 @@ def make(name: str) -> Sink:
 
 def _own(name: str) -> Callable[[], Any]:
     """A user's own class or function that makes a sink, or a logger."""
-    module, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
-        sys.path.append(os.getcwd())
     try:
-        return getattr(importlib.import_module(module), attribute)
+        return named(name)
     except ImportError as error:
-        raise ImportError(f"--log {name}: module {module!r} can't be imported: {error}") from error
-    except AttributeError:
-        raise ImportError(f"--log {name}: module {module!r} has no {attribute!r}") from None
+        raise ImportError(f"--log {name}: {error}") from error

@@ -30,6 +30,7 @@ import pydantic
 from boonta.nodes import metrics
 from boonta.nodes.sinks.base import Sink, TrackedRun, make
 from boonta.nodes.snapshots import files, schema
+from boonta.nodes.watch.ending import end_now
 
 MODULE = "boonta.nodes.sinks.follow"
 FOLDER = "trackers"  # In the run's folder.
@@ -239,7 +240,7 @@ def _end_with_run(ended: threading.Event, tell: Callable[[str], None], name: str
     ended.set()
     time.sleep(END_S)
     tell(f"{name} has not answered for {END_S:.0f} s after the run's end")
-    os._exit(1)
+    end_now(1)  # The tracker's threads can't be ended.
 
 
 def _left(folder: pathlib.Path, name: str) -> str:
@@ -260,7 +261,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # What a tracker has left behind must not hold it up.
+    end_now(main(sys.argv[1:]))  # What a tracker has left behind must not hold it up.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import trackio
 
-from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.base import Numbered, TrackedRun
 
 SHORT = 8  # Letters of the id; runs are known by their names, which two folders may share.
 
 
-class Trackio:
-    """A run there, named by the run's folder and id; its step is the number of the row."""
+class Trackio(Numbered):
+    """A run there, named by the run's folder and id."""
 
     def begin(self, run: TrackedRun) -> None:
-        self._run = trackio.init(
+        tracker = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT", "boonta"),
             name=f"{run.folder.name}-{run.id[:SHORT]}",
             group=run.group or None,
@@ -26,11 +25,4 @@ class Trackio:
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
-        self._number = run.rows
-
-    def write(self, row: Mapping[str, float]) -> None:
-        self._run.log(dict(row), step=self._number)
-        self._number += 1
-
-    def close(self) -> None:
-        self._run.finish()
+        self.go_on(tracker, run.rows)

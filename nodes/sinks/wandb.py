@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 
 import wandb
 
-from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.base import Numbered, TrackedRun
 
 REACH_S = 30.0  # Time that its server has for the first answer; then it is tried again.
 
 
-class WandB:
-    """A run there, whose charts are over env steps; its files are in `wandb/` in the run's folder.
-
-    Its own step is the number of the row: a row that comes twice counts once, and a run that goes on from an older
-    checkpoint, with fewer env steps than before, is not refused.
-    """
+class WandB(Numbered):
+    """A run there, whose charts are over env steps; its files are in `wandb/` in the run's folder."""
 
     def begin(self, run: TrackedRun) -> None:
-        self._run = wandb.init(
+        tracker = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "boonta"),
             id=run.id,
             name=run.folder.name,
@@ -31,13 +26,9 @@ class WandB:
             reinit="finish_previous",
             settings=wandb.Settings(init_timeout=REACH_S, console="off"),
         )
-        self._run.define_metric("*", step_metric="env_steps")
-        self._number = run.rows
-
-    def write(self, row: Mapping[str, float]) -> None:
-        self._run.log(dict(row), step=self._number)
-        self._number += 1
+        tracker.define_metric("*", step_metric="env_steps")
+        self.go_on(tracker, run.rows)
 
     def close(self) -> None:
-        self._run.finish()
+        super().close()
         wandb.teardown()  # Offline, its own process may still write after `finish`.

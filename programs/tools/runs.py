@@ -84,9 +84,7 @@ def _state(run: pathlib.Path) -> str:
     state = state_of(run, log)
     if state != "it has ended":
         return STATES.get(state, CUT_OFF)
-    told = [line.split(" ", 2)[1:] for line in log if f" DEBUG {journal.ENDED}" not in line]
-    ends = [words for level, words in told if level == "ERROR" or words.startswith(("done: ", "ended by "))]
-    return ends[-1] if ends else "ended"
+    return journal.end_of(log) or "ended"
 
 
 def main() -> None:

@@ -21,7 +21,6 @@ from boonta.programs.wiring.run import BadInput, command, read_config
 LEARNERS = ("checkpoints", "members")  # From these the run goes on.
 TABLES = "replay"
 BEST = f"checkpoints/{store.BEST}"
-ENDS = (" INFO done: ", " INFO ended by ", " ERROR ", f" DEBUG {journal.ENDED}")
 
 
 def status(workdir: pathlib.Path, lines: int = 10) -> None:
@@ -57,7 +56,7 @@ def state_of(workdir: pathlib.Path, log: list[str]) -> str:
         return "it is running"
     starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
     last = log[starts[-1] :] if starts else log
-    if any(end in line for line in last for end in ENDS):
+    if journal.end_of(last) is not None:
         return "it has ended"
     return "it was cut off: its launcher was killed, or the machine went down" if starts else "it never started"
 

@@ -1,9 +1,13 @@
-"""The accelerators that Linux shows. JAX isn't asked: it would take them, and their memory, to look at them."""
+"""The accelerators that Linux shows. JAX isn't asked: it would take them, and their memory, to look at them.
+
+Whether JAX has taken them is asked here, too, of a private part of JAX's.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import pathlib
+import sys
 
 ROOT = pathlib.Path("/")  # Tests have another one.
 GOOGLE = "0x1ae0"  # Google's number on the PCI bus, where it has network cards, too.
@@ -26,6 +30,19 @@ def tpu_chips() -> int:
     for path in ROOT.glob("sys/bus/pci/devices/*.0/vendor"):
         found += text_of(path).strip() == GOOGLE and text_of(path.with_name("device")).strip() in TPUS
     return found
+
+
+def taken() -> bool:
+    """Whether JAX has started its devices in this process.
+
+    No JAX has a public name for it so far (0.12): `jax.extend.backend.backends()` starts them. One that has makes the
+    private name needless.
+    """
+    if "jax" not in sys.modules:
+        return False
+    from jax._src.xla_bridge import backends_are_initialized
+
+    return backends_are_initialized()
 
 
 def text_of(path: pathlib.Path) -> str:

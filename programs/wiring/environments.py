@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
-import os
 import pathlib
-import sys
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,6 +14,7 @@ import tyro
 
 from boonta.envs.base import Env, suggest
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
+from boonta.envs.names import named
 from boonta.programs.wiring.run import BadInput
 
 
@@ -45,7 +44,7 @@ FAMILIES = {
     "brax": Family("boonta.envs.jax.brax", "Brax", "brax/ant", jax=True),
     "catch": Family("boonta.envs.catch", "Catch", "catch"),
     "grid_world": Family("boonta.envs.jax.grid_world", "GridWorld", "grid_world", jax=True),
-    "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/LunarLander-v3"),
+    "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/CartPole-v1"),
     "gymnax": Family("boonta.envs.jax.gymnax", "Gymnax", "gymnax/CartPole-v1", jax=True),
     "minatar": Family("boonta.envs.minatar", "MinAtar", "minatar/breakout"),
     "open_spiel": Family("boonta.envs.open_spiel", "OpenSpiel", "open_spiel/connect_four"),
@@ -63,7 +62,8 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
       arguments: the command line's arguments; they may contain settings of our families, as `--env.SETTING VALUE`.
 
     Raises:
-      BadInput: there is none with this name; the message lists near matches.
+      BadInput: there is none with this name, and the message lists near matches; or it can't be made, for example
+        because it needs a package that is missing.
     """
     if ":" in name:
         return _own(name)
@@ -79,22 +79,19 @@ def make_env(name: str, arguments: Sequence[str] = ()) -> Env:
     try:
         kind = getattr(importlib.import_module(family.module), family.name)
         settings = _given(_settings_of(kind, {}), arguments)
-        return _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+        env = _as_env(kind(game, **settings) if family.has_games else kind(**settings))
+        _ = env.spec  # Some only find out here that they can't be made.
+        return env
     except (ValueError, ImportError) as error:
         raise BadInput(f"environment {name!r}: {error}") from error
 
 
 def _own(name: str) -> Env:
     """A user's environment."""
-    module_name, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
-        sys.path.append(os.getcwd())
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
+        found = named(name)
     except ImportError as error:
-        raise BadInput(f"environment {name!r}: module {module_name!r} can't be imported: {error}") from error
-    except AttributeError:
-        raise BadInput(f"environment {name!r}: module {module_name!r} has no {attribute!r}") from None
+        raise BadInput(f"environment {name!r}: {error}") from error
     env = _as_env(found() if inspect.isclass(found) or inspect.isfunction(found) else found)
     if not hasattr(env, "spec") or not callable(env):
         raise BadInput(

@@ -13,10 +13,8 @@ import time
 from types import FrameType
 from typing import Any
 
-from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
-
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
-from boonta.programs.wiring import interrupts
+from boonta.programs.wiring import accelerators, interrupts
 from boonta.programs.wiring.restarts import History, Restarts
 
 SILENT_S = 20.0  # Time without a sign of life after which the process hangs; and before it first worked:
@@ -103,7 +101,7 @@ class _Guard:
         sys.stdout.flush()
         sys.stderr.flush()
         with interrupts.held(SIGNALS):  # A fork has its parent's handlers at first.
-            if backends_are_initialized():
+            if accelerators.taken():
                 os.set_inheritable(writer, True)
                 environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
                 command = [sys.executable, *sys.orig_argv[1:]]

@@ -8,13 +8,14 @@ import logging
 import os
 import pathlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 FILE = "run.log"
 # Of whole runs. DEBUG is for the file alone, INFO a plain line, WARNING what the run survives, ERROR why it has failed.
 LOG = logging.getLogger("boonta.run")
 PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 STARTED, ENDED = "started: ", "ended with code "  # How the file's lines about a run's start and end begin.
+ENDS = ("done: ", "ended by ")  # How the lines begin that say to people why a run ends; errors do, too.
 
 
 @contextlib.contextmanager
@@ -89,6 +90,20 @@ def last_start(folder: pathlib.Path) -> list[str]:
         return []
     starts = [i for i, line in enumerate(log) if f" DEBUG {STARTED}" in line]
     return log[starts[-1] :] if starts else []
+
+
+def end_of(log: Sequence[str]) -> str | None:
+    """What the lines since a run's last start say of how it ended; None if it has not, or was cut off.
+
+    It is the last message that says so to people; empty where only the exit code is there.
+    """
+    said: str | None = None
+    for _, level, message in (line.split(" ", 2) for line in log if line.count(" ") >= 2):
+        if level == "ERROR" or (level == "INFO" and message.startswith(ENDS)):
+            said = message
+        elif level == "DEBUG" and message.startswith(ENDED):
+            said = said or ""
+    return said
 
 
 def last_code(folder: pathlib.Path) -> int | None:

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
+from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, interrupts, journal, network, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
@@ -18,7 +19,7 @@ from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.restarts import Restarts
-from boonta.programs.wiring.run import BadInput, Run, end_now
+from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.trackers import Trackers
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]

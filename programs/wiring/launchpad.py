@@ -266,5 +266,7 @@ def lone(launchable: Launchable, name: str) -> Lone:
     flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nothing has parsed yet.
     # The manager is registered in this thread, where the node's code looks for its stop event.
     manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
-    made = node._construct_instance()  # Launchpad caches it.
+    # The caller needs the node before it runs. Launchpad's public `function` constructs and runs it at once, but takes
+    # the instance that this method has constructed.
+    made = node._construct_instance()
     return Lone(made.node if isinstance(made, worker.Service) else made, node.function, manager.stop_event())

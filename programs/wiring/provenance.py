@@ -208,10 +208,9 @@ def _devices() -> list[str]:
 
     The launcher of processes must not start them, since they would be taken from its nodes.
     """
-    import jax
-    from jax._src.xla_bridge import backends_are_initialized  # JAX has no public name for it.
+    if accelerators.taken():
+        import jax
 
-    if backends_are_initialized():
         return [device.device_kind for device in jax.local_devices() if device.platform != "cpu"]
     return accelerators.gpus() + ["TPU"] * accelerators.tpu_chips()
 

@@ -18,6 +18,7 @@ from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, numbers
+from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.recorded import plain
@@ -180,13 +181,6 @@ def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
 def newest_checkpoint(folder: str) -> int:
     """The number of the newest checkpoint in a folder; 0 if there is none."""
     return max(numbers(pathlib.Path(folder)), default=0)
-
-
-def end_now(code: int) -> NoReturn:
-    """Ends the process without waiting for its threads, which may never end, or for libraries' exit handlers."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def command(function: Callable[..., Any], *errors: type[Exception]) -> None:

@@ -7,9 +7,9 @@ from concurrent import futures
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import supervise
 from boonta.programs.wiring.interrupts import Signals
-from boonta.programs.wiring.run import end_now
 from boonta.programs.wiring.workers import Thread
 
 

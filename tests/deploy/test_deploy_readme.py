@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import re
 import textwrap
 
-from boonta.deploy import jobset, node, program, resources, slurm, tpu_vm
+from boonta.deploy import program, resources
 from boonta.programs.wiring.local import ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import ROOT
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
 ACCELERATORS = (pathlib.Path(__file__).parents[2] / "deploy" / "ACCELERATORS.md").read_text()
 COMMANDS = re.findall(r"-m (boonta\.deploy\.\w+)((?:[^\n]|\\\n)*)", PAGE)
-OPTIONS = {"boonta.deploy.node": node.Place, "boonta.deploy.jobset": jobset.Command, "boonta.deploy.slurm": slurm.Job}
-OPTIONS["boonta.deploy.tpu_vm"] = tpu_vm.Machines
 
 
-def test_commands_and_their_options_exist():
-    assert {module for module, _ in COMMANDS} == set(OPTIONS)
-    for module, words in COMMANDS:
-        assert importlib.util.find_spec(module)
-        own = words.replace("\\\n", " ").split(" -- ")[0]
-        for option in re.findall(r"--([\w-]+)", own):
-            assert option.replace("-", "_") in OPTIONS[module].__dataclass_fields__, (module, option)
-        (file,) = re.findall(r"programs/\w+\.py", own)
-        assert (ROOT / file).exists()
-
-
-def test_the_programs_take_the_arguments_that_follow():
+def test_all_commands_are_there_and_their_programs_run_as_the_page_says():
+    assert {module for module, _ in COMMANDS} == {
+        f"boonta.deploy.{name}" for name in ("node", "jobset", "slurm", "tpu_vm")
+    }
     for module, words in COMMANDS:
         own, _, flags = words.replace("\\\n", " ").partition(" -- ")
         (file,) = re.findall(r"programs/\w+\.py", own)

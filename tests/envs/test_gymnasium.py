@@ -176,9 +176,31 @@ def test_refuses_spaces_that_agents_cannot_take(odd, message):
         _ = gym.Gymnasium(Odd, odd).spec
 
 
-def test_an_unknown_id_is_said_by_gymnasium():
-    with pytest.raises(gymnasium.error.Error, match="CartPool"):
-        _ = gym.Gymnasium("CartPool-v1").spec
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("CartPool-v1", "`CartPool` doesn't exist. did you mean 'CartPole-v1'"),
+        ("CartPole-v9", "version `v9` .*doesn't exist.* did you mean 'CartPole-v1'"),
+        ("CartPole v1", "[Mm]alformed.* did you mean 'CartPole-v1'"),
+    ],
+)
+def test_an_unknown_id_is_refused_with_what_is_near(name, message):
+    with pytest.raises(ValueError, match=message):
+        _ = gym.Gymnasium(name).spec
+
+
+class Needy(gymnasium.Env):
+    def __init__(self):
+        raise gymnasium.error.DependencyNotInstalled("Box3D is not installed, run `pip install box3d`")
+
+
+def test_a_missing_package_is_named_and_nothing_else_is_offered():
+    gymnasium.register("Needy-v0", Needy)
+    try:
+        with pytest.raises(ValueError, match="^Box3D is not installed, run `pip install box3d`$"):
+            _ = gym.Gymnasium("Needy-v0").spec
+    finally:
+        del gymnasium.registry["Needy-v0"]
 
 
 def test_the_module_does_not_hide_the_library(tmp_path):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import sys
 import tempfile
@@ -141,12 +140,6 @@ def test_rlax_loads_although_a_node_brings_tensorflow():
         "import boonta.nodes.tables.reverb.dataset, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-@pytest.mark.parametrize("path", sorted(pathlib.Path("nodes").glob("*.py")), ids=lambda path: path.stem)
-def test_who_imports_reverb_imports_rlax_first(path):
-    before, reverb, _ = path.read_text().partition("\nimport reverb\n")
-    assert not reverb or "from boonta.agents import rlax_first" in before
 
 
 @pytest.mark.cluster

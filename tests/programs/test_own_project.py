@@ -9,7 +9,7 @@ import shutil
 import site
 import subprocess
 import sys
-import zipfile
+from collections.abc import Sequence
 
 import pytest
 
@@ -56,8 +56,10 @@ from boonta.nodes.learner import Learner
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
-def my_program(run: RunFlags, config: Config, env: Env = narrow(), clocks: int = 1) -> Program:
-    groups = [group(Learner), group(Actor, num_envs=16)]
+def my_program(
+    run: RunFlags, config: Config, env: Env = narrow(), clocks: int = 1, learners: bool = True
+) -> Program:
+    groups = [group(Learner), group(Actor, num_envs=16)] if learners else []
     if clocks:
         groups.append(group(Clock, clocks))
     return Program("my_program", run, make(config, env.spec), env, groups)
@@ -70,7 +72,11 @@ if __name__ == "__main__":
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory) -> pathlib.Path:
-    """A fresh environment's interpreter, where the wheel is installed, over the packages that the lock file names."""
+    """A fresh environment's interpreter, where the wheel is installed, over the packages that the lock file names.
+
+    The wheel is built by the setuptools of the tests' own environment and installed by uv, where `./run` has it, or
+    else by pip; neither needs a network.
+    """
     folder = tmp_path_factory.mktemp("fresh")
     source = folder / "source"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -81,11 +87,16 @@ def python(tmp_path_factory) -> pathlib.Path:
     build = "from setuptools import build_meta; build_meta.build_wheel('.')"
     subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=200)
     (wheel,) = source.glob("boonta_rl-*.whl")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True, timeout=100)
+    uv = shutil.which("uv", path=f"{ROOT / '.uv' / 'bin'}:{os.environ.get('PATH', os.defpath)}")
+    options = ["--without-pip"] if uv else []
+    subprocess.run([sys.executable, "-m", "venv", *options, folder / "env"], check=True, timeout=100)
+    python = folder / "env" / "bin" / "python"
+    install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    options = ["--no-deps", "--no-index", "--no-cache-dir"]
+    subprocess.run([*install, *options, wheel], check=True, capture_output=True, env=outside(), timeout=200)
     (packages,) = (folder / "env" / "lib").glob("python3*/site-packages")
-    zipfile.ZipFile(wheel).extractall(packages)
     (packages / "locked.pth").write_text("\n".join(site.getsitepackages()))  # After the environment's own.
-    return folder / "env" / "bin" / "python"
+    return python
 
 
 @pytest.fixture
@@ -106,34 +117,58 @@ def project(tmp_path) -> pathlib.Path:
     return folder
 
 
-def run(python: pathlib.Path, project: pathlib.Path, *arguments: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    command = [python, project / "my_program.py", *arguments, "--workdir", project / "run", "--stop.updates", "30"]
+def outside() -> dict[str, str]:
+    """The variables of a shell that knows nothing of the tests' environment."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def printed(command: Sequence[object], folder: pathlib.Path) -> str:
+    """What a command prints that is given in a folder, and succeeds."""
     done = subprocess.run(
-        list(map(str, command)), cwd=project.parent, env=environment, capture_output=True, text=True, timeout=280
+        list(map(str, command)), cwd=folder, env=outside(), capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+def run(python: pathlib.Path, project: pathlib.Path, *arguments: str) -> str:
+    command = [python, project / "my_program.py", *arguments, "--workdir", project / "run"]
+    return printed(command, project.parent)
+
+
 def test_the_wheel_is_what_is_imported(python, tmp_path):
     code = "import boonta, boonta.programs.tools.play, pathlib; print(pathlib.Path(boonta.__file__).resolve().parent)"
-    found = subprocess.run([python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=100)
-    folder = pathlib.Path(found.stdout.strip())
+    folder = pathlib.Path(printed([python, "-c", code], tmp_path).strip())
     assert folder == python.parents[1].resolve() / "lib" / folder.parts[-3] / "site-packages" / "boonta"
     assert (folder / "py.typed").exists() and not (folder / "tests").exists()
+
+
+def test_the_console_script_is_installed(python, tmp_path):
+    boonta = python.with_name("boonta")
+    assert printed([boonta, "--help"], tmp_path).startswith("Usage: boonta TOOL")
+    listed = printed([boonta, "list"], tmp_path)
+    assert all(word in listed for word in ("impala_atari", "self_play", "muzero", "minatar/breakout", "compare"))
+    code = "import importlib.metadata as metadata; print(metadata.metadata('boonta-rl')['Name'])"
+    assert printed([python, "-c", code], tmp_path) == "boonta-rl\n"
 
 
 @pytest.mark.cluster
 @pytest.mark.timeout(400)
 def test_it_runs_as_processes(python, project):
-    run(python, project)
+    run(python, project, "--stop.updates", "30")
     row = metrics.read(project / "run")[-1]
     assert row["updates"] >= 30 and row["ticks"] > 0
 
 
 @pytest.mark.timeout(400)
 def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
-    output = run(python, project, "envs.narrow:narrow", "--launch", "sebulba", "--clocks", "0", "--env.columns", "4")
+    flags = ["--launch", "sebulba", "--clocks", "0", "--env.columns", "4", "--stop.updates", "30"]
+    output = run(python, project, "envs.narrow:narrow", *flags)
     assert "environment catch, presets for 'catch'" in output
     assert metrics.read(project / "run")[-1]["updates"] >= 30
+
+
+@pytest.mark.once
+def test_its_node_runs_without_launchpad(python, project):
+    run(python, project, "--launch", "serial", "--no-learners", "--stop.seconds", "1")
+    assert metrics.read(project / "run")[-1]["ticks"] > 0

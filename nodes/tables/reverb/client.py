@@ -97,7 +97,8 @@ def _load() -> tuple[Any, Any]:
     """Reverb's C++ library, and its module `trajectory_writer`, without what its package imports besides.
 
     The package stands empty in `sys.modules` while its two modules are loaded, and is then taken away again, so that
-    whoever imports Reverb later gets all of it.
+    whoever imports Reverb later gets all of it. This is of dm-reverb 0.7.1; one whose client can be imported without
+    TensorFlow makes it needless.
     """
     spec, tensorflow = importlib.util.find_spec(REVERB), importlib.util.find_spec("tensorflow")
     if spec is None or tensorflow is None or tensorflow.origin is None:

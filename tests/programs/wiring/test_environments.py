@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 
 import pytest
@@ -37,6 +38,8 @@ def test_names_make_environments_of_their_kind():
         ("minatar", "environment 'minatar' must be written like 'minatar/breakout'"),
         ("catch/me", "environment 'catch/me' must be written like 'catch'"),
         ("minatar/brakeout", "environment 'minatar/brakeout': .*breakout"),
+        ("gymnasium/CartPool-v1", "environment 'gymnasium/CartPool-v1': .* did you mean 'CartPole-v1'"),
+        ("gymnasium/CartPole-v9", "environment 'gymnasium/CartPole-v9': .* did you mean 'CartPole-v1'"),
         ("nowhere:Env", "module 'nowhere' can't be imported"),
         ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh'"),
         ("boonta.envs.base:FIRST", "is a int, not an Env"),
@@ -45,6 +48,18 @@ def test_names_make_environments_of_their_kind():
 def test_a_wrong_name_is_refused_with_what_is_near(name, message):
     with pytest.raises(BadInput, match=message):
         environments.make_env(name)
+
+
+def test_the_examples_of_names_can_be_made():
+    for family_name, family in environments.FAMILIES.items():
+        if family_name != "brax":  # It is not among the locked packages.
+            assert environments.name_of(environments.make_env(family.example)) == family.example.replace("/", "-")
+
+
+def test_an_environment_that_lacks_a_package_is_refused_with_what_to_install():
+    if importlib.util.find_spec("Box2D") is None:
+        with pytest.raises(BadInput, match=r"environment 'gymnasium/LunarLander-v3': .*gymnasium\[box2d\]"):
+            environments.make_env("gymnasium/LunarLander-v3")
 
 
 def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypatch):

@@ -39,6 +39,29 @@ def test_a_second_start_goes_on_in_the_same_file(tmp_path):
     assert [line.rpartition(" ")[2] for line in journal.lines(tmp_path)] == ["one", "two"]
 
 
+@pytest.mark.parametrize(
+    ("say", "end"),
+    [
+        (lambda log: log.warning("actor/0 starts again"), None),
+        (lambda log: log.info("done: updates reached 5"), "done: updates reached 5"),
+        (lambda log: log.info("ended by SIGTERM"), "ended by SIGTERM"),
+        (lambda log: log.error("learner failed:\nTraceback\n  File 7"), "learner failed:"),
+        (lambda log: log.debug("%s%d", journal.ENDED, 0), ""),
+    ],
+)
+def test_a_run_says_how_it_ended(tmp_path, say, end):
+    with journal.kept_in(tmp_path):
+        say(journal.LOG)
+    assert journal.end_of(journal.lines(tmp_path)) == end
+
+
+def test_an_exit_code_does_not_hide_why_a_run_ended(tmp_path):
+    with journal.kept_in(tmp_path):
+        journal.LOG.info("done: updates reached 5")
+        journal.LOG.debug("%s%d", journal.ENDED, 0)
+    assert journal.end_of(journal.lines(tmp_path)) == "done: updates reached 5"
+
+
 @pytest.mark.parametrize("file", ["/dev/full", "/nowhere/run.log"])
 def test_a_disk_that_takes_nothing_ends_no_run(tmp_path, capsys, file):
     os.symlink(file, tmp_path / journal.FILE)

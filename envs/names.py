@@ -1,0 +1,28 @@
+"""What users name as `package.module:name`: environments, sinks and loggers of their own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+
+def named(name: str) -> Any:
+    """Imports what a name stands for; modules in the working directory are found, too.
+
+    Args:
+      name: MODULE:NAME.
+
+    Raises:
+      ImportError: the module can't be imported, or has nothing of that name.
+    """
+    module, _, attribute = name.partition(":")
+    if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
+        sys.path.append(os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        raise ImportError(f"module {module!r} can't be imported: {error}") from error
+    except AttributeError:
+        raise ImportError(f"module {module!r} has no {attribute!r}") from None

@@ -1,0 +1,34 @@
+"""A process ends with its code at once, whatever is left in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from boonta.nodes.watch import ending
+
+LEFT = """
+import atexit, importlib.util, sys, threading
+spec = importlib.util.spec_from_file_location("ending", sys.argv[1])
+ending = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(ending)
+atexit.register(print, "an exit handler")
+threading.Thread(target=threading.Event().wait).start()
+print("printed", end="")
+ending.end_now(7)
+"""
+
+COMMAND = [sys.executable, "-c", LEFT, ending.__file__]
+BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
+
+
+def test_a_thread_that_never_ends_does_not_hold_it_up():
+    done = subprocess.run(COMMAND, env=BUFFERED, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "printed")
+
+
+def test_its_code_is_the_same_where_nothing_can_be_printed():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(COMMAND, env=BUFFERED, stdout=full, timeout=60)
+    assert done.returncode == 7
