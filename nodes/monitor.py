@@ -25,7 +25,7 @@ END_S = 12.0  # Time from the stop request until the monitor ends even if others
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
-EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # What learners hear of evaluations.
+EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 
 
 class Monitor(Periodic):
@@ -116,7 +116,7 @@ class Monitor(Periodic):
             }
 
     def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
-        """Registers a node that is new or restarted; returns whether it has ended, and why: it may have said so before.
+        """Registers a node that is new or restarted; returns whether it has already reported its end, and why it ended.
 
         `report_end` may overtake `beat`.
         """
@@ -131,7 +131,7 @@ class Monitor(Periodic):
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
-            self._save_counters()  # Before the node is answered: a monitor that comes back must know it.
+            self._save_counters()  # A monitor that comes back must know each node that was answered.
         if report["build"] != self.build:
             self.fail_program(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
         return (False, "") if before is None or new else (before.gone, before.failure)
