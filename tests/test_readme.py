@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from boonta.__main__ import LOOKING, TOOLS
+from boonta.__main__ import RUN_TOOLS, TOOLS
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.program import Program
 
@@ -33,7 +33,7 @@ def test_all_programs_and_tools_are_on_the_page():
     assert files == {pathlib.Path(words[2]).name for words in PROGRAMS}
     shown = {words[2] for words in map(shlex.split, COMMANDS) if words[1] == "boonta"}
     assert shown == set(TOOLS)
-    for tool in LOOKING:  # Read as text: some need Reverb, which isn't everywhere.
+    for tool in RUN_TOOLS:  # Read as text: some need Reverb, which isn't everywhere.
         text = (ROOT / "programs" / "tools" / f"{tool}.py").read_text()
         assert re.search(rf"^def {tool}\(\s*workdirs?: ", text, re.MULTILINE), tool
 

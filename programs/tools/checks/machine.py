@@ -15,14 +15,14 @@ from boonta.programs.wiring.accelerators import text_of
 ROOT = pathlib.Path("/")
 GB = 1e9
 FEW_GB = 4.0  # The processes of a small program take about half a GB each.
-SHARED_MB = 64.0  # What a container gets without --shm-size.
+SHARED_MB = 64.0  # Size of a container's /dev/shm without --shm-size.
 DISK_GB, LEAST_DISK_GB = 5.0, 0.5
 FILES = 1024
 CLIENTS = ("sbatch", "kubectl", "gcloud", "docker", "ssh")
 
 
 def cores(root: pathlib.Path = ROOT) -> Finding:
-    """The cores that this process may use, and what limits them."""
+    """The cores that this process may use, and their limits."""
     there, usable = os.cpu_count() or 1, len(os.sched_getaffinity(0))
     quotas = []
     for words in _control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
@@ -43,7 +43,7 @@ def memory(root: pathlib.Path = ROOT) -> Finding:
     sizes = {row[0]: int(row[1]) * 1024 / GB for row in rows if len(row) > 1 and row[1].isdecimal()}
     total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
     if total is None or free is None:
-        return Finding("memory", "warning", "/proc/meminfo says nothing")
+        return Finding("memory", "warning", "/proc/meminfo has no sizes")
     limits = [int(words) / GB for words in _control_group(root, "memory", "memory.max", "memory.limit_in_bytes")
               if words.isdecimal() and int(words) / GB < total]  # fmt: skip
     found = f"{total:.1f} GB, of which {free:.1f} GB are free"
@@ -110,8 +110,8 @@ def clusters() -> Finding:
     """The commands by which programs reach other machines."""
     found = [name for name in CLIENTS if shutil.which(name)]
     absent = [name for name in CLIENTS if name not in found]
-    told = f"there are {', '.join(found)}" if found else "no command for one"
-    return Finding("clusters", "ok", f"{told}; not here: {', '.join(absent)}" if found and absent else told)
+    text = f"there are {', '.join(found)}" if found else "no command for one"
+    return Finding("clusters", "ok", f"{text}; not here: {', '.join(absent)}" if found and absent else text)
 
 
 def _control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:

@@ -55,7 +55,7 @@ def test_what_fails_to_be_looked_at_is_a_line(monkeypatch):
 
     monkeypatch.setattr(doctor, "CHECKS", [odd_check])
     (told,) = doctor.examine()
-    assert told == ("odd check", "warning", "could not be looked at: RuntimeError: it is on HOST", "please report this")
+    assert told == ("odd check", "warning", "could not be checked: RuntimeError: it is on HOST", "please report this")
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warning", 0), ("missing", 1)])
@@ -136,7 +136,7 @@ def test_one_that_fails_gets_jaxs_own_reason(machine, monkeypatch):
     machines.add_tpus(machine, 4)
     told = software.accelerator(Answer(CPU, log="one\nthe TPU is in use"))
     assert told.found == "4 TPU chips, which JAX doesn't use"
-    assert told.advice == "no other process may use the TPU; the last that JAX said: the TPU is in use"
+    assert told.advice == "no other process may use the TPU; the last line of JAX's output: the TPU is in use"
 
 
 @pytest.mark.parametrize(("name", "value"), [("JAX_PLATFORMS", "cpu"), ("CUDA_VISIBLE_DEVICES", "")])
