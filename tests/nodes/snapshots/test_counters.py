@@ -11,7 +11,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots import counters, files
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import DAMAGES
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.heartbeats import report
 
 FILE = "counters.json"
 

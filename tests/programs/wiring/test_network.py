@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 from boonta.programs.wiring import network
-from boonta.tests.programs.test_programs import finish, pids, start, wait_for_rows
+from boonta.tests.helpers.launched import finish, pids, start, wait_for_rows
 
 pytestmark = pytest.mark.timeout(240)
 FILE = network.__file__
