@@ -6,7 +6,7 @@ import importlib
 import sys
 
 RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")
-TOOLS = ("train", "list", "doctor", *RUN_TOOLS)
+TOOLS = ("train", "list", "doctor", "metrics", *RUN_TOOLS)
 
 
 def main() -> int:

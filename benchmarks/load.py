@@ -15,6 +15,7 @@ import pathlib
 import tempfile
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import tyro
@@ -25,6 +26,7 @@ PROGRAM = str(pathlib.Path(load_program.__file__))
 STREAMS = 8  # Actors of a process.
 SLOW_S = 0.5  # Rest of the slow consumer after each batch.
 ROWS = 20  # Steps of a sequence of the large table.
+CALM_S = 5.0  # Most time for which its reader is measured undisturbed.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,7 @@ def main(options: Options) -> None:
         for name in next(iter(found.values())):
             print(f"{name:34s}" + "".join(f"{row[name]:20,.2f}" for row in found.values()))
     if options.gigabytes:
-        for name, value in saving(options.gigabytes).items():
+        for name, value in saving(options.gigabytes, min(CALM_S, options.seconds)).items():
             print(f"{name:60s} {value:9,.2f}")
 
 
@@ -88,8 +90,16 @@ class _Address:
         return f"localhost:{self._port}"
 
 
-def saving(gigabytes: float) -> dict[str, float]:
-    """Seconds to save and to restore a replay table of noise, and how long a reader waits meanwhile."""
+def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
+    """Seconds to save and to restore a replay table of noise, and how long a reader waits meanwhile.
+
+    Args:
+      gigabytes: size of the table, of two sequences at least.
+      calm_s: seconds for which the reader is measured before the save.
+    """
+    from boonta.agents import rlax_first  # noqa: F401
+
+    # isort: split
     import portpicker
     import reverb
 
@@ -103,7 +113,8 @@ def saving(gigabytes: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
 
         def replay() -> Replay:
-            return Replay("replay", _Address(portpicker.pick_unused_port()), agent, load_program.Noise.spec, folder)
+            address, tables = _Address(portpicker.pick_unused_port()), str(pathlib.Path(folder, "replay"))
+            return Replay("replay", address, agent, load_program.Noise.spec, tables)
 
         node = replay()
         node.start()
@@ -112,15 +123,17 @@ def saving(gigabytes: float) -> dict[str, float]:
         for t in range(size * ROWS // 2):
             writer.append(load_program.steps(0, t, noise.integers(256, size=(2, *load_program.FRAME), dtype=np.uint8)))
         writer.close()
-        calm, stalls, save_s = _read_meanwhile(node, table.name)
+        calm, stalls, save_s = _read_meanwhile(node, table.name, calm_s)
         node._server.stop()
         again = replay()
         began = time.monotonic()
         again.start()
         restore_s = time.monotonic() - began
+        restored = again._client.server_info()[table.name].current_size
         again._server.stop()
     return {
         "sequences in the table": float(size),
+        "sequences restored": float(restored),
         "seconds to save": save_s,
         "seconds to restore": restore_s,
         "longest wait of a reader, undisturbed, ms": 1e3 * max(calm),
@@ -130,7 +143,7 @@ def saving(gigabytes: float) -> dict[str, float]:
     }
 
 
-def _read_meanwhile(node: object, table: str) -> tuple[list[float], list[float], float]:
+def _read_meanwhile(node: Any, table: str, calm_s: float) -> tuple[list[float], list[float], float]:
     """A reader's waits in seconds, before and during a save, and the seconds of the save."""
     import reverb
 
@@ -138,7 +151,7 @@ def _read_meanwhile(node: object, table: str) -> tuple[list[float], list[float],
     over = threading.Event()
 
     def read() -> None:
-        client = reverb.Client(node._address.resolve())  # type: ignore[attr-defined]
+        client = reverb.Client(node._address.resolve())
         while not over.is_set():
             began = time.monotonic()
             for _ in client.sample(table, 1):
@@ -147,9 +160,11 @@ def _read_meanwhile(node: object, table: str) -> tuple[list[float], list[float],
 
     reader = threading.Thread(target=read)
     reader.start()
-    time.sleep(5.0)
+    time.sleep(calm_s)
+    while len(waits) < 2 and reader.is_alive():  # The first one is left out, since it connects.
+        time.sleep(0.01)
     calm, began = len(waits), time.monotonic()
-    node._save()  # type: ignore[attr-defined]
+    node._save(number=1)
     save_s = time.monotonic() - began
     over.set()
     reader.join()

@@ -24,6 +24,7 @@ DRAIN_S = 8.0  # Time from the stop request until services end even if others ha
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
+FIRST_INTERVAL = 0.25  # Time from the first row to the second, in units of `log_every_s`; it doubles from row to row.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 
@@ -35,7 +36,7 @@ class Monitor(Periodic):
       name: the name of this node.
       folder: the run's folder, for metrics and counters.
       stop: the rule by which the program has done its work.
-      log_every_s: seconds between rows of metrics.
+      log_every_s: seconds between rows of metrics; the first ones are closer, see `_row_is_due`.
       silent_s: seconds without a heartbeat after which a node is named as silent.
       lost_s: seconds without a heartbeat after which a node counts as lost and the program fails.
       start_s: seconds from the launch within which an expected node sends its first.
@@ -80,6 +81,7 @@ class Monitor(Periodic):
         self._saving_before_s = 0.0  # Time of saves until then.
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._row: dict[str, float] = {}
+        self._rows = 0  # Rows written in this life.
         self._health = Health()
         self._newest = Newest(self._folder)
 
@@ -226,7 +228,7 @@ class Monitor(Periodic):
             self._fail_if_hung()
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
-            if self._roster.peers and time.monotonic() - self._mark.at >= self._log_every_s:
+            if self._roster.peers and self._row_is_due():
                 self._take_mark() if self._came_back else self._write_row()
             if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
                 super().stop()
@@ -277,7 +279,15 @@ class Monitor(Periodic):
         self._came_back = False
         return self._mark
 
+    def _row_is_due(self) -> bool:
+        """Whether a row is due: with the first episode, then at growing intervals, so that short runs have a curve."""
+        since_s = time.monotonic() - self._mark.at
+        if not self._rows:
+            return self._sampled.has_episodes or since_s >= self._log_every_s
+        return since_s >= self._log_every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._rows - 1))
+
     def _write_row(self) -> None:
+        self._rows += 1
         before = self._mark
         row = rows.row_of(before, self._take_mark(), self._sampled, self._roster.reports)
         for warning in self._health.feed(row):

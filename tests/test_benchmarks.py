@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import calls, load_program, muzero, timing
+from boonta.benchmarks import calls, load, load_program, muzero, restarts, timing
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -41,6 +41,22 @@ def test_a_part_that_fails_ends_the_benchmark():
 def test_frames_of_a_simulated_actor_tell_whose_they_are():
     frames = load_program.steps(63, 70_000, np.zeros((2, *load_program.FRAME), np.uint8)).observation
     np.testing.assert_array_equal(load_program.origins(frames), [[63, 0, 70_000], [63, 1, 70_000]])
+
+
+@pytest.mark.cluster
+def test_a_table_is_saved_and_restored(capsys):
+    load.main(load.Options(actors=(), seconds=0.1, gigabytes=0.00115))
+    found = {line[:60].strip(): float(line[60:].replace(",", "")) for line in capsys.readouterr().out.splitlines()}
+    assert found["sequences restored"] == found["sequences in the table"] == 8
+
+
+@pytest.mark.cluster
+def test_restarts_are_measured_by_node(capsys):
+    plan = restarts.Plan((), ("actor/0", "monitor"))
+    restarts.main(restarts.Options(turns=1, ways=("kill",)), {"tests/helpers/light_program.py": plan})
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[-2:]]
+    assert [row[:2] for row in rows] == [["actor/0", "kill"], ["monitor", "kill"]]
+    assert all(0.0 < float(named) <= float(works) for _, _, named, _, works, _ in rows)
 
 
 def test_calls_are_measured_by_every_way_that_is_installed():

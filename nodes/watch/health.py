@@ -34,6 +34,7 @@ class Rule:
       name: its name in warnings and, with underscores, in metrics.
       find: `(row, seen) -> figures that show it`, or "".
       advice: the usual remedy.
+      reads: names of the metrics that it judges by, in this row or in those before.
       rows: number of rows in succession in which it must be found.
       share: share of all updates so far for which it must also last.
       collapse: whether learning has collapsed, see `StopRule.on_collapse`.
@@ -42,6 +43,7 @@ class Rule:
     name: str
     find: Callable[[Numbers, Seen], str]
     advice: str
+    reads: tuple[str, ...]
     rows: int = 3
     share: float = 0.0
     collapse: bool = False
@@ -115,22 +117,74 @@ def _evaluation(row: Numbers, seen: Seen) -> str:
 
 
 SLOWER = "start from the best checkpoint (--start-which best) with a lower learning rate, or clip gradients more"
+RETURNS = ("return", "return_se", "return_episodes", "return_start")
 RULES = (
-    Rule("entropy collapse", _entropy, f"raise the entropy bonus, or {SLOWER}", collapse=True),
-    Rule("returns fell", _returns, f"{SLOWER}, or raise the entropy bonus", rows=5, share=0.1, collapse=True),
+    Rule(
+        "entropy collapse",
+        _entropy,
+        f"raise the entropy bonus, or {SLOWER}",
+        ("entropy", "entropy_uniform", *RETURNS),
+        collapse=True,
+    ),
+    Rule(
+        "returns fell",
+        _returns,
+        f"{SLOWER}, or raise the entropy bonus",
+        RETURNS,
+        rows=5,
+        share=0.1,
+        collapse=True,
+    ),
     Rule(
         "gradient vanished",
         _vanished("grad_norm"),
         f"the loss no longer depends on the params: {SLOWER}, and look for saturated outputs",
+        ("grad_norm", "learning_rate"),
         collapse=True,
     ),
-    Rule("gradient exploded", _exploded("grad_norm"), "lower the learning rate, clip gradients, or scale rewards"),
-    Rule("update vanished", _vanished("update_norm"), "look at the learning rate, its schedule and the gradient"),
-    Rule("update exploded", _exploded("update_norm"), "lower the learning rate, or raise the optimiser's epsilon"),
-    Rule("values past the support", _support, "the network can't tell them apart: raise support_limit", rows=1),
-    Rule("priorities are zero", _priorities, "sequences are drawn as if all were equal: look at the value loss"),
-    Rule("policy lag", _lag, "use fewer actors or environments, a shorter queue, or larger batches"),
-    Rule("evaluation is old", _evaluation, "use fewer episodes or simulations, or a larger evaluation.max_share"),
+    Rule(
+        "gradient exploded",
+        _exploded("grad_norm"),
+        "lower the learning rate, clip gradients, or scale rewards",
+        ("grad_norm",),
+    ),
+    Rule(
+        "update vanished",
+        _vanished("update_norm"),
+        "look at the learning rate, its schedule and the gradient",
+        ("update_norm", "learning_rate"),
+    ),
+    Rule(
+        "update exploded",
+        _exploded("update_norm"),
+        "lower the learning rate, or raise the optimiser's epsilon",
+        ("update_norm",),
+    ),
+    Rule(
+        "values past the support",
+        _support,
+        "the network can't tell them apart: raise support_limit",
+        ("largest_target_share", "outside_support"),
+        rows=1,
+    ),
+    Rule(
+        "priorities are zero",
+        _priorities,
+        "sequences are drawn as if all were equal: look at the value loss",
+        ("priority_max",),
+    ),
+    Rule(
+        "policy lag",
+        _lag,
+        "use fewer actors or environments, a shorter queue, or larger batches",
+        ("policy_lag", "policy_lag_allowed"),
+    ),
+    Rule(
+        "evaluation is old",
+        _evaluation,
+        "use fewer episodes or simulations, or a larger evaluation.max_share",
+        ("updates", *EVALUATED),
+    ),
 )
 
 

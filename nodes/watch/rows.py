@@ -62,6 +62,11 @@ class Samples:
         if self._first is not None:
             self._first += samples.get("return", ())[: RECENT - len(self._first)]
 
+    @property
+    def has_episodes(self) -> bool:
+        """Whether an episode has ended."""
+        return bool(self._recent.get("return"))
+
     def forget_start(self) -> None:
         """Notes that the params were trained before: the first returns are not those of fresh ones."""
         self._first = None

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -51,7 +52,8 @@ def explain(
     """Plays with a checkpoint's params and draws the predictions of the model and of the search.
 
     tree.svg shows the search in one position, episode.png the predicted and actual values and rewards along the first
-    episode, and hidden.png a map of the hidden states of all episodes.
+    episode, and hidden.png a map of the hidden states of all episodes. After the first, episodes are played with noise,
+    as actors play: otherwise some agents would play the same game again and again.
 
     Args:
       workdir: the run's folder.
@@ -62,7 +64,7 @@ def explain(
       max_steps: env steps of all episodes together, after which the last episode is cut.
       max_nodes: number of tree nodes to draw, the most visited ones.
       max_depth: depth of the tree to draw.
-      explore: act with noise, as actors do; without it, some agents play the same game again and again.
+      explore: play the first episode with noise, too.
       seed: seed of the environment and the policy.
     """
     counts = {"episodes": episodes, "max-steps": max_steps, "max-nodes": max_nodes, "max-depth": max_depth}
@@ -70,31 +72,45 @@ def explain(
         if value < 1:
             raise BadInput(f"--{name} is {value}; it must be at least 1")
     agent, env = agent_and_env(workdir)
-    planner = (agent.policy if explore else agent.eval_policy).step
-    if not isinstance(planner, Planner):
+    if not isinstance(agent.eval_policy.step, Planner):
         raise BadInput(f"--workdir {workdir} holds a run of another agent; only MuZero's runs can be explained")
-    policy = make_policy(dataclasses.replace(planner, remember=whole))
+    planner: Any = (agent.policy if explore else agent.eval_policy).step
     params = params_of(agent, workdir, which)
-    steps, frames = record(policy, env, params, episodes, max_steps, seed)
-    length = first_episode(steps)
-    acted = length - int(steps.step_type[length - 1, 0] == LAST)
+    steps, frames = record(remembering(planner, whole), env, params, 1, max_steps, seed)
+    length = len(steps.step_type)
+    acted = length - int(steps.step_type[-1, 0] == LAST)
     step = acted // 2 if step is None else step
     if not 0 <= step < acted:
         raise BadInput(f"--step is {step}; the first episode has steps 0 to {acted - 1}")
+    everything = steps._replace(extras=without_tree(steps.extras))
+    if acted < length and episodes > 1 and length < max_steps:
+        noisy = remembering(agent.policy.step, without_tree)
+        others, _ = record(noisy, env, params, episodes - 1, max_steps - length, seed + 1)
+        everything = jax.tree.map(lambda *leaves: np.concatenate(leaves), everything, others)
     hindsight = jax.device_get(
-        jax.jit(functools.partial(look_back, model=planner.model, config=planner.config))(params, steps)
+        jax.jit(functools.partial(look_back, model=planner.model, config=planner.config))(params, everything)
     )
     planned = jax.tree.map(lambda x: x[step, 0], steps.extras)
     folder = out or workdir / "explain"
     folder.mkdir(parents=True, exist_ok=True)
     draw_tree(planned, layout(planned.tree, max_nodes, max_depth), f"step {step}", frames[step], folder / "tree.svg")
-    draw_episode(steps, hindsight, length, step, folder / "episode.png")
-    draw_hidden(steps, hindsight, folder / "hidden.png")
+    draw_episode(steps, hindsight, step, folder / "episode.png")
+    draw_hidden(everything, hindsight, folder / "hidden.png")
+
+
+def remembering(planner: Any, remember: Callable[[Planned], Planned]) -> Policy:
+    """Returns the planner's policy with another part of each search as its extras."""
+    return make_policy(dataclasses.replace(planner, remember=remember))
 
 
 def whole(planned: Planned) -> Planned:
     """Returns a search's results without its hidden states, which take the most memory."""
     return planned._replace(tree=planned.tree.replace(embeddings=()))
+
+
+def without_tree(planned: Planned) -> Planned:
+    """Returns a search's results alone."""
+    return planned._replace(tree=())
 
 
 def record(
@@ -116,12 +132,6 @@ def record(
             ended += int(timestep.step_type[0] == LAST)
             rows.append(Steps(timestep.observation, *timestep[:3], action, planned, np.zeros(1, np.int32)))
     return jax.tree.map(lambda *leaves: np.stack(leaves), *rows), frames
-
-
-def first_episode(steps: Steps) -> int:
-    """Returns the number of rows up to and including the first LAST, or of all rows if there is none."""
-    last = steps.step_type[:, 0] == LAST
-    return int(np.argmax(last)) + 1 if last.any() else len(last)
 
 
 def draw_tree(planned: Planned, places: Places, title: str, frame: np.ndarray, out: pathlib.Path) -> None:
@@ -212,15 +222,16 @@ def signed(value: float) -> str:
     return f"{round(float(value), 2) + 0.0:+.2f}"
 
 
-def draw_episode(steps: Steps, hindsight: Hindsight, length: int, step: int, out: pathlib.Path) -> None:
-    """Draws the predicted and the actual values and rewards along the first `length` rows."""
+def draw_episode(steps: Steps, hindsight: Hindsight, step: int, out: pathlib.Path) -> None:
+    """Draws the predicted and the actual values and rewards along an episode; its rows are the hindsight's first."""
+    length = len(steps.step_type)
     figure, (values, rewards) = pyplot.subplots(2, 1, figsize=(10, 6), sharex=True, layout="constrained")
     rows, ahead = np.arange(length), hindsight.reward.shape[1]
-    acted = rows[steps.step_type[:length, 0] != LAST]  # LAST has no search.
+    acted = rows[steps.step_type[:, 0] != LAST]  # LAST has no search.
     values.plot(rows, hindsight.returns[:length], "k", lw=2, label="actual return")
     values.plot(acted, steps.extras.value[acted, 0], "C0.-", label="by the search")
     values.plot(rows, hindsight.value[:length, 0], "C1.-", label="by the network")
-    rewards.plot(rows[1:], steps.reward[1:length, 0], "k", lw=2, drawstyle="steps-mid", label="actual reward")
+    rewards.plot(rows[1:], steps.reward[1:, 0], "k", lw=2, drawstyle="steps-mid", label="actual reward")
     for k, colour, marker in sorted({(1, "C2", "+"), (ahead, "C3", "x")}):
         if k < length:
             label = f"predicted {k} step{'s' * (k > 1)} before"

@@ -23,7 +23,7 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
-from boonta.programs.wiring.program import Group, Program, node_arguments, signature_of
+from boonta.programs.wiring.program import Group, Program, limit_of, node_arguments, signature_of
 
 try:
     import launchpad as lp
@@ -87,21 +87,21 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
 
 def _node(program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None) -> Any:
     """Launchpad's node for one of ours; Launchpad replaces the handles among the keywords by clients."""
-    arguments = node_arguments(program, group, i, served)
+    arguments, limit_s = node_arguments(program, group, i, served), limit_of(program, group)
     if group.node.role == "replay":
-        return _ReplayNode(group.node, **arguments)
+        return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
-        return _ServiceNode(group.node, arguments, key)
-    return lp.PyClassNode(worker.construct, group.node, **arguments)
+        return _ServiceNode(group.node, limit_s, arguments, key)
+    return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
 
 
 class _ServiceNode(lp.PyClassNode):
     """A node that others call; its handles become clients of it."""
 
-    def __init__(self, node: type[Node], arguments: Mapping[str, Any], key: str | None):
+    def __init__(self, node: type[Node], limit_s: float, arguments: Mapping[str, Any], key: str | None):
         self.address = lp_address.Address("rpc")
         self._key = key
-        super().__init__(worker.serve, node, self.address, key, dict(arguments))
+        super().__init__(worker.serve, node, limit_s, self.address, key, dict(arguments))
         self.allocate_address(self.address)
 
     def bind_addresses(self, **options: Any) -> None:
@@ -114,9 +114,9 @@ class _ServiceNode(lp.PyClassNode):
 class _ReplayNode(lp.PyClassNode):
     """A replay server; its handles become clients of it."""
 
-    def __init__(self, node: type[Node], **arguments: Any):
+    def __init__(self, node: type[Node], limit_s: float, **arguments: Any):
         self._address = lp_address.Address("reverb")
-        super().__init__(worker.construct, node, address=self._address, **arguments)
+        super().__init__(worker.construct, node, limit_s, address=self._address, **arguments)
         self.allocate_address(self._address)
 
     def bind_addresses(self, **options: Any) -> None:

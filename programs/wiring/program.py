@@ -40,7 +40,7 @@ class Group:
       node: the class of its nodes.
       number: how many nodes it has.
       settings: arguments of the class's constructor besides those that every node gets, see `node_arguments`.
-      restarts: how often each of its nodes is started again when it has died; None is the run's `restarts`.
+      restarts: when each of its nodes hangs, and how often it is started again; None is the run's `restarts`.
     """
 
     label: str
@@ -75,7 +75,7 @@ def group(
       node: the class of its nodes.
       number: how many nodes it has.
       label: the group's name; default: the class's role, such as "actor".
-      restarts: how often each node is started again when it has died; None is the run's `restarts`.
+      restarts: when each node hangs, and how often it is started again; None is the run's `restarts`.
       settings: arguments of the class's constructor; one that is None is left to the class's own default.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
@@ -212,7 +212,14 @@ def construct(program: Program, group: Group, i: int, served: Mapping[str, Any])
         raise ValueError(
             f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
         )
-    return group.node(**arguments)
+    node = group.node(**arguments)
+    node.limit_s = limit_of(program, group)
+    return node
+
+
+def limit_of(program: Program, group: Group) -> float:
+    """The seconds in one activity after which a node of a group hangs."""
+    return (group.restarts or program.run.restarts).limit_s or group.node.limit_s
 
 
 def signature_of(program: Program) -> Callable[[], Steps]:

@@ -13,18 +13,21 @@ SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception so
 
 @dataclasses.dataclass(frozen=True)
 class Restarts:
-    """How often a node that died is started again, and after how long.
+    """When a node hangs, how often one that died or hung is started again, and after how long.
 
     Attributes:
       number: the most times that a node is started again within the window; with 0 its first death ends the program.
       window_s: seconds after which a death is forgotten.
       backoff_s: seconds from the first death within the window until the node starts again; doubled with each further
         one.
+      limit_s: seconds in one activity after which a node hangs; six times as many the first time, and without end where
+        it waits, compiles, saves or starts. None is the limit of the node's class, 300 unless it has its own.
     """
 
     number: int = 5
     window_s: float = 600.0
     backoff_s: float = 0.5
+    limit_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.number < 0:
@@ -33,6 +36,8 @@ class Restarts:
             raise ValueError(f"restarts.window_s is {self.window_s}; it must be above 0")
         if self.backoff_s < 0:
             raise ValueError(f"restarts.backoff_s is {self.backoff_s}; it must be at least 0")
+        if self.limit_s is not None and self.limit_s <= 0:
+            raise ValueError(f"restarts.limit_s is {self.limit_s}; it must be above 0, or none")
 
 
 class Death(NamedTuple):

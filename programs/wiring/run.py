@@ -119,7 +119,8 @@ class Run:
                 f"--process-env {self.process_env[0]!r} is for processes of its own; with --launch {self.launch} all "
                 "nodes share the launcher's: set the variable before the command"
             )
-        if self.launch in ("serial", "local_mt") and self.restarts not in (Restarts(), Restarts(number=0)):
+        again = dataclasses.replace(self.restarts, limit_s=None)  # A node that hangs ends any program.
+        if self.launch in ("serial", "local_mt") and again not in (Restarts(), Restarts(number=0)):
             raise ValueError(
                 f"restarts is {self.restarts}; with --launch {self.launch} nothing is started again: leave it out"
             )

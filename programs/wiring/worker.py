@@ -20,9 +20,10 @@ from boonta.nodes.tables.reverb.client import connect
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
 
 
-def construct(node: type[Node], **arguments: Any) -> Node:
-    """Constructs a node in the process or thread that Launchpad has made for it."""
+def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
+    """Constructs a node, with its limit, in the process or thread that Launchpad has made for it."""
     made = node(**arguments)
+    made.limit_s = limit_s
     made.launcher = _launcher
     made.past_lives = int(os.environ.get(PAST_LIVES, "0"))
     return made
@@ -49,9 +50,11 @@ class Service:
             self.node.run()
 
 
-def serve(node: type[Node], address: lp_address.Address, key: str | None, arguments: Mapping[str, Any]) -> Service:
+def serve(
+    node: type[Node], limit_s: float, address: lp_address.Address, key: str | None, arguments: Mapping[str, Any]
+) -> Service:
     """Constructs a node that others call; see `construct`."""
-    return Service(construct(node, **arguments), address, key)
+    return Service(construct(node, limit_s, **arguments), address, key)
 
 
 def _launcher() -> tuple[threading.Event, bool]:

@@ -29,13 +29,14 @@ class Board(Periodic):
 class Counter(Node):
     """Counts slowly, and measures its environment's limit of threads; raises after `breaks_after` steps.
 
-    Each step takes `eats_mb` of memory, for good.
+    In its first life it hangs after `hangs_after` steps. Each step takes `eats_mb` of memory, for good.
     """
 
-    def __init__(self, name, variables, monitor, breaks_after=0, eats_mb=0):
+    def __init__(self, name, variables, monitor, breaks_after=0, hangs_after=0, eats_mb=0):
         super().__init__(name, monitor)
         self._variables = variables
         self._breaks_after = breaks_after
+        self._hangs_after = hangs_after
         self._eaten = [b"1" * (eats_mb << 20)]
         self._steps = 0
 
@@ -43,6 +44,8 @@ class Counter(Node):
         self._steps += 1
         if self._steps == self._breaks_after:
             raise RuntimeError("the counter is broken")
+        if self._steps == self._hangs_after and not self.past_lives:
+            time.sleep(100_000.0)  # Not the node's own `sleep`, which ends when the node is to.
         if self.role == "learner":
             self._variables.put(self._steps)
         self._eaten.append(self._eaten[0][1:])
@@ -63,13 +66,16 @@ class Actor(Counter):
     role = "actor"
 
 
-def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0, eats_mb: int = 0) -> Program:
+def light_program(
+    run: RunFlags, actors: int = 1, breaks_after: int = 0, hangs_after: int = 0, eats_mb: int = 0
+) -> Program:
     """Counters.
 
     Args:
       run: the run's settings.
       actors: number of actors.
       breaks_after: steps until an actor raises.
+      hangs_after: steps until an actor hangs, in its first life.
       eats_mb: megabytes that an actor takes in each step.
     """
     nothing: Any = None
@@ -77,7 +83,7 @@ def light_program(run: RunFlags, actors: int = 1, breaks_after: int = 0, eats_mb
         group(Monitor, log_every_s=0.5),
         group(Board),
         group(Learner),
-        group(Actor, actors, breaks_after=breaks_after, eats_mb=eats_mb),
+        group(Actor, actors, breaks_after=breaks_after, hangs_after=hangs_after, eats_mb=eats_mb),
     ]
     return Program("light_program", run, nothing, nothing, groups)
 

@@ -6,6 +6,9 @@ import pathlib
 
 import numpy as np
 
+from boonta.nodes import metrics
+from boonta.programs.tools.metrics import found
+
 
 def saved(workdir: pathlib.Path) -> int:
     """Returns the number of updates of the newest checkpoint, or 0 if there is none."""
@@ -17,3 +20,8 @@ def end(folder: pathlib.Path) -> tuple[int, np.ndarray]:
     """Returns the number of updates of a host of `unit_program.py` that has ended once, and its final params."""
     (path,) = folder.glob("end-*.npy")
     return int(path.stem.removeprefix("end-")), np.load(path)
+
+
+def undeclared(workdir: pathlib.Path) -> set[str]:
+    """Returns the names in a run's rows that no declaration of a metric is about."""
+    return {name for row in metrics.read(workdir) for name in row if not found(name)}

@@ -14,6 +14,7 @@ from boonta.nodes import metrics
 from boonta.programs.population import population
 from boonta.programs.tools import compare, play
 from boonta.programs.wiring import launch
+from boonta.tests.helpers.runs import undeclared
 
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[2]
@@ -51,6 +52,7 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
         (updates, i, *who[i]) for updates in (20, 40) for i in range(4)
     ]
     assert all(row["optimiser.epsilon"] == 1e-6 and -1 <= row["eval_return"] <= 1 and row["loss"] for row in rows)
+    assert not undeclared(folder)
     last = metrics.read(folder)[-1]
     assert last["updates"] == last["eval_version"] == 40 and last["diverged"] == 0
     assert last["env_steps"] == 4 * 4 * (1 + 40 * 4)
@@ -69,6 +71,7 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
 
 def test_learners_move_their_discount(tmp_path):
     run(["meta_gradient.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
+    assert not undeclared(tmp_path)
     learned = [row["meta/discount"] for row in metrics.read(tmp_path) if "meta/discount" in row]
     assert abs(learned[-1] - 0.5) > 0.01 and 0 < learned[-1] < 1
     rows = metrics.read(tmp_path, metrics.MEMBERS)

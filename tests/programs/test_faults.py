@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import psutil
@@ -16,6 +18,18 @@ from boonta.tests.helpers.runs import saved
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 TINY, LIGHT = "tests/helpers/tiny_program.py", "tests/helpers/light_program.py"
 STALL_S = 5.0  # Short of the time after which a node counts as silent.
+# Sends a replay server, whose process is given, a message that says that it has a field of 127 bytes, and has none.
+MALFORMED = """
+import contextlib
+import sys
+import grpc
+import psutil
+
+listening = [each for each in psutil.Process(int(sys.argv[1])).net_connections("inet") if each.status == "LISTEN"]
+(port,) = {each.laddr.port for each in listening}
+with contextlib.suppress(grpc.RpcError):  # It may still answer before it dies.
+    grpc.insecure_channel(f"localhost:{port}").unary_unary("/deepmind.reverb.ReverbService/ServerInfo")(b"\\x0a\\x7f")
+"""
 
 
 def test_a_full_disk_is_told_and_nothing_is_lost_once_there_is_room(tmp_path, small_disk):
@@ -67,6 +81,29 @@ def test_servers_that_answer_late_are_waited_for(tmp_path):
             os.kill(run.pids[server], signal.SIGCONT)
             run.wait_until_it_works()
         run.end()
+
+
+def test_a_malformed_message_kills_the_replay_server_and_the_program_works_on(tmp_path):
+    """The fault is in the gRPC that Reverb brings along, which no other version of the two mends."""
+    with Running(tmp_path, TINY) as run:
+        run.wait_until_it_works()
+        replay = run.pids["replay"]
+        command = [*_inside_the_network_of(replay), sys.executable, "-c", MALFORMED, str(replay)]
+        subprocess.run(command, check=True, timeout=60)
+        run.wait_until(lambda: run.pids["replay"] != replay, "the replay server starts again")
+        run.wait_until_it_works()
+        printed = run.end()
+    assert "warning: replay was killed by SIGSEGV while " in printed
+
+
+def _inside_the_network_of(pid: int) -> list[str]:
+    """What puts a command into the network of a process, and into the user namespace to which that belongs."""
+    others = [
+        kind
+        for kind in ("user", "net")
+        if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+    ]
+    return ["nsenter", f"--target={pid}", "--preserve-credentials", *(f"--{kind}" for kind in others)] if others else []
 
 
 def test_an_out_of_memory_kill_is_called_one(tmp_path):

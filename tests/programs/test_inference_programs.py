@@ -14,6 +14,7 @@ pytest.importorskip("launchpad")
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.tests.helpers.inference_program import inference_program  # noqa: E402
 from boonta.tests.helpers.launched import finish, pids, running, start, wait_for_rows  # noqa: E402
+from boonta.tests.helpers.runs import undeclared  # noqa: E402
 
 PROGRAM = "tests/helpers/inference_program.py"
 
@@ -41,6 +42,7 @@ def test_threads_and_processes_learn(tmp_path, schedule):
     process = start("--workdir", str(tmp_path), "--launch", schedule, "--stop.updates", "100", *flags, program=PROGRAM)
     output = finish(process, timeout_s=300)
     assert process.returncode == 0, output
+    assert not undeclared(tmp_path)
     row = metrics.read(tmp_path)[-1]
     assert row["updates"] >= 100 and row["env_steps"] >= 100 * 8 * 4
     assert 0 < row["inferences"] <= row["env_steps"] / 2

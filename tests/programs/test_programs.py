@@ -76,7 +76,7 @@ def test_ctrl_c_ends_every_process_in_time_and_the_learner_saves(tmp_path):
 
 @pytest.mark.parametrize(
     ("program", "victim"),
-    [(LIGHT, "learner"), (LIGHT, "monitor"), (TINY, "replay")],
+    [(LIGHT, "learner"), (LIGHT, "monitor"), (LIGHT, "variables"), (TINY, "replay")],
 )
 def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, program, victim):
     process = start("--workdir", str(tmp_path), "--restarts.number", "0", program=program)

@@ -6,6 +6,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.tests.helpers.launched import finish, start
+from boonta.tests.helpers.runs import undeclared
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 
@@ -23,6 +24,7 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     output = finish(process, timeout_s=400)
     assert process.returncode == 0, output
     assert "done: updates reached" in output, output
+    assert not undeclared(workdir)
     return metrics.read(workdir)[-1]
 
 

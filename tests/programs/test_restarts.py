@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, wait_for_rows
+from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -78,6 +80,16 @@ def test_each_kind_of_node_is_killed_or_stopped_and_works_again(tmp_path):
     for name in ("env_steps", "updates"):
         assert all(old[name] <= new[name] for old, new in zip(seen, seen[1:])), name
         assert seen[-1][name] <= STEPS_PER_S * (time.monotonic() - began)
+
+
+def test_a_node_that_hangs_while_its_heartbeat_goes_on_is_killed_and_works_again(tmp_path):
+    with Running(tmp_path, LIGHT, "--hangs-after", "40", "--restarts.limit-s", "4") as run:
+        run.wait_until(lambda: "actor/0 has been stepping for " in run.printed, "the actor is named")
+        run.wait_until_it_works()
+        printed = run.end()
+    assert re.search(
+        r"^warning: actor/0 has been stepping for \d+ s, its limit is 4 s; it starts again in ", printed, re.M
+    )
 
 
 def test_the_same_exception_again_and_again_ends_the_program(tmp_path):

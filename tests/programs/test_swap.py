@@ -12,6 +12,7 @@ from boonta.tests.helpers.launched import finish, start
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
+from boonta.tests.helpers.runs import undeclared  # noqa: E402
 from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
 
 UPDATES = 12
@@ -33,6 +34,7 @@ def flags(folder, env: str, agent: str, acting: str, reanalyzers: int, schedule:
 
 def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int) -> None:
     """Counters agree with each other and with the checkpoint, whose params are not those it began with."""
+    assert not undeclared(folder)
     row = metrics.read(folder)[-1]
     assert row["updates"] >= UPDATES
     if agent == "impala":

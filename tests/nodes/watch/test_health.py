@@ -69,6 +69,10 @@ def test_a_healthy_run_hears_nothing():
 def test_each_rule_warns_with_advice_and_lets_go(name, changed, collapse):
     health, names = judged(HEALTHY, rows(3, 21, **changed))
     assert names == [name] and health.collapsed == collapse
+    (rule,) = [rule for rule in RULES if rule.name == name]
+    read = {*rule.reads, "updates"}
+    parts = [[{key: row[key] for key in read & set(row)} for row in part] for part in (HEALTHY, rows(3, 21, **changed))]
+    assert judged(*parts)[1] == [name]  # It reads nothing else.
     ((held, text),) = health.holding.items()
     assert held == name and text.startswith(f"{name}: ") and "; " in text
     assert [metric for metric, value in health.metrics.items() if value] == [f"health/{name.replace(' ', '_')}"]

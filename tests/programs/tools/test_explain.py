@@ -64,6 +64,17 @@ def test_a_run_becomes_three_pictures(tmp_path, capsys, program, simulations):
         assert len({tuple(pixel) for row in picture[::4, ::4] for pixel in row}) > 10
 
 
+def test_the_map_has_other_games_than_the_first(tmp_path, monkeypatch):
+    run = make_run(tmp_path, muzero, *SMALL, "--config.num-simulations", "2", "--config.eval-simulations", "3")
+    seen = []
+    monkeypatch.setattr(explain, "draw_hidden", lambda steps, *_: seen.append(steps))
+    explain.explain(run, episodes=6)
+    (steps,) = seen
+    ends = np.flatnonzero(steps.step_type[:, 0] == LAST)
+    games = {tuple(game) for game in np.split(steps.action[:, 0], ends + 1)[1:]}
+    assert len(ends) == 6 and len(games - {()}) > 1
+
+
 def make_tree():
     """Root 0 with children 1 by action 0 and 3 by action 1; 1 has child 2 by action 1, and 2 has 4, past the end."""
     shape = (5, 3)
@@ -138,8 +149,8 @@ def test_other_agents_runs_are_refused(tmp_path):
 def test_a_step_or_number_that_cannot_be_is_refused(tmp_path, monkeypatch):
     run = make_run(tmp_path, muzero, *SMALL)
     monkeypatch.setattr(explain, "params_of", lambda *_: None)
-    step_type = np.array([FIRST, MID, LAST, FIRST], np.int32)[:, None]
-    nothing = np.zeros((4, 1))
+    step_type = np.array([FIRST, MID, LAST], np.int32)[:, None]
+    nothing = np.zeros((3, 1))
     steps = Steps(nothing, step_type, nothing, nothing, nothing, nothing, nothing)
     monkeypatch.setattr(explain, "record", lambda *_: (steps, []))
     with pytest.raises(BadInput, match="--step is 2; the first episode has steps 0 to 1"):

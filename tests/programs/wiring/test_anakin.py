@@ -21,6 +21,7 @@ from boonta.programs.tools import play
 from boonta.programs.wiring import anakin, journal, launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.runs import undeclared
 
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[3]
@@ -44,6 +45,7 @@ def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
     assert done.returncode == 0, done.stderr
     assert "done: updates reached 40 (limit 40)" in done.stdout
     assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints"} <= {path.name for path in folder.iterdir()}
+    assert not undeclared(folder)
     last = metrics.read(folder)[-1]
     assert last["updates"] == 40 and last["env_steps"] == 8 * (1 + 40 * 4) and last["eval_version"] == 40
     assert last["compile_s"] > 0 and "return" in last and "share/anakin/compiling" in last

@@ -52,7 +52,7 @@ def test_restarts_are_refused_where_nothing_starts_again(capsys, tmp_path, launc
     flags = ["--launch", launch_type, "--restarts.number"]
     message = refused(capsys, "--workdir", str(tmp_path), *flags, "7")
     assert f"with --launch {launch_type} nothing is started again" in " ".join(message.replace("│", " ").split())
-    assert not parse(tiny_program, [*flags, "0"])[0].restarts_nodes
+    assert not parse(tiny_program, [*flags, "0", "--restarts.limit-s", "60"])[0].restarts_nodes
 
 
 def test_an_unknown_flag_is_refused(capsys):

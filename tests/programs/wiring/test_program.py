@@ -16,7 +16,7 @@ from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import check_nodes, node_arguments, parameters
+from boonta.programs.wiring.program import check_nodes, construct, node_arguments, parameters
 from boonta.programs.wiring.restarts import Restarts
 
 
@@ -50,6 +50,18 @@ def test_each_group_may_have_restarts_of_its_own(tmp_path):
     assert program.restarts["actor/0"] == program.restarts["actor/1"] == own
     assert program.restarts["learner"] == program.restarts["monitor"] == Restarts()
     assert node_arguments(program, program.all_groups[0], 0, {})["supervised"]
+
+
+def test_a_group_and_else_the_run_says_when_a_node_hangs(tmp_path):
+    groups = [group(Learner), group(Actor, 2, restarts=Restarts(limit_s=7.0))]
+    program = program_of(tmp_path, *groups)
+    handles = dict.fromkeys(["monitor", "variables", "replay"])
+    for run_limit_s, expected in ((None, [7.0, 300.0]), (60.0, [7.0, 60.0])):
+        own = dataclasses.replace(program.run, restarts=Restarts(limit_s=run_limit_s))
+        changed = dataclasses.replace(program, run=own)
+        assert [
+            construct(changed, changed.of_role(role), 0, handles).limit_s for role in ("actor", "learner")
+        ] == expected
 
 
 @pytest.mark.parametrize("run", [{"restarts": Restarts(number=0)}, {"launch": "local_mt"}])

@@ -46,7 +46,8 @@ def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
 
     with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
         address = Address(folder)
-        service = worker.serve(Called, address, None, {"name": "monitor", "folder": str(tmp_path), "stop": StopRule()})
+        arguments = {"name": "monitor", "folder": str(tmp_path), "stop": StopRule()}
+        service = worker.serve(Called, 300.0, address, None, arguments)
         client = worker.ServiceHandle(address, 0.2, None).dereference()
         with pytest.raises(DeadlineExceeded):
             client.status()

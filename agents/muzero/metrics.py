@@ -1,0 +1,37 @@
+"""What MuZero's metrics mean.
+
+A loss is a mean over sequences of the sum over the root and the K states after it.
+"""
+
+from __future__ import annotations
+
+from boonta.agents.metrics import Metric
+
+METRICS = (
+    Metric(
+        "policy_loss", "Cross-entropy of the predicted policy and the search's.", "nats", "falling to search_entropy"
+    ),
+    Metric("value_loss", "Cross-entropy of the predicted value and its target, both on the support.", "nats"),
+    Metric("reward_loss", "Cross-entropy of the predicted reward and the one received, both on the support.", "nats"),
+    Metric(
+        "consistency_loss",
+        "Cosine distance between a predicted hidden state and the representation of what followed.",
+        healthy="falling; at once at its least, hidden states have collapsed to one",
+    ),
+    Metric("chance_loss", "Loss of the codes of chance outcomes (Stochastic MuZero)."),
+    Metric("afterstate_loss", "Cross-entropy of the predicted value of afterstates and its target.", "nats"),
+    Metric("value_target", "Mean of the targets of the roots' values.", "discounted return"),
+    Metric("value_error", "Mean distance between the roots' values and their targets.", "discounted return", "falling"),
+    Metric(
+        "search_entropy",
+        "Mean entropy of the search's policies in the batch.",
+        "nats",
+        "falling slowly; it stays high where the model can't tell actions apart",
+    ),
+    Metric(
+        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
+    ),
+    Metric("largest_target", "The largest value or reward of the batch, as a distance from 0.", "discounted return"),
+    Metric("largest_target_share", "The same in units of the support's limit.", healthy="at most 1"),
+    Metric("outside_support", "Share of targets beyond the support's limit.", healthy="0: raise support_limit"),
+)

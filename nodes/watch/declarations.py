@@ -1,0 +1,91 @@
+"""What the metrics of nodes mean, from actors to the monitor; agents declare their own."""
+
+from __future__ import annotations
+
+from boonta.agents.metrics import Metric
+from boonta.nodes.watch.health import PREFIX, RULES
+
+COUNTERS = (
+    Metric("env_steps", "Steps of environments, over all actors and their slots.", "env steps"),
+    Metric("frames", "Frames of the emulator: env steps times the frames that an action is repeated for.", "frames"),
+    Metric("updates", "Updates of the learner; of a population, those of one member.", "updates"),
+    Metric("episodes", "Episodes that actors have finished.", "episodes"),
+    Metric("sequences", "Sequences that actors have written to the table.", "sequences"),
+    Metric("eval_episodes", "Episodes or games that evaluators have finished.", "episodes"),
+    Metric("inferences", "Batches that inference nodes have acted on.", "batches"),
+    Metric("reanalyzed_steps", "Steps whose search reanalyzers have made again.", "steps"),
+    Metric("reanalyzed_sequences", "Sequences that reanalyzers have written to their table.", "sequences"),
+    Metric("seconds", "Age of the program, over all its lives; --stop.seconds counts it.", "seconds"),
+)
+RATES = (
+    Metric("env_steps_per_s", "Env steps since the row before.", "env steps/s", "steady once everything is compiled"),
+    Metric("frames_per_s", "Frames since the row before.", "frames/s"),
+    Metric("updates_per_s", "Updates since the row before.", "updates/s", "steady once everything is compiled"),
+)
+EPISODES = (
+    Metric("return", "Mean return of the last 100 episodes that actors finished, exploring.", "return", "rising"),
+    Metric("return_se", "Standard error of that mean.", "return"),
+    Metric("return_episodes", "Number of episodes in that mean.", "episodes"),
+    Metric("return_start", "Mean return of the run's first 100 episodes.", "return"),
+    Metric("episode_steps", "Mean length of the last 100 episodes.", "env steps"),
+)
+EVALUATION = (
+    Metric("eval_return", "Mean return of the last evaluation.", "return", "rising, and at least near return"),
+    Metric("eval_return_se", "Standard error of that mean.", "return"),
+    Metric("eval_return_min", "The least return of the last evaluation.", "return"),
+    Metric("eval_cut", "Episodes of the last evaluation that reached its most steps and were cut.", "episodes", "0"),
+    Metric("eval_version", "Updates that the evaluated params had.", "updates"),
+    Metric("eval_started", "Updates that the params have whose evaluation has begun.", "updates"),
+    Metric("eval_age", "Updates since those of the last evaluation.", "updates"),
+    Metric("eval_age_allowed", "The most that may be, by --evaluation.max-age.", "updates"),
+    Metric("arena/elo", "Rating of the newest params; the first opponent has 0.", "Elo", "rising"),
+    Metric("arena/<opponent>/elo", "Rating of a fixed opponent.", "Elo"),
+    Metric("arena/<opponent>/win", "Share of games won.", healthy="rising"),
+    Metric("arena/<opponent>/draw", "Share of games drawn."),
+    Metric("arena/<opponent>/loss", "Share of games lost.", healthy="falling"),
+    Metric("arena/<opponent>/loss_first", "Share of games lost of those in which the agent moved first."),
+    Metric("arena/<opponent>/loss_second", "Share of games lost of those in which the agent moved second."),
+)
+LEARNER = (
+    Metric(
+        "policy_lag",
+        "Mean number of updates between the params that acted and those that learn from it: the data's age.",
+        "updates",
+        "a few, for on-policy agents; if it grows, actors produce more than the learner takes",
+    ),
+    Metric("policy_lag_max", "The same for the batch's oldest step.", "updates"),
+    Metric("policy_lag_allowed", "The most that the agent's tables allow.", "updates"),
+    Metric("priority", "Mean priority of an update's sequences.", healthy="falling with the value error"),
+    Metric("priority_max", "The largest priority of an update's sequences."),
+    Metric("batch_share/<table>", "Share of the batch's sequences that comes from a table.", healthy="near the wanted"),
+    Metric("batch_share_wanted/<table>", "The share that the agent asks for."),
+    Metric("target_age/<table>", "Mean age of the targets that a table's sequences carry.", "updates"),
+    Metric("compile_s", "Time to compile the fused program.", "seconds"),
+    Metric("compile_s/<part>", "Time to compile a part of it.", "seconds"),
+)
+TABLES = (
+    Metric("<table>/size", "Sequences that a table holds.", "sequences"),
+    Metric("<table>/inserted", "Sequences written to a table.", "sequences"),
+    Metric("<table>/sampled", "Sequences drawn from a table.", "sequences"),
+    Metric("<table>/samples_per_insert", "How often a sequence is drawn.", healthy="near the agent's setting"),
+)
+PROCESSES = (
+    Metric("rss_mb/<node>", "Resident memory of the node's process.", "MB", "steady once the table is full"),
+    Metric(
+        "share/<group>/<activity>",
+        "Share of time that a group's threads have spent on an activity since the row before, a mean over its nodes.",
+        healthy="the one who waits least holds up the others",
+    ),
+)
+POPULATION = (
+    Metric("members", "Members of a population."),
+    Metric("members_collapsed", "Members whose learning has collapsed.", healthy="0"),
+    Metric("diverged", "Members whose loss is no longer finite.", healthy="0"),
+    Metric("member", "Number of the member, in members.jsonl."),
+    Metric("seed", "Seed of the member, in members.jsonl."),
+)
+HEALTH = tuple(
+    Metric(PREFIX + rule.name.replace(" ", "_"), f"Whether the rule holds, 1 or 0. If it does: {rule.advice}.", "", "0")
+    for rule in RULES
+)
+METRICS = (*COUNTERS, *RATES, *EPISODES, *EVALUATION, *LEARNER, *TABLES, *PROCESSES, *POPULATION, *HEALTH)

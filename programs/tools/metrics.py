@@ -1,0 +1,143 @@
+"""Says what metrics mean: all of them, those named, or those of a run with their newest values.
+
+./run boonta metrics policy_lag
+./run boonta metrics --workdir runs/muzero-catch
+"""
+
+from __future__ import annotations
+
+import difflib
+import pathlib
+import re
+from collections.abc import Iterable
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from boonta.agents import metrics as shared
+from boonta.agents.impala import metrics as impala
+from boonta.agents.metrics import Metric
+from boonta.agents.muzero import metrics as muzero
+from boonta.nodes import metrics as rows
+from boonta.nodes.watch import declarations as nodes
+from boonta.nodes.watch.health import RULES
+from boonta.programs.wiring.run import BadInput, command
+
+GROUPS = {
+    "Counters": nodes.COUNTERS,
+    "Rates": nodes.RATES,
+    "Episodes of actors": nodes.EPISODES,
+    "Evaluations": nodes.EVALUATION,
+    "Learner": (*nodes.LEARNER, *shared.METRICS),
+    "IMPALA": impala.METRICS,
+    "MuZero": muzero.METRICS,
+    "Tables": nodes.TABLES,
+    "Processes": nodes.PROCESSES,
+    "Populations": nodes.POPULATION,
+    "Health": nodes.HEALTH,
+}
+OF_ONE_NODE = re.compile(r"/[^/]+/\d+$")  # What several nodes measure has each one's value, too, as in loss/actor/1.
+
+
+def metrics(
+    names: tyro.conf.Positional[tuple[str, ...]] = (), workdir: pathlib.Path | None = None, markdown: bool = False
+) -> None:
+    """Says what metrics mean.
+
+    Args:
+      names: metrics, as rows call them, or a part of their names; none: all.
+      workdir: a run's folder; shows the metrics of its newest row with their values.
+      markdown: print the page nodes/METRICS.md.
+    """
+    if markdown:
+        print(page(), end="")
+        return
+    newest = {} if workdir is None else newest_row(workdir)
+    chosen = [(name, found(name)) for name in newest] or [(each.name, [each]) for each in declared()]
+    if names:
+        chosen = [(name, each) for name, each in chosen if any(part in name for part in names)]
+    if not chosen:
+        near = difflib.get_close_matches(names[0], [each.name for each in declared()])
+        raise BadInput(f"no metric is called {names[0]!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+    table = Table("metric", *(["newest"] if newest else []), "unit", "meaning", "healthy", box=None, pad_edge=False)
+    for name, each in chosen:
+        declaration = each[0] if len(each) == 1 else Metric(name, " Or: ".join(one.meaning for one in each))
+        value = [_number(newest.get(name))] if newest else []
+        table.add_row(escape(name), *value, declaration.unit, declaration.meaning, healthy(declaration))
+    Console().print(table)
+
+
+def declared() -> list[Metric]:
+    """All declarations."""
+    return [metric for group in GROUPS.values() for metric in group]
+
+
+def found(name: str) -> list[Metric]:
+    """The declarations of a metric in a row: several where agents call theirs the same, none if it is undeclared."""
+    exact = [metric for metric in declared() if metric.name == name]
+    like = exact or [metric for metric in declared() if _pattern(metric.name).fullmatch(name)][:1]
+    of_all = OF_ONE_NODE.sub("", name)
+    return like or ([] if of_all == name else found(of_all))
+
+
+def healthy(metric: Metric) -> str:
+    """What is healthy, and which rules of health watch it."""
+    rules = [rule.name for rule in RULES if metric.name in rule.reads]
+    return ". ".join(part for part in (metric.healthy, rules and f"Watched: {', '.join(rules)}") if part)
+
+
+def newest_row(workdir: pathlib.Path) -> dict[str, float | None]:
+    """The newest row of a run.
+
+    Raises:
+      BadInput: there is none.
+    """
+    try:
+        return rows.read(workdir)[-1]
+    except (OSError, IndexError):
+        raise BadInput(f"--workdir {workdir} has no metrics; ./run boonta runs lists runs") from None
+
+
+def page() -> str:
+    """The page of all metrics, as Markdown."""
+    parts = [
+        "# Metrics",
+        "A run's rows are in `metrics.jsonl` in its folder, and go to the trackers that `--log` names. `./run boonta "
+        "metrics --workdir RUN` shows the newest row with this page's words, `./run boonta metrics policy_lag` one "
+        "metric.",
+        "A part in angle brackets stands for any name. What several nodes measure is in a row as their mean, and once "
+        "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
+        "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
+        "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
+        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py) and "
+        "[nodes](watch/declarations.py).",
+    ]
+    for title, group in GROUPS.items():
+        parts += [f"## {title}", "\n".join(_markdown(group))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _markdown(group: Iterable[Metric]) -> Iterable[str]:
+    yield "| metric | unit | meaning | healthy |"
+    yield "|---|---|---|---|"
+    for metric in group:
+        yield f"| `{metric.name}` | {metric.unit} | {metric.meaning} | {healthy(metric)} |"
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile("".join(".+" if part.startswith("<") else re.escape(part) for part in re.split(r"(<\w+>)", name)))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.6g}"
+
+
+def main() -> None:
+    """The command line of `metrics`."""
+    command(metrics, OSError)
+
+
+if __name__ == "__main__":
+    main()

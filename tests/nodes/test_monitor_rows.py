@@ -1,0 +1,40 @@
+"""When the monitor writes rows of metrics."""
+
+from __future__ import annotations
+
+import types
+
+from boonta.nodes import metrics
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.heartbeats import report
+
+
+def test_rows_come_with_the_first_episode_and_then_at_growing_intervals(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.monitor.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+    monitor.start()
+    monitor.beat(report("actor/0"))
+    written_at, episodes = [], {"return": [1.0]}
+    for second in range(1, 51):
+        now[0] = float(second)
+        monitor.beat(report("actor/0", samples=episodes if second == 4 else None) | {"number": 1 + second})
+        monitor.round()
+        if (tmp_path / metrics.FILE).exists() and len(metrics.read(tmp_path)) > len(written_at):
+            written_at.append(second)
+    assert written_at == [4, 7, 12, 22, 32, 42]
+
+
+def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.monitor.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+    monitor.start()
+    monitor.beat(report("learner"))
+    now[0] = 9.0
+    monitor.round()
+    assert not (tmp_path / metrics.FILE).exists()
+    now[0] = 10.0
+    monitor.round()
+    assert len(metrics.read(tmp_path)) == 1

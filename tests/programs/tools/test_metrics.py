@@ -1,0 +1,67 @@
+"""What metrics mean: the page, the command, and that declarations are true to rows and to rules of health."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from boonta.nodes.watch.health import RULES
+from boonta.programs.tools import metrics
+from boonta.programs.wiring.run import BadInput
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+
+def test_the_page_is_made_from_the_declarations():
+    assert (ROOT / "nodes" / "METRICS.md").read_text() == metrics.page()
+
+
+def test_every_declaration_is_found_by_its_name_and_once_in_its_group():
+    for group in metrics.GROUPS.values():
+        names = [metric.name for metric in group]
+        assert len(set(names)) == len(names)
+    assert all(metric in metrics.found(metric.name) for metric in metrics.declared())
+
+
+@pytest.mark.parametrize(
+    ("name", "declared"),
+    [
+        ("policy_lag", ["policy_lag"]),
+        ("rss_mb/actor/0", ["rss_mb/<node>"]),
+        ("share/learner/waiting_for_trajectories", ["share/<group>/<activity>"]),
+        ("trajectories/samples_per_insert", ["<table>/samples_per_insert"]),
+        ("eval_return/evaluator/1", ["eval_return"]),
+        ("policy_loss", ["policy_loss", "policy_loss"]),  # IMPALA's and MuZero's.
+        ("policy_loss/learner", []),
+        ("nothing", []),
+    ],
+)
+def test_a_name_in_a_row_has_its_declarations(name, declared):
+    assert [metric.name for metric in metrics.found(name)] == declared
+
+
+def test_rules_of_health_read_declared_metrics():
+    assert all(metrics.found(name) for rule in RULES for name in rule.reads)
+    (lag,) = metrics.found("policy_lag")
+    assert metrics.healthy(lag).endswith("Watched: policy lag")
+
+
+def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    rows = [{"policy_lag": 1.0}, {"policy_lag": 2.5, "mine": None, "rss_mb/actor/0": 12345.0}]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    metrics.metrics(workdir=tmp_path)
+    _, lag, mine, memory = capsys.readouterr().out.splitlines()
+    assert lag.split()[:3] == ["policy_lag", "2.5", "updates"] and mine.split() == ["mine"]
+    assert memory.split()[:3] == ["rss_mb/actor/0", "12,345", "MB"]
+    metrics.metrics(("lag",), tmp_path)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_what_is_not_there_is_refused(tmp_path):
+    with pytest.raises(BadInput, match="no metric is called 'polcy_lag'; did you mean policy_lag"):
+        metrics.metrics(("polcy_lag",))
+    with pytest.raises(BadInput, match="has no metrics"):
+        metrics.metrics(workdir=tmp_path)
