@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import sys
 
-LOOKING = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")  # At runs.
-TOOLS = ("train", "list", "doctor", "metrics", *LOOKING)
+RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")
+TOOLS = ("train", "list", "doctor", "metrics", *RUN_TOOLS)
 
 
 def main() -> int:

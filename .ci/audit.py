@@ -20,7 +20,7 @@ AUDITOR = "pip-audit==2.10.1"
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PROBE = "pip==19.0"  # It has advisories. Where pip-audit finds none, it gets its answers from a mirror without them.
 AUDIT_S = 600.0
-ANY = "*"  # In place of an advisory's name: all that a package of this version has.
+ANY = "*"  # Stands for all advisories of a package's version.
 
 
 class Advisory(NamedTuple):
@@ -98,10 +98,10 @@ def advisories(report: Mapping[str, Any]) -> list[Advisory]:
         )
     return [
         Advisory(
-            f"{each['name']}=={each['version']}", (told["id"], *told.get("aliases", ())), tuple(told["fix_versions"])
+            f"{each['name']}=={each['version']}", (found["id"], *found.get("aliases", ())), tuple(found["fix_versions"])
         )
         for each in known
-        for told in each["vulns"]
+        for found in each["vulns"]
     ]
 
 

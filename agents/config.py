@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import inspect
 import math
 import types
 import typing
@@ -94,7 +95,7 @@ def documented(config: type[T]) -> type[T]:
         labels = ("unit", "allowed", "source")
         extra = "; ".join(f"{label}: {text}" for label, text in zip(labels, texts) if text)
         lines.append(f"  {name}: {kind.declared.help}{f' [{extra}]' if extra else ''}")
-    config.__doc__ = "\n".join([(config.__doc__ or "").rstrip(), "", "Attributes:", *lines])
+    config.__doc__ = "\n".join([inspect.cleandoc(config.__doc__ or ""), "", "Attributes:", *lines])
     return config
 
 

@@ -7,33 +7,54 @@ from typing import Any, Literal
 
 from boonta.agents.config import check, documented, field, require
 
+MEASURED = "own choice, measured in agents/muzero/README.md"
+
 
 @documented
 @dataclasses.dataclass(frozen=True)
 class Optimiser:
-    """Gradient descent, see `agents.optimisation`."""
+    """Gradient descent, see `agents.optimisation`.
 
-    kind: Literal["rmsprop", "adam", "sgd"] = field("adam", "The rule that turns gradients into steps.")
-    learning_rate: float = field(1e-3, "Length of the steps, at the start.", above=0)
-    anneal_updates: int | None = field(
-        None, "Time over which the learning rate falls linearly to 0; None keeps it.", unit="updates", at_least=1
+    Sources: [Adam] https://arxiv.org/abs/1412.6980, [AdamW] https://arxiv.org/abs/1711.05101, [RMSProp] Hinton's
+    lecture 6e (https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), [I] IMPALA
+    (https://arxiv.org/abs/1802.01561), [IC] its authors' code (https://github.com/google-deepmind/scalable_agent).
+    """
+
+    kind: Literal["rmsprop", "adam", "sgd"] = field(
+        "adam", "The rule that turns gradients into steps.", source="[Adam], Algorithm 1; [RMSProp]"
     )
-    max_grad_norm: float = field(40.0, "Norm to which longer gradients are scaled down.", above=0, infinite=True)
+    learning_rate: float = field(
+        1e-3, "Length of the steps, at the start.", source="[Adam], Algorithm 1; agents' presets have others", above=0
+    )
+    anneal_updates: int | None = field(
+        None,
+        "Time over which the learning rate falls linearly to 0; None keeps it.",
+        unit="updates",
+        source="[I], Table G.1, over the whole run; None is our own choice",
+        at_least=1,
+    )
+    max_grad_norm: float = field(
+        40.0, "Norm to which longer gradients are scaled down.", source="[I], Table G.1", above=0, infinite=True
+    )
     epsilon: float | None = field(
         None,
         "Constant in the denominator; RMSProp adds it under the root, as TensorFlow does, Adam outside. None is 0.1 "
         "for RMSProp, 1e-8 for Adam.",
-        source="IMPALA's Table G.1, and Adam's paper",
+        source="[IC], 0.1; [Adam], Algorithm 1, 1e-8",
         above=0,
     )
     decay: float = field(
-        0.99, "Decay of RMSProp's mean square; Adam keeps its usual 0.9 and 0.999.", at_least=0, below=1
+        0.99,
+        "Decay of RMSProp's mean square; Adam has 0.9 and 0.999.",
+        source="[IC], 0.99; [Adam], Algorithm 1",
+        at_least=0,
+        below=1,
     )
     weight_decay: float = field(
         0.0,
         "Share of each weight, times the learning rate, that a step of Adam takes off, decoupled from the gradient; "
         "biases and normalisations keep theirs.",
-        source="https://arxiv.org/abs/1711.05101",
+        source="[AdamW], Algorithm 2; 0 is none",
         at_least=0,
     )
 
@@ -53,30 +74,47 @@ class Optimiser:
 class Replay:
     """A replay table, see `agents.base.Table`.
 
-    [P] is "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952).
+    Sources: [P] "Prioritized Experience Replay" (https://arxiv.org/abs/1511.05952), [M] MuZero
+    (https://arxiv.org/abs/1911.08265).
     """
 
-    batch_size: int = field(32, "Sequences in an update, over all learner devices.", unit="sequences", at_least=1)
-    size: int = field(20_000, "Sequences kept; the oldest goes first.", unit="sequences", at_least=1)
-    min_size: int = field(200, "Sequences before learning starts.", unit="sequences", at_least=1)
+    batch_size: int = field(
+        32, "Sequences in an update, over all learner devices.", unit="sequences", source=MEASURED, at_least=1
+    )
+    size: int = field(20_000, "Sequences kept; the oldest goes first.", unit="sequences", source=MEASURED, at_least=1)
+    min_size: int = field(200, "Sequences before learning starts.", unit="sequences", source=MEASURED, at_least=1)
     samples_per_insert: float | None = field(
-        4.0, "How often a sequence is learned from, on average; None leaves it free.", unit="samples", above=0
+        4.0,
+        "How often a sequence is learned from, on average; None leaves it free.",
+        unit="samples",
+        source=f"[M], App. H, 2 for each state; 4 is our {MEASURED}",
+        above=0,
     )
     sampler: Literal["uniform", "proportional", "rank"] = field(
-        "uniform", "How sequences are drawn: all alike, by their error, or by the error's rank.", source="[P]"
+        "uniform",
+        "How sequences are drawn: all alike, by their error, or by the error's rank.",
+        source="[P], section 3.3",
     )
     priority_exponent: float = field(
-        0.6, "alpha: how much errors count in drawing; 0 is uniform.", source="[P], 0.6 and 0.7", at_least=0, at_most=1
+        0.6,
+        "alpha: how much errors count in drawing; 0 is uniform.",
+        source="[P], Eq. 1 and Table 3: 0.6 proportional, 0.7 by rank",
+        at_least=0,
+        at_most=1,
     )
     importance_exponent: float = field(
         0.4,
         "beta at the start: how far the loss corrects for drawing some sequences more often.",
-        source="[P], 0.4 and 0.5",
+        source="[P], section 3.4 and Table 3: 0.4 proportional, 0.5 by rank",
         at_least=0,
         at_most=1,
     )
     importance_anneal_updates: int = field(
-        100_000, "Time over which beta grows linearly to 1.", unit="updates", at_least=1
+        100_000,
+        "Time over which beta grows linearly to 1.",
+        unit="updates",
+        source="[P], section 3.4, the whole run; 100,000 is our own choice",
+        at_least=1,
     )
 
     def __post_init__(self) -> None:
@@ -106,18 +144,23 @@ class Torso:
     """The network from an observation to features, see `agents.encoders`.
 
     Each kind has widths and channels of its own, which any others may replace.
+
+    Sources: [A3C] https://arxiv.org/abs/1602.01783, [DQN] https://doi.org/10.1038/nature14236, [I] IMPALA
+    (https://arxiv.org/abs/1802.01561), [M] MuZero (https://arxiv.org/abs/1911.08265), [Z] MooZi.
     """
 
     kind: Kind = field(
         "mlp",
         '"mlp" flattens any observation; "shallow" (A3C\'s), "nature" (DQN\'s), "deep" (IMPALA\'s, residual) and '
         '"tower" (MuZero\'s, residual, normalised) are convolutions over images and boards.',
+        source="[A3C], section 8; [DQN], Methods; [I], Figure 3; [Z], section 5.3.6",
     )
     widths: tuple[int, ...] | None = field(
         None,
         "Units of each dense layer, on top of the convolutions if there are some. None is the kind's own: mlp 256 256, "
         "shallow 256, nature 512, deep 256, tower none.",
         unit="units",
+        source="as the kind; mlp's are our own choice",
         at_least=1,
     )
     channels: tuple[int, ...] | None = field(
@@ -125,6 +168,7 @@ class Torso:
         "Channels of each convolution, of each of deep's stages, or of the whole tower. None is the kind's own: "
         "shallow 16 32, nature 32 64 64, deep 16 32 32, tower 32.",
         unit="channels",
+        source="as the kind",
         at_least=1,
     )
     kernels: tuple[int, ...] | None = field(
@@ -132,6 +176,7 @@ class Torso:
         "Heights and widths of the windows of shallow's and nature's convolutions. None is the kind's own: "
         "shallow 8 4, nature 8 4 3.",
         unit="pixels",
+        source="as the kind",
         at_least=1,
     )
     strides: tuple[int, ...] | None = field(
@@ -139,19 +184,27 @@ class Torso:
         "Distances between the windows of shallow's and nature's convolutions. None is the kind's own: shallow 4 2, "
         "nature 4 2 1.",
         unit="pixels",
+        source="as the kind",
         at_least=1,
     )
     blocks: int | None = field(
         None,
         "Residual blocks of each of deep's stages, or of the tower. None is the kind's own: deep 2, tower 6.",
         unit="blocks",
+        source="as the kind",
         at_least=0,
     )
     halvings: int = field(
-        0, "How often the tower halves rows and columns first; Atari's 84 x 84 needs 4.", unit="halvings", at_least=0
+        0,
+        "How often the tower halves rows and columns first; Atari's 84 x 84 needs 4.",
+        unit="halvings",
+        source="[M], App. F: 4 for Atari, 0 for board games",
+        at_least=0,
     )
     normalise: bool = field(
-        False, "Whether each dense layer is normalised over its own example; the tower's convolutions always are."
+        False,
+        "Whether each dense layer is normalised over its own example; the tower's convolutions always are.",
+        source="https://arxiv.org/abs/1607.06450, Eq. 3",
     )
 
     @property

@@ -1,7 +1,7 @@
-"""Networks of users' own: what `network=` of an agent's `make` may be, and the checks of what it outputs.
+"""Users' own networks: the values that `network=` of an agent's `make` may have, and checks of the networks' outputs.
 
-It is either a torso, below the agent's own heads and recurrence, or the whole network, as the agent's own named tuple
-of pure functions. The agents' networks take their torsos from settings through the same seam, `MakeTorso`.
+A network is either a torso, below the agent's own heads and recurrence, or the whole network, as the agent's own named
+tuple of pure functions. Torsos that settings describe come through the same interface, `MakeTorso`.
 
 Checks trace a network with `jax.eval_shape`, when `make` is called: they compute nothing and touch no device.
 """
@@ -33,7 +33,7 @@ class MakeTorso(Protocol):
     """
 
     def __call__(self, *, name: str) -> Callable[[Nest], jax.Array]:
-        """Makes the torso whose layers have this name; torsos of other names share none with it."""
+        """Makes a torso; torsos with different names share no params."""
 
 
 def encoder(torso: Torso, observation: Nest) -> MakeTorso:
@@ -51,7 +51,7 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
 
     Args:
       make: the torso.
-      whole: the name of the agent's whole network, for the message where the torso is neither.
+      whole: the name of the agent's whole network, for the message if `make` is neither.
       observation: nest of specs of one frame.
       frame_stack: L.
       axes: the features' axes after the first, see `require_array`.
@@ -96,16 +96,16 @@ def trace(what: str, function: Callable[..., Nest], params: Nest, *inputs: Nest)
 
 
 def require_array(what: str, got: Any, axes: Axes, more: bool = False) -> None:
-    """Refuses all but one float32 array of a shape.
+    """Refuses anything but a float32 array of a given shape.
 
     Args:
       what: the array's name.
-      got: an array, or its shape; or anything else, which is refused.
+      got: the array, or its shape and dtype; anything else is refused.
       axes: its axes.
-      more: whether others may follow.
+      more: whether further axes may follow.
 
     Raises:
-      ValueError: the message says what it is and what it must be.
+      ValueError: the message has what it is and what it must be.
     """
     sizes, shape = list(axes.values()), getattr(got, "shape", ())
     fits = isinstance(got, (jax.Array, jax.ShapeDtypeStruct)) and got.dtype == jnp.float32
@@ -121,7 +121,7 @@ def require_same(what: str, got: Nest, wanted: Nest, like: str) -> None:
     Args:
       what: the nest's name.
       got, wanted: shapes.
-      like: the name of what it must be like.
+      like: the name of the nest that it must match.
 
     Raises:
       ValueError: the message has both.

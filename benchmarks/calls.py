@@ -169,7 +169,7 @@ def grpc_server(address: str, key: str | None) -> Any:
 
     class Echo(grpc.GenericRpcHandler):
         def service(self, details: Any) -> Any:
-            return grpc.unary_unary_rpc_method_handler(echo)  # Without serialisers: bytes in, bytes out.
+            return grpc.unary_unary_rpc_method_handler(echo)  # There are no serialisers: it gets and returns bytes.
 
     started = grpc.server(futures.ThreadPoolExecutor(64), handlers=(Echo(),), options=UNLIMITED)
     if key is None:

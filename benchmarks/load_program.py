@@ -37,7 +37,7 @@ class Noise:
 
 
 def steps(actor: int, t: int, frames: np.ndarray) -> Steps:
-    """Step t of every slot; the first bytes of a frame tell whose it is."""
+    """Step t of every slot; the first bytes of a frame identify its actor, slot and step."""
     observation = np.array(frames)
     for slot in range(len(frames)):
         observation[slot].reshape(-1)[:12] = np.array([actor, slot, t], np.int32).view(np.uint8)
@@ -47,7 +47,7 @@ def steps(actor: int, t: int, frames: np.ndarray) -> Steps:
 
 
 def origins(observation: np.ndarray) -> np.ndarray:
-    """The actor, slot and step that frames [..., 84, 84] tell; int32 [..., 3]."""
+    """The actor, slot and step that frames [..., 84, 84] begin with; int32 [..., 3]."""
     return np.ascontiguousarray(observation.reshape(*observation.shape[:-2], -1)[..., :12]).view(np.int32)
 
 
@@ -95,11 +95,11 @@ class SimulatedActors(Node):
             found = answered(self._variables.get, have)
             self._ms["params"].append(1e3 * (time.monotonic() - began))
             have = found[0] if found else have
-            self._tell()
+            self._report()
 
         return act
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         latencies = {what: list(values) for what, values in dict(self._ms).items()}
         self.measure(
             {
@@ -129,7 +129,7 @@ class Consumer(Node):
 
         mesh = make_mesh(1, TABLE.batch_size)
         self._dataset = open_dataset(self._replay, self._agent.tables, batch_sharding(mesh))
-        self._next: dict[tuple[int, int], int] = {}  # By actor and slot, the step that the next sequence begins with.
+        self._next: dict[tuple[int, int], int] = {}  # The first step of the next sequence, by actor and slot.
         self._params = np.random.default_rng(0).bytes(PARAMS)
         threading.Thread(target=self._publish, daemon=True).start()
 

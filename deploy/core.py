@@ -195,7 +195,7 @@ def run(
             instance.expect([other.name for other in tasks if other is not task])
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
-            instance.heartbeat()  # The answer says which of its lives this is, which a launcher would.
+            instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.
         try:
             lone.run()
         except Exception as error:

@@ -136,7 +136,7 @@ def _start(name: str, command: list[str], key: bytes) -> subprocess.Popen:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdin is not None and process.stdout is not None
     threading.Thread(target=_echo, args=(name, process.stdout), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # It has ended already; its code will say why.
+    with contextlib.suppress(BrokenPipeError):  # It has ended already; its exit code has the reason.
         process.stdin.write(key)
         process.stdin.close()
     return process

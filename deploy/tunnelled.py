@@ -43,7 +43,7 @@ class Route:
         self._key = key
         self._inner_port = 1 + max(port for each in tasks for port in each.ports)  # No node listens there.
         self._folder: tempfile.TemporaryDirectory | None = None
-        self._exits: dict[str, str] = {}  # By the addresses of their entrances.
+        self._exits: dict[str, str] = {}  # Exits by the addresses of their entrances.
 
     def open(self, addresses: Mapping[str, str]) -> dict[str, str]:
         """Opens this node's end of the tunnel, which stays open until the process ends.

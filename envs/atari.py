@@ -111,7 +111,7 @@ class _AtariBatch(base.BatchedEnv):
         self.num_envs = num_envs
         self.spec = settings.spec
         self._life_loss = settings.life_loss
-        self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # In env steps, rounded up.
+        self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # The limit in env steps, rounded up.
         self._seeds: np.ndarray | None = base.slot_seeds(num_envs, seed)
         self._tracker = base.EpisodeTracker(num_envs)
         self._simulator = vector_env.AtariVectorEnv(

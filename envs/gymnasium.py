@@ -24,7 +24,7 @@ from gymnasium import spaces
 from boonta.envs import base
 
 DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
-SPACES = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")  # Of observations.
+SPACES = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")  # The kinds of observations.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Gymnasium:
 
     @functools.cached_property
     def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
-        """What a temporary copy says: the spec, and the keyword argument with which it is drawn.
+        """The spec, and the keyword argument with which it is drawn, from a temporary copy.
 
         There is no such argument where it can't be drawn, or isn't a registered environment.
         """

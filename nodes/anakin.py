@@ -280,7 +280,7 @@ class Anakin(Node):
         """Copies the state, and saves the copy while the device goes on."""
         self._collect_all()
         with self.stopwatch("saving a checkpoint"):
-            self._evaluations.write()  # Before the copy's, for which it would have to wait.
+            self._evaluations.write()  # Otherwise it would have to wait for the copy to be saved.
             self._saver.begin(self._updates, self._state, self._counters())
         self._saved_at = time.monotonic()
 

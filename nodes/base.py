@@ -76,7 +76,7 @@ class Node:
         self._counts: dict[str, float] = collections.defaultdict(float)
         self._samples: dict[str, list[float]] = collections.defaultdict(list)
         self._metrics: dict[str, float] = {}
-        self._warnings: dict[str, str] = {}  # By their words without numbers.
+        self._warnings: dict[str, str] = {}  # Warnings by their words without numbers.
         self._threads = 1
         self._stop = threading.Event()
         self._closed = threading.Event()

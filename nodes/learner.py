@@ -118,7 +118,7 @@ class Learner(Node):
             self._state = jax.jit(init, out_shardings=replicated)()
         with self.stopwatch("restoring the checkpoint"):
             self._checkpointer = Checkpointer(self._folder, self._retention, self._start_from, self.warn)
-            whole = bool(self._beside) and not self.past_lives  # If it starts alone, the tables are as they are.
+            whole = bool(self._beside) and not self.past_lives  # If it restarts alone, the tables go on.
             self._state, counts = self._checkpointer.resume(self._state, whole)
             if self.monitor is not None and self._agreement.first:
                 self.heartbeat()
@@ -153,7 +153,7 @@ class Learner(Node):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step
-            reports = self.settle()  # Of the step before this one; at most two are under way.
+            reports = self.settle()  # These are of the step before: at most two are under way.
             self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
         self._updated = True
         self.count(updates=self._updates_per_step)

@@ -28,7 +28,7 @@ class Stopwatch:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seconds: dict[str, float] = collections.defaultdict(float)
-        self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # By thread, the innermost last.
+        self._running: dict[int, list[_Activity]] = collections.defaultdict(list)  # The innermost activity is last.
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:

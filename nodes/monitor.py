@@ -26,7 +26,7 @@ SAVING_S = 600.0  # Most time for saves after the stop request; none of it count
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 FIRST_INTERVAL = 0.25  # Time from the first row to the second, in units of `log_every_s`; it doubles from row to row.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
-EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # What learners hear of evaluations.
+EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 
 
 class Monitor(Periodic):
@@ -118,7 +118,7 @@ class Monitor(Periodic):
             }
 
     def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
-        """Registers a node that is new or restarted; returns whether it has ended, and why: it may have said so before.
+        """Registers a node that is new or restarted; returns whether it has already reported its end, and why it ended.
 
         `report_end` may overtake `beat`.
         """
@@ -133,7 +133,7 @@ class Monitor(Periodic):
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
-            self._save_counters()  # Before the node is answered: a monitor that comes back must know it.
+            self._save_counters()  # A monitor that comes back must know each node that was answered.
         if report["build"] != self.build:
             self.fail_program(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
         return (False, "") if before is None or new else (before.gone, before.failure)

@@ -113,7 +113,7 @@ class Evaluating(Periodic):
         if self._by != "seconds":
             self._target = (self.program_counts.get(self._by, 0.0) // self._every + 1) * self._every
         self.measure({"eval_started": float(version)})
-        answered(self.heartbeat)  # The learner keeps its state when it hears of this.
+        answered(self.heartbeat)  # On this report the learner keeps its state.
         return time.monotonic()
 
     def finish(self, began: float, metrics: dict[str, float]) -> None:

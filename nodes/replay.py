@@ -68,7 +68,7 @@ class Replay(Periodic):
         self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", newest)
         self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint", retention)
         self._save_every_s = save_every_s
-        self._number = 0  # Of the newest snapshot.
+        self._number = 0  # The number of the newest snapshot.
         self._answered = (0, 0)  # The last request that was taken.
         self._saved_the_end = False
 
@@ -109,7 +109,7 @@ class Replay(Periodic):
                 }
             )
         asked = self._take_request()
-        if asked is not None:  # At the program's end, too: after the learner's checkpoint it may take too long.
+        if asked is not None:  # Also at the program's end: after the learner's checkpoint there may be no time.
             self._save(asked)
         elif time.monotonic() - self._saved_at > OVERDUE * self._save_every_s and not self.ending:
             self._save_unasked()
@@ -154,7 +154,7 @@ class Replay(Periodic):
         """
         resumed = None
         if not self.past_lives:
-            with contextlib.suppress(manifest.Unsound):  # The learner will say so.
+            with contextlib.suppress(manifest.Unsound):  # The learner reports it.
                 resumed = self._checkpoints.newest_whole(lambda warning: None)
         if resumed is not None:
             with contextlib.suppress(manifest.Unsound):

@@ -136,7 +136,7 @@ class DeviceVariables:
         self.devices = tuple(dict.fromkeys(devices))
         self._history = history
         self._changed = threading.Condition()
-        self._copies: dict[int, dict[jax.Device, Nest]] = {}  # By version, oldest first.
+        self._copies: dict[int, dict[jax.Device, Nest]] = {}  # Copies by version, oldest first.
         self._first: int | None = None
 
     def put(self, version: int, params: Nest) -> None:

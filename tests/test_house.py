@@ -144,6 +144,16 @@ def test_every_package_is_in_the_wheel():
     assert wanted == set(re.findall(r'"(boonta[\w.]*)",', text.partition("packages = [")[2].partition("]")[0]))
 
 
+def test_no_test_module_imports_another():
+    """What tests share is in tests/helpers, so that a test file can be read, moved and run alone."""
+    assert not [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in sources("tests")
+        for name in imports(path)
+        if any(part.startswith("test_") for part in name.split("."))
+    ]
+
+
 def test_imports_have_no_circles():
     """No module imports, at its top, one that imports it at its own top."""
     edges = {name_of(path): top_imports(path) for path in sources(*ROOMS)}

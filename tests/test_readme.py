@@ -6,7 +6,7 @@ import pathlib
 import re
 import shlex
 
-from boonta.__main__ import LOOKING, TOOLS
+from boonta.__main__ import RUN_TOOLS, TOOLS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "README.md").read_text()
@@ -19,7 +19,7 @@ def test_all_programs_and_tools_are_on_the_page():
     assert files == {pathlib.Path(words[2]).name for words in PROGRAMS}
     shown = {words[2] for words in map(shlex.split, COMMANDS) if words[1] == "boonta"}
     assert shown == set(TOOLS)
-    for tool in LOOKING:  # Read as text: some need Reverb, which isn't everywhere.
+    for tool in RUN_TOOLS:  # Read as text: some need Reverb, which isn't everywhere.
         text = (ROOT / "programs" / "tools" / f"{tool}.py").read_text()
         assert re.search(rf"^def {tool}\(\s*workdirs?: ", text, re.MULTILINE), tool
 

@@ -8,6 +8,8 @@ from typing import Literal
 from boonta.agents.config import check, documented, field, replaced, require
 from boonta.agents.groups import Optimiser, Torso
 
+OWN = "own choice, measured in agents/impala/README.md"
+
 
 @documented
 @dataclasses.dataclass(frozen=True)
@@ -15,7 +17,7 @@ class Config:
     """Hyper-parameters of IMPALA; the defaults are the paper's for Atari.
 
     See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
-    (https://arxiv.org/abs/1802.01561), which the tables and sections that fields name as their sources are of.
+    (https://arxiv.org/abs/1802.01561); sources without a name are tables, figures and sections of this paper.
     """
 
     # Network.
@@ -35,13 +37,13 @@ class Config:
     )
     frame_stack: int = field(
         4,
-        "L, what the network sees at once; 1 for environments whose observation tells all.",
+        "L, frames that the network sees at once; 1 for environments whose observation is the whole state.",
         unit="frames",
         source="Table G.1",
         at_least=1,
     )
     eval_mode: Literal["greedy", "sample"] = field(
-        "sample", "Whether evaluators take the likeliest action or draw one as actors do."
+        "sample", "Whether evaluators take the likeliest action or draw one as actors do.", source=OWN
     )
 
     # Data.
@@ -50,13 +52,18 @@ class Config:
         32, "B, size of an update, over all learner devices.", unit="sequences", source="Table G.1", at_least=1
     )
     queue_size: int = field(
-        32, "What waits before writers block; more of them make the data older.", unit="sequences", at_least=1
+        32,
+        "Sequences that wait before writers block; a longer queue makes the data older.",
+        unit="sequences",
+        source="own choice: one batch",
+        at_least=1,
     )
     max_lag: float = field(
         100.0,
-        "Age of the acting params, on average over an update, beyond which a run warns: V-trace cuts its traces ever "
-        "shorter.",
+        "Age of the acting params, on average over an update, beyond which a run warns: the older they are, the "
+        "shorter V-trace cuts its traces.",
         unit="updates",
+        source="own choice",
         at_least=0,
         infinite=True,
     )
@@ -67,8 +74,8 @@ class Config:
     )
     clip_rho: float = field(
         1.0,
-        "Most that an importance weight counts in a TD error and in the policy's gradient.",
-        source="section 4.1",
+        "Upper limit of the importance weights of TD errors and of the policy's gradient.",
+        source="section 4.1, Eq. 1",
         above=0,
         infinite=True,
     )
@@ -88,7 +95,7 @@ class Config:
         "sum",
         "How the loss adds up over time and batch. The paper's epsilon and gradient clip mean a sum of 640 "
         'transitions; "mean" divides by the transitions there are, which keeps settings when T or B change.',
-        source="section 4.2, sum",
+        source=f"section 4.2, sum; mean is our {OWN}",
     )
 
     optimiser: Optimiser = field(

@@ -41,7 +41,7 @@ class Inputs(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What the network says of T rows.
+    """The network's output for T rows.
 
     Attributes:
       logits: float32 [T, B, A].

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from boonta.agents.config import check, documented, field, require
-from boonta.agents.groups import Optimiser, Replay, Torso
+from boonta.agents.groups import MEASURED, Optimiser, Replay, Torso
 
 
 @documented
@@ -14,10 +14,10 @@ from boonta.agents.groups import Optimiser, Replay, Torso
 class Config:
     """Hyper-parameters of MuZero. The defaults suit small tasks; `preset` gives what programs start from.
 
-    Sources: [M] "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (MuZero,
-    https://arxiv.org/abs/1911.08265), [G] "Policy improvement by planning with Gumbel" (Gumbel MuZero,
-    https://openreview.net/forum?id=bERaNdoegnO), [E] "Mastering Atari Games with Limited Data" (EfficientZero,
-    https://arxiv.org/abs/2111.00210), [Z] MooZi, whose shapes the tower has, with the exceptions in the README.
+    Sources: [M] MuZero (https://arxiv.org/abs/1911.08265) and the pseudocode that comes with it, its code; [G] Gumbel
+    MuZero (https://openreview.net/forum?id=bERaNdoegnO); [S] Stochastic MuZero
+    (https://openreview.net/forum?id=X6D9bAHhBQ1); [E] EfficientZero (https://arxiv.org/abs/2111.00210); [Z] MooZi,
+    whose shapes the tower has, with the exceptions in the README.
     """
 
     # Model.
@@ -25,26 +25,32 @@ class Config:
         Torso("mlp", widths=(128, 128), normalise=True),
         'The representation; the dynamics has as many dense layers, or two residual blocks. Only "mlp", whose last '
         'width is the hidden state\'s, and "tower", which has no dense layers.',
-        source="[Z], the tower",
+        source="[Z], section 5.3.6, the tower",
     )
     action_planes: Literal["each", "place"] = field(
         "each",
         'How an action is shown to a tower beside a hidden state. "each" action has a plane, all ones; or one plane '
         'shows its "place" on the board, a column or a cell, which a convolution then need not learn.',
-        source="[M], each for Atari, place for Go",
+        source="[M], App. E: each for Atari, place for Go",
     )
-    head_width: int = field(128, "Width of the layer below each output.", unit="units", source="[Z]", at_least=1)
-    support_bins: int = field(51, "Z, categories of a reward or value.", unit="categories", at_least=3)
+    head_width: int = field(
+        128, "Width of the layer below each output.", unit="units", source="[Z], section 5.3.6", at_least=1
+    )
+    support_bins: int = field(
+        51, "Z, bins of a reward or value.", unit="bins", source=f"[M], App. F, 601; 51 is our {MEASURED}", at_least=3
+    )
     support_limit: float = field(
         10.0,
         "Largest value the categories reach, before the transform is applied.",
-        source="the ends of [M]'s support",
+        unit="reward",
+        source=f"the idea: [M], App. F, the ends of the support; 10 is our {MEASURED}",
         above=0,
     )
     frame_stack: int = field(
         1,
         "L, frames that the network sees at once; 1 for environments whose observation is the whole state.",
         unit="frames",
+        source=f"[M], App. E, 32 for Atari; [E], 4; 1 is our {MEASURED}",
         at_least=1,
     )
 
@@ -52,13 +58,20 @@ class Config:
     search: Literal["gumbel", "puct", "stochastic"] = field(
         "gumbel",
         'The search; "stochastic" is for games with chance.',
-        source="[G], [M], https://openreview.net/forum?id=X6D9bAHhBQ1",
+        source="[G]; [M], App. B; [S]",
     )
-    num_simulations: int = field(16, "Size of an actor's search.", unit="simulations", at_least=1)
+    num_simulations: int = field(
+        16,
+        "Size of an actor's search.",
+        unit="simulations",
+        source=f"[M], App. C: 50 for Atari, 800 for board games; 16 is our {MEASURED}",
+        at_least=1,
+    )
     eval_simulations: int | None = field(
         None,
         "Size of a search that plays its best, in evaluations and matches; None is as many as an actor's.",
         unit="simulations",
+        source=MEASURED,
         at_least=1,
     )
     max_considered_actions: int | None = field(
@@ -72,32 +85,30 @@ class Config:
         0.01,
         "\"gumbel\": values of a state's actions that differ by less than this aren't scaled to the whole of [0, 1] "
         "before they improve the policy: early in training such differences are noise, which would end exploration.",
-        source="[E]",
+        unit="reward",
+        source="[E], the threshold of its soft minimum-maximum scaling, 0.01",
         above=0,
     )
     random_actions: float = field(
         0.0,
         "Share of the actors' actions that are drawn from all legal ones. Without some, self-play narrows down to a "
         "few games, and forgets how to meet other moves.",
+        source=MEASURED,
         at_least=0,
         at_most=1,
     )
     dirichlet_alpha: float = field(
-        0.3, '"puct": parameter of the root\'s noise.', source="[M], 0.3 for chess, 0.25 for Atari", above=0
+        0.3, '"puct": parameter of the root\'s noise.', source="[M], code: 0.3 for chess, 0.25 for Atari", above=0
     )
     dirichlet_fraction: float = field(
-        0.25, "\"puct\": the noise's share of the root's prior.", source="[M]", at_least=0, at_most=1
+        0.25, "\"puct\": the noise's share of the root's prior.", source="[M], code", at_least=0, at_most=1
     )
     temperature: float = field(
-        1.0,
-        '"puct": actors act by visits ** (1 / temperature).',
-        source="[M], 1, later less",
-        at_least=0,
-        infinite=True,
+        1.0, '"puct": actors draw by visits ** (1 / temperature).', source="[M], App. D", at_least=0, infinite=True
     )
-    pb_c_init: float = field(1.25, '"puct": constant c1 of the exploration term.', source="[M]", above=0)
-    pb_c_base: float = field(19652.0, '"puct": constant c2 of the exploration term.', source="[M]", above=0)
-    chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="outcomes", at_least=1)
+    pb_c_init: float = field(1.25, '"puct": constant c1 of the exploration term.', source="[M], Eq. 2", above=0)
+    pb_c_base: float = field(19652.0, '"puct": constant c2 of the exploration term.', source="[M], Eq. 2", above=0)
+    chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="codes", source="[S]", at_least=1)
 
     # Targets.
     discount: float = field(
@@ -105,29 +116,31 @@ class Config:
         "The agent's discount; below 0 where two players take turns, since what is good for one is bad for the other. "
         "In targets it multiplies the environment's; the search plans with this one alone, since the model predicts "
         "no discount. So the environment's should be 1 until the end.",
-        source="[M]",
+        source="[M], App. C, 0.997 for Atari",
         at_least=-1,
         at_most=1,
     )
-    unroll_length: int = field(5, "K, how far each root is unrolled.", unit="model steps", source="[M]", at_least=1)
+    unroll_length: int = field(
+        5, "K, how far each root is unrolled.", unit="model steps", source="[M], App. G", at_least=1
+    )
     bootstrap_length: int = field(
         5,
         "N, rewards in a value target before it bootstraps.",
         unit="env steps",
-        source="[M], 10 for Atari, to the end for boards",
+        source="[M], App. G: 10 for Atari, to the end for boards; App. H, 5",
         at_least=1,
     )
     trace_lambda: float = field(
         1.0,
         "Weight of longer returns among the N; 1 bootstraps after N only, below 1 gives lambda-returns.",
-        source="[M], 1",
+        source="[M], App. G, 1",
         at_least=0,
         at_most=1,
     )
     value_target: Literal["target", "search"] = field(
         "target",
         'What values bootstrap from: the "target" network\'s value, or the value of the "search" when acting.',
-        source="[M], search",
+        source=f"[M], App. G, search; target is our {MEASURED}",
     )
     target_period: int = field(
         100, "Time between copies to the target network.", unit="updates", source="[E], 200 to 400", at_least=1
@@ -136,36 +149,36 @@ class Config:
         "search",
         'What the policy learns: the policy of the "search", or the recorded "action". With "action", and 0 for the '
         "other costs, this is behaviour cloning; it learns no values to search by, so play it with eval_simulations 1.",
+        source="[M], Eq. 1, search",
     )
 
     # Loss.
-    policy_cost: float = field(1.0, "Weight of the policy loss.", source="[M]", at_least=0)
-    reward_cost: float = field(1.0, "Weight of the reward loss.", source="[M]", at_least=0)
-    value_cost: float = field(0.25, "Weight of the value loss.", source="[M] with replay", at_least=0)
-    consistency_cost: float = field(
-        2.0, "Weight of the self-consistency loss; 0 leaves it out.", source="[E]", at_least=0
-    )
-    chance_cost: float = field(1.0, '"stochastic": weight of the loss of chance codes.', at_least=0)
+    policy_cost: float = field(1.0, "Weight of the policy loss.", source="[M], Eq. 1", at_least=0)
+    reward_cost: float = field(1.0, "Weight of the reward loss.", source="[M], Eq. 1", at_least=0)
+    value_cost: float = field(0.25, "Weight of the value loss.", source="[M], App. H", at_least=0)
+    consistency_cost: float = field(2.0, "Weight of the self-consistency loss; 0 is none.", source="[E]", at_least=0)
+    chance_cost: float = field(1.0, '"stochastic": weight of the loss of chance codes.', source="[S]", at_least=0)
 
     # Data.
     roots: int = field(
         8,
         "Root states of a sequence that the update unrolls from. More of them share the rows around them.",
         unit="env steps",
+        source=MEASURED,
         at_least=1,
     )
     replay: Replay = field(
         Replay(),
         "Sequences to learn from. Their error is |value - its target| / support_limit, compared with which a new "
         "sequence's 1 is large.",
-        source="[M], Appendix G",
+        source="[M], App. G",
     )
     reanalyze_ratio: float = field(
         0.0,
         "r, share of an update's sequences whose policy and value targets come from a search with newer params than "
         "those that acted. Each fresh sequence is still drawn replay.samples_per_insert times, and the reanalyzed ones "
         "come on top: with 0.8 there are five times as many updates per env step.",
-        source="[M], Appendix H, 0.8; [E], 0.99",
+        source="[M], App. H, 0.8; [E], 0.99",
         at_least=0,
         below=1,
     )
@@ -174,19 +187,21 @@ class Config:
         'Who reanalyzes. "nodes" leaves it to reanalyzers, which write to a table of their own; "update" searches '
         "within the update, with the target network and on the batch that was drawn, without nodes or tables for it. "
         "There r is a share of the same batch: the updates per env step stay as they were.",
+        source="[Z], section 5.3.13, nodes; update is our own choice",
     )
     reanalyzed_samples: float = field(
         4.0,
         '"nodes": how often a reanalyzed sequence is learned from, on average. More samples need less searching, but '
         "targets are older.",
         unit="samples",
+        source=MEASURED,
         above=0,
     )
 
     optimiser: Optimiser = field(
         Optimiser("adam", learning_rate=1e-3, max_grad_norm=5.0, weight_decay=1e-4),
         "Gradient descent on all params.",
-        source="[M], the weight decay",
+        source="[Z], section 5.3.9, Adam; [E], the gradient's norm and the weight decay",
     )
 
     @property

@@ -29,7 +29,7 @@ from boonta.programs.experiments.results import folders_of, results_of
 from boonta.programs.experiments.statistics import Estimate
 
 RECORDED = pathlib.Path(__file__).with_name("recorded.json")
-LIMIT_S = 900  # Of one sweep.
+LIMIT_S = 900  # Time limit of one sweep.
 
 
 @dataclasses.dataclass(frozen=True)

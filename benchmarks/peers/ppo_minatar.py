@@ -58,7 +58,7 @@ MISSING = (
     "navix",
 )  # PPO on MinAtar needs none.
 EPISODES = 100
-POINTS = 100  # Of a curve.
+POINTS = 100  # Number of points of a curve.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -40,7 +40,7 @@ def check_pure(env: JaxEnv) -> None:
       ValueError: it is not a JAX environment, not a pure JAX program, or doesn't match its spec; the message names the
         leaf, what it is and what it must be.
     """
-    from boonta.envs.jax.base import JaxEnv  # That module imports this one.
+    from boonta.envs.jax.base import JaxEnv  # The other module imports this one.
 
     if not isinstance(env, JaxEnv):
         kind = type(env)
@@ -77,7 +77,7 @@ def _check_settings(env: JaxEnv, name: str) -> None:
 def _check_kept(env: JaxEnv, name: str, before: dict[str, Any]) -> None:
     """Refuses an environment whose attributes, by path, changed while it was traced."""
     for path, value in _kept(name, vars(env)):
-        new = path not in before and path.count(".") == 1 and not _is_array(value)  # For example a cached property.
+        new = path not in before and path.count(".") == 1 and not _is_array(value)  # Such as a cached property.
         if not new and before.get(path, before) is not value:
             raise ValueError(f"{path} became {_kind(value)} when the program was traced; {_KEEP}")
 
@@ -122,7 +122,7 @@ def _program(function: Callable, name: str, args: tuple) -> tuple[Any, Any]:
     def returned(*args: Any) -> tuple[Any, Any]:  # This must be a new function each time, because JAX caches traces.
         try:
             out = function(*args)
-        except (*_IMPURE, TypeError, ValueError) as error:  # For example a shape that depends on a value.
+        except (*_IMPURE, TypeError, ValueError) as error:  # A shape may depend on a value, for example.
             refused = "is not a pure JAX program" if isinstance(error, _IMPURE) else "can't be traced"
             what = str(error).partition("\n")[0]
             raise ValueError(f"{name} {refused}{_where(error)}: {what}") from error

@@ -61,7 +61,7 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
       node: the node that acts.
       agent: its policy acts in this process; unused with `Remote`.
       variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
-      table: whose sequences say where local params may change.
+      table: the table at whose sequences' ends local params may change.
       refresh_every: env steps of a slot between two looks for newer params; None takes the table's period.
 
     Raises:

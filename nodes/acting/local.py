@@ -19,7 +19,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
-Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # As `jit_policy` makes it.
+Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
 
 class Acting:

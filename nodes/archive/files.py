@@ -44,7 +44,7 @@ from boonta.nodes.snapshots.files import write_whole
 
 # A chunk is closed after these; a reader holds one chunk in memory.
 CHUNK_STEPS = 10_000
-CHUNK_BYTES = 1 << 28  # Of its decoded columns; a single trajectory may have more, up to `parquet.LARGEST`.
+CHUNK_BYTES = 1 << 28  # Bytes of a chunk's decoded columns; a single trajectory may have more, up to `parquet.LARGEST`.
 
 
 @dataclasses.dataclass(frozen=True)

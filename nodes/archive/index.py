@@ -35,7 +35,7 @@ class Leaf(NamedTuple):
 class Chunk(NamedTuple):
     """A file: its name, its numbers of rows, trajectories and complete episodes, and its SHA-256 in hexadecimal."""
 
-    file: Annotated[str, pydantic.Field(pattern="^chunk-[0-9]{5,9}\\.parquet$")]  # So it lies in the archive's folder.
+    file: Annotated[str, pydantic.Field(pattern="^chunk-[0-9]{5,9}\\.parquet$")]  # The pattern keeps it in the archive.
     steps: Count
     trajectories: Count
     episodes: schema.Size

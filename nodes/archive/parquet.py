@@ -55,7 +55,7 @@ def decode(content: bytes, wanted: dict[str, Leaf], steps: int) -> dict[str, np.
 
 
 def _require_layout(file: pq.ParquetFile, leaves: dict[str, Leaf], steps: int) -> None:
-    """Refuses a file whose footer tells of other rows or columns, before memory is taken for them."""
+    """Refuses a file whose footer lists other rows or columns, before memory is taken for them."""
     if file.metadata.num_rows != steps:
         raise ValueError(f"it has {file.metadata.num_rows:,} rows, not {steps:,}")
     size = steps * sum(np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in leaves.values())
@@ -70,7 +70,7 @@ def _require_layout(file: pq.ParquetFile, leaves: dict[str, Leaf], steps: int) -
 
 
 def _declared(group: pq.RowGroupMetaData, paths: Collection[str]) -> int:
-    """The bytes of the pages of some columns, as the footer tells."""
+    """The bytes of the pages of some columns, from the footer."""
     columns = [group.column(i) for i in range(group.num_columns)]
     return sum(column.total_uncompressed_size for column in columns if column.path_in_schema in paths)
 

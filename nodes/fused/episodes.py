@@ -13,7 +13,7 @@ class Recent:
     """Sums over the last episodes, `RETURNS` of them or a few more.
 
     Args:
-      fresh: whether the program began with fresh params; only then are the first episodes told apart.
+      fresh: whether the program began with fresh params; only then the first episodes count for `start`.
 
     Attributes:
       start: the mean return of the first episodes, as a metric; empty where it isn't known.

@@ -194,7 +194,7 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
         state, _ = one.init(one.begin({field: value}, key), jnp.int32(0), key)
         evaluation = one.evaluate(state.learner, key).metrics if evaluates else ()
         state, _ = one.round(state)
-        return state._replace(learner=state.learner.learner), evaluation  # Without the value itself.
+        return state._replace(learner=state.learner.learner), evaluation  # The value itself is left out.
 
     try:
         traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))

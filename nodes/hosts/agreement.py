@@ -27,7 +27,7 @@ class HostReport(NamedTuple):
       env_steps, frames, episodes, sequences: the host's own counters.
       seconds: the run's age on this host.
       eval_return: the mean return of its last evaluation; NaN without one.
-      collapsed: 1 if its health says that learning has collapsed.
+      collapsed: 1 if its health shows that learning has collapsed.
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
     """

@@ -75,7 +75,7 @@ def play_match(
             timestep = batch.step(action)
             for episode in batch.episodes():
                 if np.isnan(outcome[episode.slot]):  # Later games of the slot don't count.
-                    score = episode.episode_return  # From player 0's view.
+                    score = episode.episode_return  # The outcome for player 0.
                     outcome[episode.slot] = score if player[episode.slot] == 0 else 0.0 - score
             if not np.isnan(outcome).any():
                 break

@@ -14,18 +14,18 @@ from typing import Any
 from boonta.nodes.rpc import encoding, keys, wire
 from boonta.nodes.rpc.errors import Cancelled, DeadlineExceeded, Failed, Untrusted
 
-RETRY_S = 0.1  # Between two tries to reach a server that is away.
+RETRY_S = 0.1  # Pause between two tries to reach a server that is away.
 
 
 class Client:
     """Calls a server; threads may share it. A connection is made when the first call needs it, and then kept.
 
-    A server that is away is tried again until the deadline, also one that went away during the call: a method must bear
-    to be called twice.
+    A call is repeated until the deadline if the server is away, or goes away during the call: so a method may be called
+    twice, and must do no harm then.
 
     Args:
-      address: the server's, see `wire`.
-      deadline_s: how long a call may take.
+      address: the server's address, see `wire`.
+      deadline_s: time for a call.
       key: the file of the run's key, which any address but a Unix socket's needs.
     """
 
@@ -88,7 +88,7 @@ class Client:
 
     def _exchange(self, request: wire.Message, end: float) -> memoryview:
         """Sends a request and returns the answer, over a connection that was kept, or a new one."""
-        if os.getpid() != self._process:  # A connection can't be shared with the process that this was forked from.
+        if os.getpid() != self._process:  # After a fork, connections belong to the parent.
             self._idle, self._busy, self._process = [], set(), os.getpid()
         while True:
             try:
@@ -105,7 +105,7 @@ class Client:
             except BaseException as error:
                 self._busy.discard(connection)
                 connection.close()
-                # Others that were kept may have ended with it, so they are not worth the pause before another try.
+                # Other kept connections may have ended with it, so the next one is tried without a pause.
                 if kept and isinstance(error, ConnectionError):
                     continue
                 raise
@@ -125,6 +125,6 @@ def left_s(end: float) -> float:
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether one side doesn't accept the other's key, which trying again can't mend."""
+    """Whether one side doesn't accept the other's key, in which case trying again doesn't help."""
     broken = (ssl.SSLEOFError, ssl.SSLSyscallError, ssl.SSLZeroReturnError)
     return isinstance(error, ssl.SSLError) and not isinstance(error, broken)

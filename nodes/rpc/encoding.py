@@ -1,8 +1,8 @@
-"""What crosses a process: numbers, strings, bytes, arrays, and lists and dicts of these; never objects.
+"""The encoding of messages: numbers, strings, bytes, arrays, and lists and dicts of these; never objects.
 
-A message is a head in msgpack, and then, one after the other, the contents of its arrays and large bytes: these are
-sent from where they are, and arrays arrive where they stay. Whatever a message is, decoding runs no code of its, and
-takes memory in proportion to its size.
+A message is a head in msgpack, followed by the contents of its arrays and large bytes. These are sent without copies,
+and received arrays share the message's memory. Decoding runs no code that a message contains, and takes memory in
+proportion to the message's size.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 
 Part = bytes | memoryview
 
-ARRAY, BYTES = 1, 2  # msgpack's codes for our types, whose contents follow the head.
-LARGE = 1 << 14  # Bytes from which a `bytes` object is sent apart.
-ALIGNED = 16  # Contents begin at multiples of it.
+ARRAY, BYTES = 1, 2  # Codes, in msgpack, of the types whose contents follow the head.
+LARGE = 1 << 14  # A `bytes` object of this length or more follows the head.
+ALIGNED = 16  # Contents begin at multiples of so many bytes.
 SIZE = struct.Struct("<Q")
 NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -30,12 +30,12 @@ MAX_RANK = 32
 
 
 def encode(value: Any) -> list[Part]:
-    """Encodes a value, as buffers that together are the message.
+    """Encodes a value as buffers that together are the message.
 
-    Tuples arrive as lists, NumPy's scalars as Python's numbers.
+    Tuples become lists, and NumPy's scalars become Python's numbers.
 
     Raises:
-      TypeError: there is something else in it, or an array of another dtype.
+      TypeError: it contains another type, or an array of another dtype.
       ValueError: it is nested too deeply.
       OverflowError: an integer has more than 64 bits.
     """
@@ -48,7 +48,7 @@ def encode(value: Any) -> list[Part]:
 
 
 def decode(message: memoryview) -> Any:
-    """Decodes what `encode` made; arrays share the message's memory, and may be written to if it may.
+    """Decodes a message; its arrays share its memory, and are writable if it is.
 
     Raises:
       ValueError: the message is malformed.
@@ -64,7 +64,7 @@ def decode(message: memoryview) -> Any:
 
 
 def _apart(value: Any, contents: list[Part]) -> Any:
-    """The value, in which descriptions stand for arrays and large bytes, in the order of their contents."""
+    """The value with descriptions in place of arrays and large bytes, whose contents are appended to `contents`."""
     if isinstance(value, (list, tuple)):
         return [_apart(part, contents) for part in value]
     if isinstance(value, dict):
@@ -107,13 +107,13 @@ def _padded(head: bytes) -> bytes:
 
 
 class _Contents:
-    """What follows a head; its parts come in the order in which the head names them."""
+    """The contents after a head, in the order in which the head describes them."""
 
     def __init__(self, left: memoryview):
         self._left = left
 
     def take(self, kind: int, description: bytes) -> Any:
-        """The next part, by its type and description in the head; sizes are checked before memory is taken."""
+        """The next content, for its description in the head; sizes are checked before memory is taken."""
         if kind == BYTES:
             (size,) = SIZE.unpack(description)
             return bytes(self._next(size))

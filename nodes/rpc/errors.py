@@ -1,4 +1,4 @@
-"""How a call can fail; this imports nothing, for those who only ask which way it was."""
+"""The ways in which a call fails, in a module without imports."""
 
 from __future__ import annotations
 

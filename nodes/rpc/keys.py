@@ -1,6 +1,6 @@
-"""The key of a run: a certificate that signs itself, by which the run's processes know each other on any machine.
+"""The key of a run: a self-signed certificate, by which the run's processes authenticate each other on any machine.
 
-Whoever has the file may call all servers of the run, and be called; nobody else may.
+Only processes that have the file may call the run's servers, or serve them.
 
 ./run python -m boonta.nodes.rpc.keys prints one.
 """
@@ -20,7 +20,7 @@ YEARS = 100  # A run may be resumed at any time, by machines whose clocks differ
 
 
 def make_once(file: pathlib.Path) -> None:
-    """Makes a key, unless the file is there: of several processes, on any machine, the first one makes it.
+    """Makes a key unless the file exists; of several processes, on any machine, only the first makes one.
 
     Raises:
       OSError: the file can't be written.
@@ -32,11 +32,11 @@ def make_once(file: pathlib.Path) -> None:
             fresh = file.with_name(file.name + ".new")
             with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as opened:
                 opened.write(new())
-            fresh.replace(file)  # This is atomic, so whoever finds the file finds a whole key.
+            fresh.replace(file)  # This is atomic: a file that exists is a whole key.
 
 
 def in_memory(content: bytes) -> str:
-    """The path, for this process alone, of a key that is in no folder."""
+    """The path of a key that exists in this process's memory alone."""
     descriptor = os.memfd_create("key")
     os.write(descriptor, content)
     return f"/proc/self/fd/{descriptor}"
@@ -68,17 +68,17 @@ def new() -> bytes:
 
 
 def server_context(file: str) -> ssl.SSLContext:
-    """What a server asks of its callers, and shows them."""
+    """The TLS context of a server."""
     return _context(ssl.PROTOCOL_TLS_SERVER, file)
 
 
 def client_context(file: str) -> ssl.SSLContext:
-    """What a caller asks of a server, and shows it."""
+    """The TLS context of a client."""
     return _context(ssl.PROTOCOL_TLS_CLIENT, file)
 
 
 def _context(protocol: int, file: str) -> ssl.SSLContext:
-    """A context that trusts this one certificate.
+    """A context that presents this certificate, and trusts no other.
 
     Raises:
       OSError: the file can't be read, or is no key.

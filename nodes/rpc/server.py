@@ -1,4 +1,4 @@
-"""A node's server: it calls the listed methods for whoever connects, each connection in a thread of its own."""
+"""A node's server: it calls the listed methods for its clients, each connection in a thread of its own."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from typing import Any
 
 from boonta.nodes.rpc import encoding, keys, wire
 
-# Calls that are worked on at once; more wait for their turn. Each group that an inference node acts for makes one.
+# Limit of calls at once; further ones wait for their turn. An inference node gets one call from each group of slots.
 CALLS = 512
 CONNECTIONS = 4096  # Each has a thread; further callers wait in the kernel's queue.
 HANDSHAKE_S = 10.0
-TRANSFER_S = 60.0  # Time that the rest of a request, or an answer, may take.
-DRAIN_S = 2.0  # Time that calls in progress have when the server closes.
-TURN_S = 0.5  # Between two looks at whether a caller that waits for its turn is still there.
+TRANSFER_S = 60.0  # Time for the rest of a request, or for an answer.
+DRAIN_S = 2.0  # Time for calls in progress when the server closes.
+TURN_S = 0.5  # Time between two checks that a waiting caller is still connected.
 
 
 class Server:
     """Serves methods from `start` to `close`, or as a context manager.
 
-    An exception of a method goes to the caller; the server stays.
+    An exception of a method goes to the caller, and the server goes on.
 
     Args:
-      address: where it listens, see `wire`.
-      methods: what may be called, by name.
+      address: the address at which it listens, see `wire`.
+      methods: the methods that may be called, by name.
       key: the file of the run's key, which any address but a Unix socket's needs.
-      calls: the most calls at once.
+      calls: limit of calls at once.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Server:
         self._accepting.join(DRAIN_S)
         self._listening.close()
         path = wire.path_of(self._address)
-        if path is not None and _file_of(self._address) == self._file:  # Else another server has taken the address.
+        if path is not None and _file_of(self._address) == self._file:  # Another server may have taken it.
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         with self._changed:
@@ -108,7 +108,7 @@ class Server:
         with self._changed:
             self._threads[threading.current_thread()] = connection
         try:
-            with contextlib.suppress(OSError, ValueError):  # It has ended, or it is none of ours.
+            with contextlib.suppress(OSError, ValueError):  # The connection has ended, or isn't from a client of ours.
                 if not self._closing:
                     served = self._secured(connection)
                     while True:
@@ -167,7 +167,7 @@ class Server:
                 raise AttributeError(f"there is no {name!r}; there are {', '.join(sorted(self._methods))}")
             return wire.require_sendable(encoding.encode([True, method(*arguments)]))
         except Exception as error:
-            message = str(error).encode(errors="replace").decode()  # A file's name in it may be no text.
+            message = str(error).encode(errors="replace").decode()  # A file's name in it may not be valid text.
             return encoding.encode([False, type(error).__name__, message])
 
 

@@ -1,9 +1,9 @@
-"""A tunnel to a server that asks nobody who they are, as Reverb's: mutual TLS between machines, with the run's key.
+"""A tunnel to a server without authentication, such as Reverb's: mutual TLS between machines, with the run's key.
 
     client -> Unix socket -> entrance ==TLS==> exit -> loopback device -> server
 
 Each end runs in a thread of its node's process. The entrance is a file in a private folder, so that other users of the
-client's machine can't use it. Those of the server's machine can reach its loopback device, and so the server.
+client's machine can't use it. Users of the server's machine can reach the server through its loopback device.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Awaitable, Callable
 
 from boonta.nodes.rpc import keys
 
-CHUNK = 1 << 18  # Bytes that one direction of a connection holds.
-CONNECT_S = 10.0  # Time for a connection, and for its handshake; then the client tries again.
+CHUNK = 1 << 18  # Size in bytes of the buffer of one direction of a connection.
+CONNECT_S = 10.0  # Time for a connection, and for its handshake, after which the client tries again.
 LOST_S = 30.0  # Time without a sign of the other machine after which a connection ends.
 START_S = 30.0
 LOOPBACK = "127.0.0.1"
@@ -34,7 +34,7 @@ def open_entrance(path: pathlib.Path, address: str, key: str) -> None:
 
     Args:
       path: the socket's path, in a folder that only this user can enter.
-      address: the exit's, as "host:port".
+      address: the exit's address, as "host:port".
       key: the file of the run's key.
 
     Raises:
@@ -53,11 +53,11 @@ def open_entrance(path: pathlib.Path, address: str, key: str) -> None:
 
 
 def open_exit(listening: socket.socket, port: int, key: str) -> None:
-    """Takes connections of those who have the key until the process ends; each goes to a server of this machine.
+    """Accepts connections with the run's key until the process ends; each goes to a server of this machine.
 
     Args:
       listening: a socket that listens for entrances, on any interface.
-      port: the server's, on the loopback device.
+      port: the server's port on the loopback device.
       key: the file of the run's key.
 
     Raises:
@@ -101,7 +101,7 @@ def _start(name: str, listen: Callable[[], Awaitable[asyncio.AbstractServer]]) -
 
 
 def _joined_to(onward: Callable[[], Awaitable[Ends]]) -> Callable[..., Awaitable[None]]:
-    """What a server does with each connection: it opens one onward and joins the two until either ends."""
+    """The handler of a server's connections: it opens one onward for each, and joins the two until either ends."""
 
     async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.closing(writer):

@@ -1,7 +1,7 @@
-"""Addresses, sockets and messages: on a connection each is its length in 8 bytes, and then what `encoding` made.
+"""Addresses, sockets and messages. On a connection, a message is its length in 8 bytes, and its encoding.
 
-An address is "unix:/path", or "host:port". A connection carries one call at a time, so calls need no numbers, and a
-caller that gives up closes it.
+An address is "unix:/path", or "host:port". A connection carries one call at a time, so calls need no numbers; a caller
+that gives up closes its connection.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Message = Sequence[bytes | memoryview]  # Parts that together are the message, t
 
 UNIX = "unix:"
 LENGTH = struct.Struct("<Q")
-MAX_BYTES = 1 << 30  # Of a message; params are the largest, and have a hundredth of it.
-CHUNK = 1 << 16  # One system call reads a small message as a whole.
-LARGE = 1 << 18  # Bytes from which a message's parts are sent one by one: copying them together would cost more.
+MAX_BYTES = 1 << 30  # Limit of a message; the largest ones, with params, have about a hundredth.
+CHUNK = 1 << 16  # Size of the first read, which gets small messages whole.
+LARGE = 1 << 18  # Parts of a message of this many bytes are sent one by one: joining them would cost more.
 BACKLOG = 512
-WELCOME = b"\n"  # A server sends it once it has accepted the caller's key.
-MAX_PATH = 107  # Bytes in the kernel's address of a Unix socket.
+WELCOME = b"\n"  # The byte that a server sends once it has accepted the caller's key.
+MAX_PATH = 107  # Limit of the bytes of a Unix socket's path.
 
 
 class Ended(ConnectionError):
@@ -33,7 +33,7 @@ class Ended(ConnectionError):
 
 
 def check(address: str, key: str | None) -> None:
-    """Raises ValueError for an address that is none, or that needs a key and has none."""
+    """Raises ValueError for an address that is malformed, or lacks a key that it needs."""
     if path_of(address) is not None:
         return
     host_and_port(address)
@@ -42,15 +42,15 @@ def check(address: str, key: str | None) -> None:
 
 
 def listen(address: str) -> socket.socket:
-    """A socket that listens at an address. A Unix socket that is there already, of a process that died, is replaced.
+    """A socket that listens at an address. A Unix socket that a dead process left there is replaced.
 
     Raises:
-      OSError: the address is taken, or can't be had; the message names it.
+      OSError: the address is in use, or not available; the message has it.
     """
     path = path_of(address)
     if path is None:
         host, port = host_and_port(address)
-        own = host == "localhost" or host.startswith("127.")  # Its callers are on this machine, so it hears no others.
+        own = host == "localhost" or host.startswith("127.")  # All callers are on this machine.
         if own or not socket.has_dualstack_ipv6():
             return socket.create_server((host if own else "", port), backlog=BACKLOG)
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
@@ -71,7 +71,7 @@ def connect(address: str, context: ssl.SSLContext | None, timeout_s: float) -> s
     """A connection to the server at an address.
 
     Raises:
-      OSError: there is none, or it is not to be trusted.
+      OSError: there is no server, or it has another key.
     """
     path = path_of(address)
     if path is None:
@@ -86,7 +86,7 @@ def connect(address: str, context: ssl.SSLContext | None, timeout_s: float) -> s
         be_prompt(connection)
         if context is not None:
             connection = context.wrap_socket(connection)
-            if connection.recv(len(WELCOME)) != WELCOME:  # A refusal would come here, not at the first message.
+            if connection.recv(len(WELCOME)) != WELCOME:  # With TLS 1.3, a refusal comes with the first read.
                 raise Ended("the other side has closed the connection")
         return connection
     except BaseException:
@@ -95,7 +95,7 @@ def connect(address: str, context: ssl.SSLContext | None, timeout_s: float) -> s
 
 
 def be_prompt(connection: socket.socket) -> None:
-    """Sends small messages at once, and notices within a minute a host that is gone without a word."""
+    """Makes a connection send small messages at once, and end within a minute after its host was lost."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
@@ -110,7 +110,7 @@ def is_over(connection: socket.socket) -> bool:
 
 
 def path_of(address: str) -> str | None:
-    """The path of a Unix socket's address; None if it is another's.
+    """The path of a Unix socket's address; None for any other address.
 
     Raises:
       ValueError: the path is longer than the kernel takes.
@@ -127,7 +127,7 @@ def host_and_port(address: str) -> tuple[str, int]:
     """The parts of a "host:port".
 
     Raises:
-      ValueError: it is none.
+      ValueError: it isn't one.
     """
     host, colon, port = address.rpartition(":")
     if not (colon and port.isdecimal() and int(port) < 1 << 16):
@@ -159,14 +159,14 @@ def receive(connection: socket.socket, timeout_s: float | None, rest_s: float | 
     """Receives a message.
 
     Args:
-      connection: carries one call at a time, so nothing follows the message.
-      timeout_s: how long to wait for its first byte; None for ever.
-      rest_s: how long the rest may take, from then on; None is what is left of `timeout_s`.
+      connection: the connection, on which nothing may follow the message.
+      timeout_s: time until its first byte; None waits for ever.
+      rest_s: time for the rest from then on; None is the rest of `timeout_s`.
 
     Raises:
       Ended: the other side has closed the connection.
-      TimeoutError: the message wasn't there in time.
-      ValueError: it is longer than a message may be, or something follows it.
+      TimeoutError: the message didn't arrive in time.
+      ValueError: it is too long, or something follows it.
       OSError: the connection has failed.
     """
     end = None if timeout_s is None else time.monotonic() + timeout_s

@@ -12,20 +12,20 @@ from typing import Any, NamedTuple, Protocol
 from boonta.envs.base import suggest
 from boonta.envs.names import named
 
-TENSORBOARD = "tensorboard"  # The only one that the monitor writes itself; to the others, processes send.
+TENSORBOARD = "tensorboard"  # The monitor writes it itself; each other tracker has a process that sends to it.
 OWN = "package.module:name for one of your own"
 
 
 @dataclasses.dataclass(frozen=True)
 class TrackedRun:
-    """What a sink is told of a run.
+    """A run, as a sink gets it.
 
     Attributes:
       folder: the run's folder.
-      id: stays the same however often the run, or the sink, starts again; letters and digits.
-      group: the name of the run's sweep; of its program if it belongs to none.
+      id: letters and digits, which stay the same however often the run or the sink starts again.
+      group: the name of the run's sweep, or of its program if it belongs to none.
       config: the content of config.json: program, settings, seed, and the provenance with commit, versions and machine.
-      rows: how many rows this sink has taken in earlier lives. Those that it had not taken when it was killed come.
+      rows: the number of rows that this sink has taken in earlier lives; it gets only those after them.
     """
 
     folder: pathlib.Path
@@ -36,9 +36,9 @@ class TrackedRun:
 
 
 class Sink(Protocol):
-    """Takes the rows of a run. Any method may raise: the row comes again, to a new sink, which begins with the same id.
+    """Takes the rows of a run. Any method may raise: a new sink with the same id then gets the row again.
 
-    A class with `write` and `close` alone, such as an `acme.utils.loggers.Logger`, becomes one by `FromLogger`.
+    `FromLogger` makes one of a class with only `write` and `close`, such as an `acme.utils.loggers.Logger`.
     """
 
     def begin(self, run: TrackedRun) -> None:
@@ -48,17 +48,17 @@ class Sink(Protocol):
         """Takes a row: finite numbers by name, "env_steps" among them once there are some."""
 
     def close(self) -> None:
-        """Sends what is left, and frees."""
+        """Sends the rest of the rows, and frees all resources."""
 
 
 class Logger(Protocol):
-    """What is used of an `acme.utils.loggers.Logger`."""
+    """The methods of an `acme.utils.loggers.Logger` that `FromLogger` calls."""
 
     def write(self, data: Mapping[str, Any]) -> None:
         """Takes a row."""
 
     def close(self) -> None:
-        """Sends what is left, and frees."""
+        """Sends the rest of the rows, and frees all resources."""
 
 
 class FromLogger:
@@ -68,7 +68,7 @@ class FromLogger:
         self._logger = logger
 
     def begin(self, run: TrackedRun) -> None:
-        """Does nothing: a logger isn't told of the run."""
+        """Does nothing: a logger takes rows alone."""
 
     def write(self, row: Mapping[str, float]) -> None:
         self._logger.write(dict(row))
@@ -118,10 +118,10 @@ KNOWN = (TENSORBOARD, *TRACKERS)
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuses what can't be the name of a sink, or is given twice.
+    """Refuses a name that no sink can have, or that is given twice.
 
     Raises:
-      ValueError: names it, and near ones.
+      ValueError: the message has the name, and similar ones that exist.
     """
     for name in names:
         module, colon, attribute = name.partition(":")
@@ -132,7 +132,7 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def require(name: str) -> None:
-    """Finds out whether `make` can work, without importing a tracker's package.
+    """Refuses a sink that `make` can't make, without importing a tracker's package.
 
     Raises:
       ImportError: the package is missing, or the user's own module has no such name; the message says what to do.

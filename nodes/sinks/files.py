@@ -18,8 +18,8 @@ class Files:
     """Appends rows to `metrics.jsonl` and, if `log` names it, to TensorBoard's events; both survive a full disk.
 
     Args:
-      log: the names of sinks that `--log` gives; only TensorBoard's is looked at.
-      warn: called with a message where rows have to wait for room on the disk.
+      log: the names of sinks that `--log` gives; all but TensorBoard's are ignored.
+      warn: called with a message if rows wait for room on the disk.
     """
 
     def __init__(self, log: Sequence[str], warn: Callable[[str], None]):
@@ -34,7 +34,7 @@ class Files:
             sink.write(row)
 
     def close(self) -> None:
-        """Raises OSError if rows can't be written, and are lost."""
+        """Closes all files; raises OSError if rows can't be written and are lost."""
         with contextlib.ExitStack() as closing:
             for sink in reversed(self._sinks):
                 closing.callback(sink.close)
@@ -63,8 +63,8 @@ class TensorBoard:
         self._warn = warn
 
     def begin(self, run: TrackedRun) -> None:
-        # Only the monitor writes events; the other processes need not load it. Its own writer waits for ever for a
-        # thread that a full disk has ended.
+        # Only the monitor writes events, so other processes need not load this package. Its own writer isn't used: on
+        # a full disk that writer's thread ends, and `close` waits for it for ever.
         from tensorboardX import record_writer, summary
         from tensorboardX.proto import event_pb2
 
@@ -83,7 +83,7 @@ class TensorBoard:
         self._file.close()
 
     def _record(self, event: Any) -> bytes:
-        """An event as TensorFlow's record format has it: its length and its bytes, each with a checksum."""
+        """An event in TensorFlow's record format: its length and its bytes, each followed by a checksum."""
         content = event.SerializeToString()
         length = struct.pack("<Q", len(content))
         return b"".join(

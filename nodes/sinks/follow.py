@@ -1,10 +1,10 @@
 """Sends the rows of a run to a tracker: a process beside the run, which reads `metrics.jsonl` as it grows.
 
-Nothing that a tracker does, hanging and crashing included, can delay the run or end it. The process is outside of the
-network that a program has of its own (`programs.wiring.network`), from which no tracker can be reached. How many rows
-are sent is kept in the run's folder, with the id of the run there, so that whatever starts again goes on.
+A tracker that hangs or crashes can neither delay nor end the run. The process is outside of the program's private
+network (`programs.wiring.network`), which reaches no tracker. The run's folder has the number of rows that were sent,
+and the tracker's id of the run, so that a process that starts again goes on from there.
 
-A run that has ended, or its rest that could not be sent, is sent by
+This command sends the rows that a tracker has not got, after the run has ended:
 
     python -m boonta.nodes.sinks.follow runs/impala-catch wandb
 """
@@ -33,12 +33,12 @@ from boonta.nodes.snapshots import files, schema
 from boonta.nodes.watch.ending import end_now
 
 MODULE = "boonta.nodes.sinks.follow"
-FOLDER = "trackers"  # In the run's folder.
-LAUNCHED = "--launched"  # A launcher has started the process: standard input ends with the run, output is its messages.
-END_S = 10.0  # Time after the run's end for what is left.
+FOLDER = "trackers"  # A subfolder of the run's folder.
+LAUNCHED = "--launched"  # The flag of a launcher, which reads messages from standard output; input ends with the run.
+END_S = 10.0  # Time after the run's end to send the rest.
 POLL_S = 0.5
 RETRY_S, LONGEST_RETRY_S = 1.0, 60.0  # The first wait after a failure, and the longest.
-TRIES = 3  # Of a row that a tracker refuses though it has begun the run.
+TRIES = 3  # A row that a tracker refuses so often is left out.
 
 
 @dataclasses.dataclass
@@ -47,7 +47,7 @@ class Sent:
 
     Attributes:
       id: the id of the run there.
-      rows: how many well-formed rows of `metrics.jsonl` it has taken.
+      rows: the number of well-formed rows of `metrics.jsonl` that the tracker has taken.
     """
 
     id: Annotated[str, pydantic.Field(pattern="^[0-9a-f]{32}$")]
@@ -58,20 +58,20 @@ SENT = pydantic.TypeAdapter(Sent)
 
 
 class Follower:
-    """Sends a run's rows to one tracker, each once unless the process is killed in between.
+    """Sends a run's rows to one tracker: each row once, or twice where the process was killed before it was noted.
 
     Args:
       folder: the run's folder.
-      name: the tracker's, as `--log` has it.
-      ended: is set when no further rows come.
-      tell: called with a message for the user, at the first failure only.
+      name: the tracker's name, as `--log` gives it.
+      ended: an event that is set when no further rows come.
+      report: called with a message for the user, at the first failure only.
     """
 
-    def __init__(self, folder: pathlib.Path, name: str, ended: threading.Event, tell: Callable[[str], None]):
+    def __init__(self, folder: pathlib.Path, name: str, ended: threading.Event, report: Callable[[str], None]):
         self.folder, self.name = folder, name
         self._ended = ended
-        self._tell = tell
-        self._told = False
+        self._report = report
+        self._has_reported = False
         self._sink: Sink | None = None
         own = re.sub(r"[^\w.-]", "-", name)
         self.file, self.lock = folder / FOLDER / f"{own}.json", folder / FOLDER / f"{own}.lock"
@@ -93,7 +93,7 @@ class Follower:
         """The rows that the tracker has not taken, without the values that aren't finite."""
         number = 0
         for line in _lines(self.folder / metrics.FILE, self._ended):
-            with contextlib.suppress(ValueError):  # A kill has cut it.
+            with contextlib.suppress(ValueError):  # A kill cut this line short.
                 row = schema.load(schema.ROW, line)
                 number += 1
                 if number > self._sent.rows:
@@ -134,10 +134,10 @@ class Follower:
 
     def _fail(self, error: Exception) -> None:
         traceback.print_exception(type(error), error, error.__traceback__)
-        if not self._told:
-            self._told = True
+        if not self._has_reported:
+            self._has_reported = True
             cause = f"{type(error).__name__}: {error}".splitlines()[0]
-            self._tell(f"{self.name}: {cause}; rows stay in {metrics.FILE}, and are sent when it works again")
+            self._report(f"{self.name}: {cause}; rows stay in {metrics.FILE}, and are sent when it works again")
         self._close_failed()
 
     def _close_failed(self) -> None:
@@ -152,20 +152,20 @@ class Follower:
         except FileNotFoundError:
             pass
         except (OSError, ValueError) as error:
-            self._tell(f"{self.name}: {self.file} is damaged, so a new run begins there: {error}")
+            self._report(f"{self.name}: {self.file} is damaged, so a new run begins there: {error}")
         sent = Sent(uuid.uuid4().hex)
-        files.write_whole(self.file, SENT.dump_json(sent))  # Before the tracker hears of the id.
+        files.write_whole(self.file, SENT.dump_json(sent))  # The id is on disk before the tracker gets it.
         return sent
 
     def _save(self) -> None:
-        with contextlib.suppress(OSError):  # A full disk may have room later; a kill before that sends rows twice.
+        with contextlib.suppress(OSError):  # The disk is full; if the process is killed now, rows are sent twice.
             files.write_whole(self.file, SENT.dump_json(self._sent), synced=False)
 
 
 def described(folder: pathlib.Path, sent: Sent) -> TrackedRun:
-    """What a sink is told of the run in a folder."""
+    """The run in a folder, as its sink gets it."""
     config: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError):  # Damaged: the rows are worth more.
+    with contextlib.suppress(OSError, ValueError):  # Rows are sent even if config.json is damaged.
         config = schema.parse(schema.read(folder / "config.json"))
     group = folder.parent.name if (folder.parent / "sweep.json").exists() else str(config.get("program", ""))
     return TrackedRun(folder, sent.id, group, config, sent.rows)
@@ -176,7 +176,7 @@ def _lines(file: pathlib.Path, ended: threading.Event) -> Iterator[bytes]:
     rest = b""
     with open(file, "rb") as opened:
         while True:
-            last = ended.is_set()  # Before it reads: what was written until then counts.
+            last = ended.is_set()  # Rows written before the end must still be read.
             if block := opened.read(files.BLOCK):
                 *lines, rest = (rest + block).split(b"\n")
                 yield from lines
@@ -187,14 +187,14 @@ def _lines(file: pathlib.Path, ended: threading.Event) -> Iterator[bytes]:
 
 
 def send(folder: pathlib.Path, name: str) -> int:
-    """Sends what a tracker has not taken of a run's rows so far; returns the exit code."""
+    """Sends the rows of a run that a tracker has not taken; returns the exit code."""
 
-    def tell(message: str) -> None:
+    def report(message: str) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
     ended = threading.Event()
     ended.set()
-    follower = Follower(folder, name, ended, tell)
+    follower = Follower(folder, name, ended, report)
     follower.file.parent.mkdir(exist_ok=True)
     with open(follower.lock, "w") as held:
         try:
@@ -210,15 +210,15 @@ def follow(folder: pathlib.Path, name: str) -> int:
     messages = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def tell(message: str) -> None:
+    def report(message: str) -> None:
         with contextlib.suppress(OSError):  # The launcher is gone.
             print(" ".join(message.split()), file=messages)
 
     ended = threading.Event()
-    threading.Thread(target=_end_with_run, args=(ended, tell, name), daemon=True).start()
-    follower = Follower(folder, name, ended, tell)
+    threading.Thread(target=_end_with_run, args=(ended, report, name), daemon=True).start()
+    follower = Follower(folder, name, ended, report)
     rows = folder / metrics.FILE
-    while not ended.is_set() and not rows.exists():  # Until then the folder may turn out to be another run's.
+    while not ended.is_set() and not rows.exists():  # A folder without rows may still be refused as another run's.
         ended.wait(POLL_S)
     if not rows.exists():
         return 0
@@ -229,22 +229,22 @@ def follow(folder: pathlib.Path, name: str) -> int:
     with open(follower.lock, "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # The process of an earlier start may still send its last rows.
         if not follower.run():
-            tell(f"{name}: {_left(folder, name)}")
+            report(f"{name}: {_left(folder, name)}")
     return 0
 
 
-def _end_with_run(ended: threading.Event, tell: Callable[[str], None], name: str) -> None:
-    """Notices the end of the run, however its launcher has ended, and ends this process if it takes too long."""
+def _end_with_run(ended: threading.Event, report: Callable[[str], None], name: str) -> None:
+    """Waits for the run's end, even if its launcher was killed; ends this process if it then takes too long."""
     while os.read(0, 1):
         pass
     ended.set()
     time.sleep(END_S)
-    tell(f"{name} has not answered for {END_S:.0f} s after the run's end")
+    report(f"{name} has not answered for {END_S:.0f} s after the run's end")
     end_now(1)  # The tracker's threads can't be ended.
 
 
 def _left(folder: pathlib.Path, name: str) -> str:
-    return f"not all rows are sent; the rest is when the run goes on, or by python -m {MODULE} {folder} {name}"
+    return f"not all rows are sent; to send the rest, resume the run, or: python -m {MODULE} {folder} {name}"
 
 
 def main(arguments: list[str]) -> int:
@@ -261,4 +261,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_now(main(sys.argv[1:]))  # What a tracker has left behind must not hold it up.
+    end_now(main(sys.argv[1:]))  # Threads that a tracker left running must not delay the exit.

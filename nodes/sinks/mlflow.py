@@ -1,4 +1,4 @@
-"""MLflow. Its own variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...) say where to."""
+"""MLflow. Its own variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME, ...) name the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-# It waits for minutes, and tries again by itself; here the row comes again.
+# By default MLflow waits for minutes and retries by itself; here the row is sent again instead.
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
 
@@ -22,12 +22,12 @@ from mlflow.exceptions import MlflowException
 from boonta.nodes.sinks.base import TrackedRun
 from boonta.nodes.snapshots.schema import flattened
 
-ID = "boonta.id"  # The tag by which a run is found again.
-MOST_PARAMS, MOST_METRICS, LONGEST = 100, 1000, 6000  # Those of a request, and the letters of a param's value.
+ID = "boonta.id"  # The tag that identifies a run.
+MOST_PARAMS, MOST_METRICS, LONGEST = 100, 1000, 6000  # MLflow's limits of a request, and of the letters of a param.
 
 
 class MLflow:
-    """A run there; its params are those of its first start, since they can't be changed."""
+    """A run on MLflow. Its params are those of the run's first start, since MLflow can't change params."""
 
     def begin(self, run: TrackedRun) -> None:
         self._client = MlflowClient()
@@ -72,7 +72,7 @@ def _tags(run: TrackedRun) -> dict[str, Any]:
 
 
 def _key(name: str) -> str:
-    """A name in the letters that MLflow has for names."""
+    """A name without the letters that MLflow refuses in names."""
     return re.sub(r"[^\w\-. :/]", "_", name)
 
 

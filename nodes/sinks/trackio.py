@@ -1,4 +1,4 @@
-"""trackio. Its own variables (TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL, ...) say where to."""
+"""trackio. Its own variables (TRACKIO_DIR, TRACKIO_SPACE_ID, TRACKIO_SERVER_URL, ...) choose folder or server."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import trackio
 
 from boonta.nodes.sinks.base import Numbered, TrackedRun
 
-SHORT = 8  # Letters of the id; runs are known by their names, which two folders may share.
+SHORT = 8  # Letters of the id in a run's name: trackio identifies runs by name, and two folders may share one.
 
 
 class Trackio(Numbered):
-    """A run there, named by the run's folder and id."""
+    """A run on trackio, named by the run's folder and id; its step is the number of the row."""
 
     def begin(self, run: TrackedRun) -> None:
         tracker = trackio.init(

@@ -1,4 +1,4 @@
-"""Weights & Biases. Its own variables (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE, WANDB_API_KEY, ...) say where to."""
+"""Weights & Biases. Its own variables (WANDB_PROJECT, WANDB_ENTITY, WANDB_API_KEY, ...) choose project and account."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import wandb
 
 from boonta.nodes.sinks.base import Numbered, TrackedRun
 
-REACH_S = 30.0  # Time that its server has for the first answer; then it is tried again.
+REACH_S = 30.0  # Deadline of the server's first answer, after which the row is sent again.
 
 
 class WandB(Numbered):
-    """A run there, whose charts are over env steps; its files are in `wandb/` in the run's folder."""
+    """A run on Weights & Biases, with charts over env steps and its files in `wandb/` in the run's folder.
+
+    Its own step is the number of the row: a row that comes twice counts once, and a run that goes on from an older
+    checkpoint, with fewer env steps than before, is not refused.
+    """
 
     def begin(self, run: TrackedRun) -> None:
         tracker = wandb.init(

@@ -1,1 +1,1 @@
-"""What outlives a process: numbered snapshots with manifests, and the monitor's counters."""
+"""State that outlives a process: numbered snapshots with manifests, and the monitor's counters."""

@@ -1,9 +1,9 @@
-"""The checkpoint with the best evaluation, which stays whatever becomes of the run.
+"""The checkpoint with the best evaluation, which is never removed.
 
 It lies in a folder of its own beside the newest ones, numbered by its updates like any other, with a record of the
-evaluation. Where the evaluator is another node, params are published before they are evaluated, and the learner goes on
-meanwhile: it keeps its state when it hears that an evaluation has begun, a second or so after the params were fetched.
-The record has the updates of both. A fused program keeps the very state that it evaluates.
+evaluation. Where the evaluator is another node, the learner goes on during an evaluation: it keeps its state when the
+evaluator reports that one has begun, a second or so after the params were fetched. The record has the updates of both.
+A fused program keeps exactly the state that it evaluates.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder
 
 Nest = Any
-State = tuple[Nest, dict[str, float]]  # A learner state that no one else changes, and the program's counters.
+State = tuple[Nest, dict[str, float]]  # A copy of the learner state, and the program's counters.
 
 RECORD = "evaluation.json"
 
@@ -33,8 +33,8 @@ class Record:
       eval_return: the mean return.
       eval_return_se: its standard error; None where it wasn't measured.
       version: the updates of the params that were evaluated.
-      updates: those of the state that was kept.
-      member: of a population, the number of the member; None elsewhere.
+      updates: the updates of the state that was kept.
+      member: the number of the member of a population; None in any other run.
     """
 
     eval_return: schema.Number
@@ -48,17 +48,17 @@ _RECORD = pydantic.TypeAdapter(Record)
 
 
 class Best:
-    """Keeps the learner state with the best evaluation so far, and writes it when it is asked to.
+    """Keeps the learner state with the best evaluation so far, until `write` saves it.
 
-    Writing takes longer than many an evaluation, so it happens with the run's snapshots and at its end. A run that is
-    killed loses what was the best since the last one.
+    Writing may take longer than an evaluation, so it happens with the run's snapshots and at its end. A run that is
+    killed loses a best state that was not written yet.
 
     Args:
       folder: the folder of the run's checkpoints.
-      warn: called with what is wrong where the best can't be read or written.
+      warn: called with a message if the best checkpoint can't be read or written.
 
     Attributes:
-      record: that of the best so far, earlier parts of a resumed run included; None without an evaluation.
+      record: the record of the best so far, earlier parts of a resumed run included; None without an evaluation.
     """
 
     def __init__(self, folder: pathlib.Path, warn: Callable[[str], None]):
@@ -80,12 +80,12 @@ class Best:
             self.record, self._held = record, take()
 
     def follow(self, evaluation: Mapping[str, float], updates: int, take: Callable[[], State]) -> None:
-        """Follows an evaluator's reports: to be called between updates.
+        """Handles an evaluator's newest report; to be called between updates.
 
         Args:
-          evaluation: the newest of `nodes.monitor.EVALUATION`.
-          updates: the learner's.
-          take: gives a copy of its state.
+          evaluation: the newest metrics of `nodes.monitor.EVALUATION`.
+          updates: the learner's number of updates.
+          take: returns a copy of its state.
         """
         version, begun = evaluation.get("eval_version"), evaluation.get("eval_started")
         if version is not None and version != self._judged and "eval_return" in evaluation:
@@ -99,7 +99,7 @@ class Best:
             self._candidate = (begun, updates, take())
 
     def write(self) -> None:
-        """Writes the best, unless it has been; what can't be written is tried again the next time."""
+        """Writes the best state, unless it is written already; after a failure the next call tries again."""
         if self._held is None:
             return
         assert self.record is not None

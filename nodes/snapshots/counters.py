@@ -1,4 +1,4 @@
-"""The counters of a program: what its nodes have counted, each life of a node once, whichever of them restarts."""
+"""The counters of a program: sums over its nodes and all lives of each, which stay right when nodes restart."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Counters:
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
         self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
-        self._past: dict[str, Counts] = {}  # By node, what its lives before have counted.
-        self._base: Counts = {}  # What the program had counted when it was started.
+        self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
+        self._base: Counts = {}  # The counts with which the program was started.
         self._resumed: tuple[str, Counts] | None = None
         self._seconds, self._began = 0.0, time.monotonic()
 
     def record(self, name: str, life: str, counts: Counts) -> None:
-        """Records what a life of a node has counted since it began."""
+        """Records the counts of a life of a node since it began."""
         if self.is_over(name, life):
             return
         before, counted = self.lives.get(name, (life, {}))
@@ -70,10 +70,10 @@ class Counters:
         return sum(name == other for other, _ in self._over)
 
     def resume(self, name: str, counts: Counts) -> None:
-        """Goes on from a checkpoint's counters, or from none. The node that restored it has reported, but not counted.
+        """Goes on from a checkpoint's counters, or from 0. The node that restored it has reported, but not counted.
 
         If the program has just been started, all counters go on from there. If only this node has been started again,
-        others have been counting all the time: then those counters go back that no other node counts.
+        the counters that other nodes count, too, stay as they are, and the rest go back.
         """
         self._resumed = (name, dict(counts))
         if name not in self._past:
@@ -113,13 +113,13 @@ class Counters:
         saved = _Saved(self.lives, sorted(self._over), self._past, self._base, self._seconds + self._age())
         folder.mkdir(parents=True, exist_ok=True)
         content = files.sealed(dataclasses.asdict(saved))
-        files.write_whole(folder / FILE, content, synced=False)  # After a power cut no node is left.
+        files.write_whole(folder / FILE, content, synced=False)  # A power cut ends all nodes, too.
 
     def _age(self) -> float:
         return time.monotonic() - self._began
 
     def _of(self, name: str) -> Counts:
-        """What all lives of a node have counted."""
+        """The counts of all lives of a node."""
         _, counted = self.lives.get(name, ("", {}))
         past = self._past.get(name, {})
         return {counter: past.get(counter, 0.0) + counted.get(counter, 0.0) for counter in {*past, *counted}}

@@ -1,4 +1,4 @@
-"""Files that survive a kill or a power cut: written whole or not at all, synced to the disk, known by their SHA-256."""
+"""Files that survive a kill or a power cut: written whole or not at all, synced to the disk, verified by SHA-256."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
     Args:
       path: the file.
       content: all of it.
-      synced: return when the content is on the disk, so that this holds for a power cut, too.
+      synced: whether to wait until the content is on the disk, so that it survives a power cut, too.
     """
     fresh = path.with_name(path.name + ".new")
     with open(fresh, "wb") as file:
@@ -29,7 +29,7 @@ def write_whole(path: pathlib.Path, content: bytes, synced: bool = True) -> None
 
 
 def sync(path: pathlib.Path) -> None:
-    """Returns when a file, or the names in a folder, are on the disk."""
+    """Waits until a file, or the names in a folder, are on the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -52,7 +52,7 @@ def sealed(content: dict[str, Any]) -> bytes:
 
 
 def unseal(content: dict[str, Any]) -> bool:
-    """Takes the SHA-256 out of an object; returns whether it is that of the rest."""
+    """Removes the SHA-256 from an object; returns whether it matches the rest."""
     try:
         return content.pop("sha256", None) == _digest(content)
     except RecursionError:  # Parsed JSON may be nested too deeply to be written again.
@@ -60,5 +60,5 @@ def unseal(content: dict[str, Any]) -> bool:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """The SHA-256 of an object, whatever the order and the spaces in which its file has it."""
+    """The SHA-256 of an object, independent of the order and the spaces in its file."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

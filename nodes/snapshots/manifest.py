@@ -32,7 +32,7 @@ class _Manifest:
       number: the snapshot's number.
       files: the size in bytes and the SHA-256 of each file, by its path in the folder.
       beside: the name of another folder of snapshots, in which the rest of this one lies under the same number; empty
-        for nothing.
+        if there is no rest.
     """
 
     __pydantic_config__ = pydantic.ConfigDict(extra="forbid")
@@ -104,7 +104,7 @@ def beside(folder: pathlib.Path) -> str:
 
 
 def size(folder: pathlib.Path) -> int:
-    """Bytes of a snapshot's files as its manifest has them; 0 without a valid one."""
+    """Bytes of a snapshot's files, from its manifest; 0 without a valid one."""
     try:
         return sum(size for size, _ in _read(folder).files.values())
     except Unsound:
@@ -112,7 +112,7 @@ def size(folder: pathlib.Path) -> int:
 
 
 def written_at(folder: pathlib.Path) -> float | None:
-    """When a snapshot was finished, in seconds since the epoch by the clock of that time; None if it never was."""
+    """The time at which a snapshot was finished, in seconds since the epoch; None if it never was."""
     try:
         return (folder / NAME).stat().st_mtime
     except OSError:
@@ -120,7 +120,7 @@ def written_at(folder: pathlib.Path) -> float | None:
 
 
 def _read(folder: pathlib.Path) -> _Manifest:
-    """The content of a manifest that is valid in itself; the files are another matter."""
+    """The content of a valid manifest; the files that it lists aren't verified."""
     try:
         return schema.load_sealed(_MANIFEST, schema.parse(schema.read(folder / NAME)))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What a person sees of a run's newest snapshot while the run goes on."""
+"""The newest snapshot of a run, for its display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from boonta.nodes.snapshots import manifest
 from boonta.nodes.snapshots.store import numbers
 
 LOOK_S = 5.0  # Time between two looks at the disk.
-FOLDERS = ("checkpoints", "members")  # Where a run's learner saves, or its population.
+FOLDERS = ("checkpoints", "members")  # The folders in which a learner, or a population, saves.
 
 
 class Newest:
@@ -23,7 +23,7 @@ class Newest:
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
         self._looked_at = float("-inf")
-        self._found: tuple[int, int, float] | None = None  # Its number, its bytes, and when it was finished.
+        self._found: tuple[int, int, float] | None = None  # Number, bytes, and time of its end.
 
     def look(self) -> None:
         """Looks at the disk again, unless the last look was a moment ago."""

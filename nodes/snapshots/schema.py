@@ -1,4 +1,4 @@
-"""Reads JSON whose shape is declared: a content fits its schema, or it is refused before anything is done with it.
+"""Reads JSON that must fit a declared schema, and refuses any other before it is used.
 
 A schema is a `pydantic.TypeAdapter` of a dataclass or another type. Types are strict: "1" or true is no number.
 """
@@ -15,8 +15,8 @@ import pydantic
 
 from boonta.nodes.snapshots import files
 
-LARGEST = 1 << 26  # Bytes of a file that is read whole; a manifest has about a hundred for each file.
-SHOWN = 3  # Faults that a message names.
+LARGEST = 1 << 26  # Limit of the bytes of a file that is read whole; a manifest has about a hundred for each file.
+SHOWN = 3  # Limit of the faults in a message.
 
 T = TypeVar("T")
 
@@ -79,10 +79,10 @@ def load(schema: pydantic.TypeAdapter[T], content: bytes | str) -> T:
 
 
 def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[list[T], list[int]]:
-    """Reads JSON lines, each of which must fit a schema; a file that a kill has cut in mid-line loses that one alone.
+    """Reads JSON lines, each of which must fit a schema; if a kill has cut the last one short, only that one is lost.
 
     Returns:
-      The lines that fit, and the numbers of those that don't, counted from 1; empty ones aren't looked at.
+      The lines that fit, and the numbers of those that don't, counted from 1; empty lines are ignored.
 
     Raises:
       OSError: the file can't be read.
@@ -100,7 +100,7 @@ def load_lines(schema: pydantic.TypeAdapter[T], path: pathlib.Path) -> tuple[lis
 
 
 def dump(content: dict[str, Any]) -> bytes:
-    """A JSON object as a file has it."""
+    """The bytes of a JSON object in a file."""
     return (json.dumps(content, indent=1) + "\n").encode()
 
 

@@ -1,6 +1,7 @@
 """Numbered snapshots in a folder. Each appears whole or not at all, is verified when read, and the newest few stay.
 
-Newest means the highest number: no clock has a say. A clock only decides which of the older ones stay for good.
+The newest snapshot is the one with the highest number, whatever its time. Only the choice of older ones to keep uses
+times.
 
 A program's snapshot may have two parts, in folders beside each other and under one number: the learner's checkpoint and
 the replay tables. The checkpoint's manifest names the other folder; the snapshot is whole if both parts are sound.
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from boonta.nodes.snapshots import files, manifest
 from boonta.nodes.snapshots.manifest import Unsound
 
-SCRATCH = "unfinished"  # The folder of what is being written or removed.
+SCRATCH = "unfinished"  # The folder of snapshots that are being written or removed.
 BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
 
 
@@ -62,7 +63,7 @@ class SnapshotFolder:
         self._retention = retention
         self._what = what
         self._scratch = self.folder / SCRATCH
-        self._useless: set[int] = set()  # Numbers of snapshots that are damaged, or from which the run didn't go on.
+        self._useless: set[int] = set()  # Numbers of damaged snapshots, and of those above the one that was resumed.
 
     def path(self, number: int) -> pathlib.Path:
         """The folder of a snapshot."""
@@ -70,7 +71,7 @@ class SnapshotFolder:
 
     @property
     def new(self) -> pathlib.Path:
-        """Where a new snapshot is made, within a `writing`."""
+        """The path at which a new snapshot is made, within a `writing` block."""
         return self._scratch / "new"
 
     def newest(self, warn: Callable[[str], None] = print_warning) -> int | None:
@@ -87,8 +88,8 @@ class SnapshotFolder:
     def newest_whole(self, warn: Callable[[str], None] = print_warning) -> int | None:
         """The number from which a program goes on: that of the newest whole snapshot, if it is among the newest kept.
 
-        If none of these is whole, it is the newest sound one. What has no other part is whole by itself; so it is if
-        the other parts are elsewhere, on another machine's disk.
+        If none of these is whole, it is the newest sound one. A snapshot without another part is whole by itself; so it
+        is if all other parts are on another machine's disk.
 
         Args, raises: as `newest`.
         """
@@ -110,7 +111,7 @@ class SnapshotFolder:
         manifest.verify(self.path(number), number)
 
     def give_up_above(self, number: int) -> None:
-        """Notes that the run doesn't go on from the snapshots above a number: the next save removes them."""
+        """Marks the snapshots above a number, from which the run doesn't go on: the next save removes them."""
         self._useless = {each for each in numbers(self.folder) if each > number}
 
     def _newest(self, present: list[int], fault: Callable[[int], str], warn: Callable[[str], None]) -> int | None:
@@ -154,15 +155,15 @@ class SnapshotFolder:
     def writing(
         self, number: int, beside: str = "", replaces: bool = False, expected: int = 0
     ) -> Iterator[pathlib.Path]:
-        """Yields the path at which the caller makes a snapshot, which counts once the block has ended without an error.
+        """Yields the path at which the caller makes a snapshot, which is taken if the block ends without an error.
 
         Higher numbers are removed: the run was not resumed there.
 
         Args:
           number: the snapshot's number.
           beside: the name of the folder in which its other part is saved.
-          replaces: whether it takes the place of a sound one of the same number, which stays otherwise.
-          expected: the bytes that it may take; where there is an older one, the room that this takes must do.
+          replaces: whether it replaces a sound one of the same number.
+          expected: the bytes that it may take; unused where there is an older one, whose size is expected.
 
         Raises:
           OSError: there is no room, or the folder can't be written. The snapshots before are as they were.
@@ -188,7 +189,7 @@ class SnapshotFolder:
             raise OSError(f"{self.folder} has {free / 1e6:,.1f} MB free, and {need} {(last or expected) / 1e6:,.1f} MB")
 
     def _take(self, number: int, replaces: bool) -> None:
-        """Makes the new snapshot count, unless there is a sound one of the same number that stays."""
+        """Moves the new snapshot to its place, unless there is a sound one of the same number that stays."""
         target = self.path(number)
         if target.exists():
             if not (replaces or number in self._useless or self._fault(number)):
@@ -207,7 +208,7 @@ class SnapshotFolder:
         self._useless.clear()
 
     def _for_good(self, sound: list[int]) -> set[int]:
-        """The snapshots that were written so many hours after the one before them in this set."""
+        """The snapshots that stay for good: each was written at least so many hours after the one before it."""
         kept: set[int] = set()
         last = float("-inf")
         if self._retention.every_h is None:

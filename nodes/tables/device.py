@@ -122,7 +122,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
 class _Cores(NamedTuple):
     """Cores of sequences, which flashbax would keep in every row: pure functions over a nest [B, sequences, ...].
 
-    Its buffers don't say which sequence was drawn. So each row carries its place, int32 [2]: slot and number.
+    Its buffers don't identify the sequence that was drawn. So each row carries its place, int32 [2]: slot and number.
     """
 
     table: Table

@@ -1,6 +1,6 @@
 """Writes a known stream of rows to a store and looks at what comes out, for `nodes.tables.conformance`.
 
-Every row says which slot and which time it is of. So nothing of the contract's arithmetic is needed to see which rows a
+Every row contains its slot and its time. So nothing of the contract's arithmetic is needed to see which rows a
 sequence is made of.
 
 Glossary of shapes: B batch, T time.
@@ -34,7 +34,7 @@ Name = tuple[int, int]  # A sequence's slot and first row.
 
 
 class ConformanceError(AssertionError):
-    """A store breaks a rule of the contract; says which, and what was seen instead."""
+    """A store breaks a rule of the contract; the message has the rule, and what was seen instead."""
 
     def __init__(self, rule: str, seen: object):
         super().__init__(f"rule: {rule}; seen: {seen}")
@@ -111,7 +111,7 @@ class Judge:
         self._store = self.opened.store
         self._writer = self._store.open_writer([table], SLOTS, self._node.wait_for, 0)
         self._dataset: Any = None
-        self._thread = futures.ThreadPoolExecutor(1)  # Where the store makes the writer wait.
+        self._thread = futures.ThreadPoolExecutor(1)  # Writing may have to wait for the store.
         self._appending: futures.Future[None] | None = None
 
     def __enter__(self) -> Judge:
@@ -224,7 +224,7 @@ class Judge:
             raise ConformanceError(rule, f"slots and first rows {sorted(seen)} instead of {sorted(expected)}")
 
     def require_odds(self, expected: dict[Name, float]) -> None:
-        """Asserts that sequences are drawn with these N p, and no others, and that batches say so."""
+        """Asserts that sequences are drawn with these N p, and no others, and that batches have these numbers."""
         for _ in range(FETCHED_AHEAD):
             self.sample()
         times = dict.fromkeys(expected, 0)

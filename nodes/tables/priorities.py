@@ -55,7 +55,7 @@ class Ranks:
 
     def __init__(self, size: int):
         self._size = size
-        self._bins: collections.OrderedDict[int, int] = collections.OrderedDict()  # by key, first drawn first
+        self._bins: collections.OrderedDict[int, int] = collections.OrderedDict()  # Bins in the order of their draws.
         self._counts = np.zeros(BINS, np.int64)
 
     def __call__(self, keys: np.ndarray, errors: np.ndarray) -> np.ndarray:

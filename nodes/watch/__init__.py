@@ -1,1 +1,1 @@
-"""Who lives and works: a node's heartbeats and limits, and the monitor's view of all nodes."""
+"""The watch over nodes: their heartbeats and limits, the monitor's view of them, and the health of learning."""

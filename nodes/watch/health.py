@@ -1,8 +1,7 @@
-"""The health of learning: rules that read rows of metrics, name what goes wrong, and say what usually helps.
+"""The health of learning: rules that read rows of metrics, find what goes wrong, and give the usual remedy.
 
-A rule compares a row with what the run's rows have shown before. It is silent where a metric that it reads is missing,
-holds once it has found the same in several rows, and lets go when it has not for as many. Rows without a new update
-count once.
+A rule compares a row with the rows before. It finds nothing where a metric that it reads is missing. It holds once it
+has found its fault in several successive rows, until as many rows are without. Rows without a new update count once.
 """
 
 from __future__ import annotations
@@ -15,29 +14,29 @@ from boonta.nodes.watch.history import EXPLODED, NOTHING, Numbers, Seen, norms
 
 Row = Mapping[str, float | None]
 
-PREFIX = "health/"  # What the names of the metrics begin with that show which rules hold.
-LOW_ENTROPY = 0.02  # Share of the most entropy, below which a policy has all but one action left.
+PREFIX = "health/"  # The first letters of the metrics that show which rules hold.
+LOW_ENTROPY = 0.02  # Share of the highest entropy below which a policy has almost a single action.
 FAR_BELOW = 0.5  # Share of the range of returns.
-VANISHED = 1e-7  # In units of the typical value.
+VANISHED = 1e-7  # Factor of the typical value.
 NO_PRIORITY = 1e-8
 # The support counts as too small above these: the largest target, in units of the support's limit, and the share of
 # targets beyond that limit. Smaller figures may be errors of a search.
 FAR_OUTSIDE, MANY_OUTSIDE = 1.5, 0.05
 EVALUATED = ("eval_version", "eval_age_allowed")
-OLD = 5.0  # An evaluation is old after so many times the longest distance between two so far.
+OLD = 5.0  # An evaluation is old after this factor of the longest gap between two so far.
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """Something that goes wrong in learning.
+    """A fault of learning.
 
     Attributes:
-      name: what it is called, in warnings and, with underscores, in metrics.
+      name: its name in warnings and, with underscores, in metrics.
       find: `(row, seen) -> figures that show it`, or "".
-      advice: what usually helps.
+      advice: the usual remedy.
       reads: names of the metrics that it judges by, in this row or in those before.
       rows: number of rows in succession in which it must be found.
-      share: of all updates so far, the share through which it must last besides.
+      share: share of all updates so far for which it must also last.
       collapse: whether learning has collapsed, see `StopRule.on_collapse`.
     """
 
@@ -67,7 +66,7 @@ def _returns(row: Numbers, seen: Seen) -> str:
 
 def _vanished(metric: str) -> Callable[[Numbers, Seen], str]:
     def find(row: Numbers, seen: Seen) -> str:
-        if row.get("learning_rate", 1.0) <= 0:  # It was annealed.
+        if row.get("learning_rate", 1.0) <= 0:  # The learning rate was annealed to 0.
             return ""
         for name in norms(row, metric):
             if row[name] < max(NOTHING, VANISHED * (seen.typical(name) or 0.0)):
@@ -191,7 +190,7 @@ RULES = (
 
 @dataclasses.dataclass
 class _State:
-    """How it stands with a rule.
+    """The state of a rule.
 
     Attributes:
       found: number of rows in succession in which it was found.
@@ -220,13 +219,13 @@ class Health:
         self._members = self._members_collapsed = 0.0
 
     def remember(self, rows: Iterable[Row]) -> None:
-        """Learns what an earlier part of the run has shown."""
+        """Reads the rows of an earlier part of the run."""
         for row in rows:
             self.feed(row)
         self._updates = None  # The run may go on from before the last of them.
 
     def feed(self, row: Row) -> list[str]:
-        """Judges the next row; returns a warning for each rule that has come to hold."""
+        """Judges the next row; returns a warning for each rule that begins to hold."""
         numbers = {name: value for name, value in row.items() if value is not None and not math.isnan(value)}
         updates = numbers.get("updates")
         if updates is None or updates == self._updates:
@@ -242,7 +241,7 @@ class Health:
 
     @property
     def holding(self) -> dict[str, str]:
-        """By name, the warnings of the rules that hold now; of a population, how many members have collapsed."""
+        """The warnings of the rules that hold now, by name; for a population, the number of collapsed members."""
         found = {rule.name: state.text for rule, state in self._states.items() if state.text}
         if self._members_collapsed:
             found["members"] = f"{self._members_collapsed:g} of {self._members:g} members have collapsed"
@@ -250,7 +249,7 @@ class Health:
 
     @property
     def collapsed(self) -> bool:
-        """Whether a rule holds that means collapse."""
+        """Whether a rule holds that marks collapse."""
         if self._members:
             return self._members_collapsed >= self._members
         return any(rule.collapse and state.text for rule, state in self._states.items())
@@ -261,7 +260,7 @@ class Health:
         return {PREFIX + rule.name.replace(" ", "_"): float(bool(state.text)) for rule, state in self._states.items()}
 
     def _judge(self, rule: Rule, state: _State, row: Numbers, updates: float) -> str:
-        """Returns a warning if the rule has come to hold with this row."""
+        """Returns a warning if the rule begins to hold with this row."""
         figures = rule.find(row, self._seen)
         if not figures:
             state.found, state.clean = 0, state.clean + 1

@@ -1,4 +1,4 @@
-"""What the rows of a run have shown so far: the best and the lowest return, and what is typical."""
+"""A summary of a run's rows so far: the best and the lowest return, and the typical size of norms."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 Numbers = Mapping[str, float]
 
-EPISODES = 100  # A mean return over fewer says too little.
-CHANCE = 4.0  # Standard errors by which each of two means, the best and another of thousands, may be off by chance.
+EPISODES = 100  # Least number of episodes of a mean return that counts.
+CHANCE = 4.0  # Standard errors of each of two means within which a difference counts as chance: there are thousands.
 NEAR_BEST = 0.25  # Share of the range of returns.
-FEW = 5  # Rows that a typical value needs.
-EXPLODED = 1e3  # In units of the typical value; such values, and their inverse, don't change what is typical.
-NOTHING = 1e-12  # Below this a norm is 0, whatever is typical.
+FEW = 5  # Least number of rows for a typical value.
+EXPLODED = 1e3  # Factor of the typical value; norms that differ from it by more don't change it.
+NOTHING = 1e-12  # A smaller norm counts as 0.
 
 
 class Mean(NamedTuple):
@@ -28,14 +28,14 @@ class Mean(NamedTuple):
 
 
 class Seen:
-    """What the rows of a run have shown so far.
+    """A summary of a run's rows so far.
 
     Attributes:
       score: the newest mean return over enough episodes; None before the first.
-      best, lowest: the highest and the lowest of them, and of the return at the start.
+      best, lowest: the highest and the lowest score, the return at the start included.
       started_at: the mean return of the first episodes of a run that began with fresh params; None where unknown.
       most_entropy: the highest entropy of the policy, or that of a uniform one where the agent measures it.
-      longest_gap: the most updates between two evaluations; None before the second.
+      longest_gap: the greatest number of updates between two evaluations; None before the second.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Seen:
         self.most_entropy = 0.0
         self.longest_gap: float | None = None
         self._evaluated: float | None = None
-        self._logs: dict[str, list[float]] = {}  # By metric, how many values it had, and the sum of their logarithms.
+        self._logs: dict[str, list[float]] = {}  # The number of values of each metric, and the sum of their logarithms.
 
     def add(self, row: Numbers) -> None:
         """Adds a row, except for `typical`."""
@@ -64,7 +64,7 @@ class Seen:
             self._evaluated = version
 
     def add_typical(self, row: Numbers) -> None:
-        """Adds the row's norms to what is typical, unless they are far from it."""
+        """Adds the row's norms to the typical values, unless they are far from them."""
         for name in norms(row, "grad_norm", "update_norm"):
             typical = self.typical(name)
             if typical is not None and not typical / EXPLODED < row[name] < typical * EXPLODED:
@@ -86,7 +86,7 @@ class Seen:
 
     @property
     def does_well(self) -> bool:
-        """Whether returns have risen and are near their best, or this can't be told."""
+        """Whether returns have risen and are near their best; also true where this isn't known."""
         if self.score is None or not self.range:
             return self.score is None or self.started_at is None
         return self.score.value >= self.best.value - NEAR_BEST * self.range

@@ -1,4 +1,4 @@
-"""What goes on beside a node's work: its heartbeats, and the watch over the process that launched it."""
+"""The threads beside a node's work: its heartbeats, and the watch over the process that launched it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ HEARTBEAT_S = 1.0
 # Time without an answer from the monitor after which a node gives up. A monitor that died may come back until then.
 MONITOR_DEADLINE_S = 120.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
-FIRST_TIME = 6  # An activity's first time may take so many times its limit: JAX may compile in it.
-PAUSE_S = 5.0  # Between two heartbeats; after more, this process was stopped, or waited for the monitor.
+FIRST_TIME = 6  # Factor of an activity's limit for its first time, in which JAX may compile.
+PAUSE_S = 5.0  # A longer gap between heartbeats means that this process was stopped, or waited for the monitor.
 # The first words of activities that may take any time. All others are single acts, and have a limit.
 UNLIMITED = ("between", "closing", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
 
 
 def is_limited(activity: str) -> bool:
-    """Whether a node that doesn't get beyond an activity hangs."""
+    """Whether a node hangs if it stays in an activity for too long."""
     return activity != "starting" and activity.partition(" ")[0] not in UNLIMITED
 
 
@@ -34,7 +34,7 @@ def is_saving(activity: str) -> bool:
 
 
 def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
-    """What a thread of the node doesn't get beyond, as a predicate; empty if they all get on."""
+    """The activity in which a thread of the node is stuck, as a predicate; empty if none is."""
     for first_time, limit in ((False, limit_s), (True, FIRST_TIME * limit_s)):
 
         def counts(activity: str, first_time: bool = first_time) -> bool:
@@ -51,12 +51,12 @@ def beat(node: Node) -> None:
     answered = began = time.monotonic()
     while not node.closed.is_set():
         before, began = began, time.monotonic()
-        # All activities seem long to a process that was stopped as a whole, and goes on.
+        # In a process that was stopped for a while, all activities seem long.
         node.stuck = "" if began - before > PAUSE_S else stuck(node.stopwatch, node.limit_s)
         try:
             node.heartbeat()
             answered = time.monotonic()
-        except Untrusted as error:  # Time doesn't mend this.
+        except Untrusted as error:  # Trying again doesn't help.
             node.fail(error)
         except Exception as error:  # Any transport error; it counts once it lasts too long.
             if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:

@@ -1,4 +1,4 @@
-"""The monitor's view of the nodes: their last reports, who is silent or stuck, and who has ended."""
+"""The monitor's view of the nodes: their last reports, and which are silent or stuck or have ended."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
 # A node that is still starting may be silent for so long: while a library loads, no other code of the process runs.
 STARTING_SILENT_S = 60.0
-LONGEST_ROUND_S = 2.0  # The monitor itself may have been stopped for the rest of a longer one, and is no judge of it.
+LONGEST_ROUND_S = 2.0  # Limit of what a round adds to silence: in a longer one the monitor itself was stopped.
 
 
 @dataclasses.dataclass
 class Peer:
-    """What is known of a node.
+    """The monitor's view of one node.
 
     Attributes:
       report: its last report.
-      reported_at: when that came, by the monotonic clock.
+      reported_at: the time of that report, by the monotonic clock.
       gone: whether it has ended, or is lost.
-      failure: why it has ended, if it has failed.
+      failure: the reason, if it has failed.
       silent_s: seconds since the last report, as far as the monitor was awake.
     """
 
@@ -68,7 +68,7 @@ class Roster:
         return peer is not None and peer.report["life"] == report["life"] and peer.report["number"] > report["number"]
 
     def end(self, name: str, failure: str) -> None:
-        """Notes that a node has ended, and why if it has failed."""
+        """Records that a node has ended, and the reason if it has failed."""
         if name in self.peers:
             self.peers[name].gone, self.peers[name].failure = True, failure
 
@@ -112,7 +112,7 @@ class Roster:
         return not self._awaited(ending_s) and all(peer.gone or peer.serves for peer in self.peers.values())
 
     def status(self) -> dict[str, dict[str, Any]]:
-        """By name, everything that a view shows of a node, and that a launcher decides on."""
+        """The state of each node by name, for a display and a launcher."""
         now = time.monotonic()
         return {
             name: {

@@ -1,4 +1,4 @@
-"""When a program has done its work, and how its end counts."""
+"""The rule by which a program has done its work, and the exit codes of its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-COLLAPSE = "collapse"  # The first word of the reason why a program ends whose learner has collapsed.
+COLLAPSE = "collapse"  # The first word of the reason, if a program ends because learning has collapsed.
 COLLAPSED_CODE = 3  # Exit code of such a program: it has neither done its work nor failed at it.
 
 
@@ -20,7 +20,7 @@ class StopRule:
       seconds: wall time since the launch, with starting and compiling, and with earlier parts of a resumed run.
       eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
         until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
-      on_collapse: whether the run also ends, with exit code 3, when its health says that learning has collapsed: its
+      on_collapse: whether the run also ends, with exit code 3, when its health shows that learning has collapsed: its
         entropy, its returns or its gradient; of a population, those of all members. The best checkpoint stays. Where a
         platform starts the nodes one by one, and again if they fail, the code is 0: starting again is of no use.
     """
@@ -52,7 +52,7 @@ class StopRule:
 
 
 def failure_of(status: Mapping[str, Any]) -> str:
-    """Why a program has failed, from the monitor's status; empty if it goes on, or ends by its stop rule."""
+    """The reason why a program has failed, from the monitor's status; empty if it goes on, or ends by its stop rule."""
     return status.get("failure") or ("" if status.get("done") else status.get("reason", ""))
 
 

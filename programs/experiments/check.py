@@ -1,7 +1,7 @@
 """Checks the runs of one program file, and finds those that can be members of one population, in a process of its own.
 
-A program's file is imported for it, and files may have modules of the same name beside them. `check` starts the
-process, which reads a question in JSON from its standard input, and writes the answer to its standard output.
+The process imports the program's file: different files may have modules of the same name beside them. `check` starts
+the process, which reads a question in JSON from its standard input, and writes the answer to its standard output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from boonta.nodes.snapshots.schema import flattened
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run, require_same_run
 
-DEADLINE_S = 900.0  # Every run's program is built, and traced where populations are looked for.
+DEADLINE_S = 900.0  # Time to build every run's program, and to trace it if it may join a population.
 BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.
 
 Member = dict[str, float]
@@ -30,7 +30,7 @@ Member = dict[str, float]
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Runs that are made together.
+    """The runs of one job.
 
     Attributes:
       runs: their numbers.
@@ -42,7 +42,7 @@ class Group:
 
 
 class Answer(NamedTuple):
-    """What a check has found.
+    """The result of a check.
 
     Attributes:
       errors: by the run's number, why it can't work.
@@ -66,9 +66,9 @@ def check(
     Args:
       file: the program's file.
       commands: the command line of each run.
-      most: the most members of a population; below 2 there are none.
+      most: the greatest number of members of a population; below 2 there are no populations.
       kept: the runs of populations that have begun, and stay together if they can.
-      held: runs that have begun on their own, and stay so.
+      held: runs that have begun alone, and stay alone.
       elsewhere: whether the runs are for other machines, which may have packages that this one lacks.
 
     Raises:
@@ -76,7 +76,7 @@ def check(
     """
     question: dict[str, Any] = {"file": file, "commands": commands, "most": most, "kept": kept, "held": held}
     question["elsewhere"] = elsewhere
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The devices are for the runs.
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The runs need the devices.
     command = [sys.executable, "-m", "boonta.programs.experiments.check"]
     try:
         done = subprocess.run(
@@ -102,7 +102,7 @@ class _Built(NamedTuple):
 
     Attributes:
       run, settings: its parsed arguments.
-      shared: text of all in which the members of a population are alike; empty if it can't be one.
+      shared: a text of all settings that the members of a population share; empty if the run can't be a member.
       numbers: its config's fields that hold a number.
     """
 
@@ -171,7 +171,7 @@ class _Checker:
         return _Built(run, settings, shared, numbers)
 
     def _groups(self, built: Mapping[int, _Built]) -> list[Group]:
-        """Puts runs together that differ in no more than their seeds and traced hyper-parameters."""
+        """Groups the runs that differ only in their seeds and traced hyper-parameters."""
         groups, left = [], []
         for runs in self._kept:
             if len({built[i].shared for i in runs}) == 1 and built[runs[0]].shared and self._most > 1:
@@ -247,7 +247,7 @@ def _parsed(function: Any, command: Sequence[str]) -> tuple[Run, dict[str, Any]]
 
 
 def main() -> None:
-    """Answers the question on the standard input; what libraries print goes elsewhere."""
+    """Answers the question on standard input; the output of libraries goes to standard error."""
     with contextlib.redirect_stdout(sys.stderr):
         try:
             answer = _Checker(json.load(sys.stdin)).answer()

@@ -1,4 +1,4 @@
-"""Learning curves: what a run's files of metrics say about a metric, by env steps and by seconds.
+"""Learning curves: the values of a metric in a run's files, by env steps and by seconds.
 
 Glossary of shapes: N points of a curve, G points of a grid.
 """
@@ -13,7 +13,7 @@ import numpy as np
 Row = dict[str, float | None]
 X = Literal["env_steps", "seconds"]
 VERSION = "eval_version"  # The number of updates of the params that were evaluated.
-EVALUATED = "eval_"  # How the names of metrics begin that evaluations measure.
+EVALUATED = "eval_"  # The first letters of metrics that evaluations measure.
 
 
 class Moment(NamedTuple):
@@ -51,7 +51,7 @@ class Curve(NamedTuple):
 
 
 def moments(rows: Sequence[Row]) -> list[Moment]:
-    """The moments on the way to where a run is now: a run that has gone back to a checkpoint repeats the rows after it.
+    """The moments of a run, without those that it repeated after it had gone back to a checkpoint.
 
     A counter that a row lacks is 0, since nothing has been counted yet.
     """

@@ -1,4 +1,4 @@
-"""The pictures of a comparison, as PNG and SVG; each says in itself what it was made from."""
+"""The pictures of a comparison, as PNG and SVG; the origin of each is in its metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matplotlib import pyplot, ticker  # noqa: E402  # The backend must be chose
 LABELS: dict[X, str] = {"env_steps": "env steps", "seconds": "wall time in seconds"}
 FORMATS = ("png", "svg")
 NOWHERE = "There is no point at which all runs have a value, for:"
-COLUMNS = 3  # Of pictures side by side.
+COLUMNS = 3  # Number of pictures side by side.
 OPTIONS = {"svg.hashsalt": "boonta", "svg.fonttype": "none"}  # The same numbers make the same file.
 
 
@@ -30,9 +30,9 @@ def draw(
     Args:
       panels: by title, the curves of each group by its name. A group has the same colour in all.
       target: the file, without its ending.
-      xlabel, ylabel: what the axes are.
-      origin: what the picture was made from; it is kept in the files' metadata.
-      footer: the shorter form of it, which is drawn below.
+      xlabel, ylabel: the names of the axes.
+      origin: the runs and versions behind the picture, for the files' metadata.
+      footer: a shorter form of the origin, which is drawn below the picture.
 
     Raises:
       OSError: a file can't be written.

@@ -28,7 +28,7 @@ class Group(NamedTuple):
     results: tuple[Result, ...]
 
 
-Suite = dict[str, list[Group]]  # By environment, the groups that are compared: the same ones in each.
+Suite = dict[str, list[Group]]  # The groups that are compared, by environment; each has the same ones.
 
 
 def suite_of(results: Sequence[Result]) -> Suite:

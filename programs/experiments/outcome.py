@@ -1,4 +1,4 @@
-"""How a job's process ended, from what it has left in its folder."""
+"""The outcome of a job's process, read from its folder."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from boonta.programs.tools.status import is_held
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, read_config
 
-OUTPUT = "output.log"  # In the run's folder: what its processes print.
+OUTPUT = "output.log"  # The file in the run's folder with all that its processes print.
 ENDED = (0, COLLAPSED_CODE)  # Exit codes of a program that its stop rule has ended.
-TAIL = 1 << 16  # Bytes of it that are read for its last lines.
+TAIL = 1 << 16  # Bytes of the output that are read for its last lines.
 
 
 def is_done(folder: pathlib.Path, job: Job) -> bool:
@@ -24,15 +24,15 @@ def is_done(folder: pathlib.Path, job: Job) -> bool:
     try:
         return list(read_config(folder / "config.json").arguments) == job.command(folder)[1:]
     except (OSError, BadInput):
-        return False  # Its own process says what is wrong.
+        return False  # Its own process will report the fault.
 
 
 def cause(folder: pathlib.Path, code: int) -> str:
-    """Why a job failed, in a line.
+    """A line with the reason why a job failed.
 
     Args:
       folder: its folder.
-      code: its process's exit code, or a signal's number below 0.
+      code: its process's exit code, or the negative number of the signal that killed it.
     """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
@@ -42,5 +42,5 @@ def cause(folder: pathlib.Path, code: int) -> str:
     printed: list[str] = []
     with contextlib.suppress(OSError):
         printed = (folder / OUTPUT).read_bytes()[-TAIL:].decode(errors="replace").splitlines()
-    told = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
-    return (told or [f"exited with code {code}: {line}" for line in printed] or [f"exited with code {code}"])[-1]
+    reported = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
+    return (reported or [f"exited with code {code}: {line}" for line in printed] or [f"exited with code {code}"])[-1]

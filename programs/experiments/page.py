@@ -1,4 +1,4 @@
-"""The page of a comparison: Markdown, and the same as one HTML file that needs neither a server nor other files."""
+"""The page of a comparison, as Markdown and as one HTML file that needs neither a server nor other files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ img { max-width: 100%; }
 METHOD = (
     "The interquartile mean is that of the middle half of the runs; with fewer than four runs it is their mean. "
     f"Intervals are of {LEVEL:.0%}, by a bootstrap with {RESAMPLES:,} resamples, stratified by environment, see "
-    "Agarwal et al. 2021, <https://arxiv.org/abs/2108.13264>. They tell how runs with other seeds would differ, and "
+    "Agarwal et al. 2021, <https://arxiv.org/abs/2108.13264>. They show how runs with other seeds would differ, and "
     "nothing of how episodes of one run do. A member of a population counts as a run, with its share of the env steps "
     "and all of the seconds. Curves hold each value until the next one, and end where the first run of the group does."
 )
 
 
 class Content(NamedTuple):
-    """What a page is made of.
+    """The content of a page.
 
     Attributes:
       command: the command line that makes the page again.
@@ -45,7 +45,7 @@ class Content(NamedTuple):
       given: whether the user has given these.
       improvements: pairs of groups.
       bar: the value of the metric that runs are to reach; None asks for none.
-      warnings: sentences.
+      warnings: whole sentences.
       pictures: captions by the picture's name, without an ending.
     """
 
@@ -72,7 +72,7 @@ def markdown(content: Content) -> str:
     if len(suite) > 1:
         parts += ["### All environments", _scale(content), _aggregates(content)]
     if content.bar is not None:
-        parts += [f"## Until {escaped(content.metric)} is at least {number(content.bar)}", _bars(suite, content.bar)]
+        parts += [f"## Time to {escaped(content.metric)} {number(content.bar)}", _bars(suite, content.bar)]
     for name, caption in content.pictures.items():
         parts += [f"## {caption}", f"![{caption}]({name}.svg)"]
         if name == "profiles" and len(suite) > 1:
@@ -111,7 +111,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: int = 1) ->
 
 
 def escaped(text: str) -> str:
-    """A text in which Markdown finds nothing to interpret."""
+    """A text with all of Markdown's special characters escaped."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
 
 

@@ -1,4 +1,4 @@
-"""A sweep's plan: which runs are made together, in which folders; kept in sweep.json, so that another start goes on."""
+"""A sweep's plan: the job and the folder of each run, kept in sweep.json, so that another start goes on with them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from boonta.programs.wiring.run import BadInput, Run, read_config
 
 FILE = "sweep.json"
 FUSED = str(pathlib.Path(__file__).parent / "together" / "fused.py")  # The program of a population.
-SHOWN = 5  # Errors that a message names.
+SHOWN = 5  # Limit of the errors in a message.
 RUN_FLAGS = {values.normal(field.name) for field in dataclasses.fields(Run)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What one process runs: a run, or several as the members of a population.
+    """The work of one process: a run, or several runs as the members of a population.
 
     Attributes:
       name: the name of its folder, in the sweep's.
@@ -139,7 +139,7 @@ def write(folder: pathlib.Path, command: Sequence[str], spec: Spec, jobs: Sequen
 def plan(
     spec: Spec, entries: Sequence[Entry], folder: pathlib.Path, before: Sweep | None = None, elsewhere: bool = False
 ) -> list[Job]:
-    """Checks all runs, and puts those together that can be members of one population.
+    """Checks all runs, and groups those that can be members of one population.
 
     Runs that have begun together stay together, so that another start of the sweep goes on with them.
 
@@ -218,5 +218,5 @@ def _require_same_members(job: Job, folder: pathlib.Path) -> None:
     old = read_config(path).settings
     changed = [name for flag, value in wanted.items() if old.get(name := flag.removeprefix("--")) != value]
     if changed:
-        told = "; ".join(f"{name} was {old.get(name)}, is {wanted[f'--{name}']}" for name in changed)
-        raise BadInput(f"{path.parent} holds a population with other settings: {told}. Choose another --workdir")
+        listed = "; ".join(f"{name} was {old.get(name)}, is {wanted[f'--{name}']}" for name in changed)
+        raise BadInput(f"{path.parent} holds a population with other settings: {listed}. Choose another --workdir")

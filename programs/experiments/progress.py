@@ -23,7 +23,7 @@ from boonta.programs.wiring.journal import outliving_terminal
 TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 TABLE_EVERY_S = 2.0
 LINE_EVERY_S = 60.0
-SHOWN = 20  # Jobs in the live table that don't run: those that have failed, and the next ones.
+SHOWN = 20  # Limit of the jobs in the live table that have failed or come next.
 
 
 class Progress:
@@ -62,7 +62,7 @@ class Progress:
                     self._live.update(self.table_of(states), refresh=True)
                 return
             for state in changed:
-                if not (first and state.stage == DONE):  # What earlier starts have done is in the summary.
+                if not (first and state.stage == DONE):  # The summary counts the jobs that earlier starts have done.
                     print(self._line(state), flush=True)
             if due:
                 self._next = time.monotonic() + LINE_EVERY_S
@@ -93,10 +93,10 @@ class Progress:
 
     def _line(self, state: State) -> str:
         row = last_row(self._folder / state.job.name)
-        told = [f"{state.job.name}{stands_for(state)}: {stage(state)}"]
+        parts = [f"{state.job.name}{stands_for(state)}: {stage(state)}"]
         if state.stage == DONE:
-            told += [f"eval {_number(row, 'eval_return', '.2f')}", f"after {_age(state)}"]
-        return ", ".join(told)
+            parts += [f"eval {_number(row, 'eval_return', '.2f')}", f"after {_age(state)}"]
+        return ", ".join(parts)
 
 
 def summary(states: Sequence[State]) -> str:
@@ -107,12 +107,12 @@ def summary(states: Sequence[State]) -> str:
         runs["failing, and tried again" if failing else state.stage] += len(state.job.runs)
     names = (DONE, RUNNING, "failing, and tried again", FAILED, PRUNED, LEFT)
     always = (DONE, RUNNING, FAILED, LEFT)
-    told = ", ".join(f"{runs[name]} {name}" for name in names if runs[name] or name in always)
-    return f"{sum(runs.values())} runs: {told}"
+    counts = ", ".join(f"{runs[name]} {name}" for name in names if runs[name] or name in always)
+    return f"{sum(runs.values())} runs: {counts}"
 
 
 def failures(folder: pathlib.Path, states: Sequence[State]) -> list[str]:
-    """A line for each job that has failed: its cause, and where it says more."""
+    """A line for each job that has failed: its cause, and the file of its output."""
     return [
         f"{state.job.name} failed: {state.cause} (see {folder / state.job.name / OUTPUT})"
         for state in states
@@ -159,5 +159,5 @@ def _share(folder: pathlib.Path, row: Mapping[str, float | None], members: int) 
     for name in ("env_steps", "updates", "seconds"):
         limit, reached = limits.get(name), row.get(name)
         if limit and reached is not None:
-            shares.append(reached / limit / (members if name == "env_steps" else 1))  # A population counts them all.
+            shares.append(reached / limit / (members if name == "env_steps" else 1))  # They count together.
     return format(min(1.0, max(shares)), ".0%") if shares else "-"

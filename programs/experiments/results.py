@@ -1,4 +1,4 @@
-"""The results of runs, from what they have left in their folders."""
+"""The results of runs, read from their folders."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETURN, TRAINING = "eval_return", "return"
 
 
 class NoCurve(BadInput):
-    """A run has no value of the metric; the message says so."""
+    """A run has no value of the metric."""
 
 
 class Score(NamedTuple):
@@ -33,7 +33,7 @@ class Score(NamedTuple):
 
     Attributes:
       value: the mean return.
-      source: what it was measured by.
+      source: how it was measured.
       episodes: number of episodes; None where it isn't known.
     """
 
@@ -44,7 +44,7 @@ class Score(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What one learner has come to: that of a run, or one member of a population.
+    """The result of one learner: that of a run, or a member of a population.
 
     Attributes:
       folder: the run's folder.
@@ -94,7 +94,7 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
 
 
 def results_of(folder: pathlib.Path, metric: str, which: Which) -> tuple[list[Result], list[str]]:
-    """The results of a run, several where it is a population, and warnings about what there is to read of it.
+    """The results of a run, one for each member of a population, and warnings about its files.
 
     Args:
       folder: the run's folder.

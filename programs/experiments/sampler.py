@@ -1,6 +1,6 @@
-"""Trials of a sweep whose flags Optuna chooses; a trial that is worse than others ends early.
+"""Trials of a sweep, whose flags Optuna chooses; a trial that is worse than others ends early.
 
-What the trials were and gave is kept in optuna.log, in the sweep's folder, so that another start goes on with them.
+The trials and their results are kept in optuna.log, in the sweep's folder, so that another start goes on with them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ except ImportError as error:
 
 FILE = "optuna.log"
 LOOK_EVERY_S = 2.0
-UNCOUNTED = 4  # The first trials, which are never ended early.
-NAME = "name"  # The user attribute of a trial that names it; one that was cut off is asked for again under its name.
+UNCOUNTED = 4  # Number of first trials, which never end early.
+NAME = "name"  # The user attribute with a trial's name, under which it is repeated if it was cut off.
 STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
 
 
@@ -46,7 +46,7 @@ class _Open:
       trial: Optuna's.
       jobs: the names of its jobs.
       ended: by job, the stage in which it ended.
-      reported: how many evaluations Optuna knows.
+      reported: number of evaluations that Optuna has.
       worse: whether the trial is to end early.
       looked_at: when its evaluations were read last.
     """
@@ -65,7 +65,7 @@ class Sampler:
     Args:
       given: the sweep.
       folder: its folder.
-      command: the command line that starts it, for the record.
+      command: the command line that starts it, which is recorded.
 
     Raises:
       BadInput: the sweep has more than one program or environment, a grid or variants; or runs at the ends of the
@@ -82,13 +82,13 @@ class Sampler:
         apart = dataclasses.replace(given, populations=False)
         plan.plan(apart, [dataclasses.replace(e[0], name=f"probe{i}") for i, e in enumerate(others)], folder)
         self._among = {flag: _distribution(among) for flag, among in given.sample.flags.items()}
-        self._open: dict[str, _Open] = {}  # By the names of their jobs.
-        self._jobs: list[Job] = []  # Of all trials so far.
-        self._names: list[str] = []  # Of these trials.
+        self._open: dict[str, _Open] = {}  # Trials by the names of their jobs.
+        self._jobs: list[Job] = []  # The jobs of all trials so far.
+        self._names: list[str] = []  # The names of these trials.
         self._settled: dict[str, str] = {}  # The stages of the jobs of trials that have ended in an earlier start.
 
     def begin(self) -> None:
-        """Opens the record of trials. Those that were cut off are asked for again, under their names."""
+        """Opens the record of trials. Trials that were cut off are repeated under their names."""
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         storage = JournalStorage(JournalFileBackend(str(self._folder / FILE)))
         pruner = optuna.pruners.MedianPruner(UNCOUNTED) if self._sample.prune else optuna.pruners.NopPruner()
@@ -110,7 +110,7 @@ class Sampler:
         self._earlier = list(self._jobs)
 
     def _require_alike(self, before: Sequence[Any]) -> None:
-        """Raises BadInput if earlier trials have drawn a flag from something else."""
+        """Raises BadInput if earlier trials have drawn a flag from another distribution."""
         for trial in before:
             if trial.params.keys() - self._among:
                 raise BadInput(
@@ -154,7 +154,7 @@ class Sampler:
         entries = spec.entries(self._spec, flags, name)
         if self._together:
             members: tuple[Member, ...] = tuple({"seed": entry.seed} for entry in entries)
-            jobs = [Job(entries[0].name.rpartition("-")[0], tuple(entries), members)]  # Without the seed.
+            jobs = [Job(entries[0].name.rpartition("-")[0], tuple(entries), members)]  # The name without the seed.
         else:
             jobs = [Job(entry.name, (entry,)) for entry in entries]
         self._jobs += jobs
@@ -162,7 +162,7 @@ class Sampler:
         return jobs
 
     def ended(self, state: State) -> None:
-        """Tells Optuna of a trial whose jobs have all ended."""
+        """Reports a trial to Optuna once all of its jobs have ended."""
         trial = self._open.get(state.job.name)
         if trial is None:
             return
@@ -187,7 +187,7 @@ class Sampler:
         return trial.worse
 
     def _report(self, trial: _Open) -> list[list[float]]:
-        """Tells Optuna of the evaluations that all of a trial's jobs have reached; returns the curve of each."""
+        """Reports the evaluations that all jobs of a trial have reached to Optuna; returns each job's curve."""
         curves = [curve_of(self._folder / name, self._sample.metric) for name in trial.jobs]
         for step in range(trial.reported, min(map(len, curves))):
             trial.trial.report(statistics.fmean(curve[step] for curve in curves), step + 1)
@@ -206,7 +206,7 @@ def probes(sample: Sample) -> list[dict[str, Value]]:
 
 
 def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
-    """A metric at each evaluation of a run, or in each row where it isn't evaluations'."""
+    """A metric at each evaluation of a run, or in each row if evaluations don't measure it."""
     values: dict[float, float] = {}
     with contextlib.suppress(OSError):
         for i, row in enumerate(metrics.read(folder)):
@@ -217,7 +217,7 @@ def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
 
 
 def _distribution(among: Range | list[Value]) -> Any:
-    """What Optuna draws from."""
+    """The distribution from which Optuna draws a flag."""
     if not isinstance(among, Range):
         return optuna.distributions.CategoricalDistribution([json.dumps(value) for value in among])
     if isinstance(among.low, int) and isinstance(among.high, int):

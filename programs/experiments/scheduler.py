@@ -32,13 +32,13 @@ LEFT, RUNNING, DONE, FAILED, PRUNED = "left", "running", "done", "failed", "prun
 
 @dataclasses.dataclass
 class State:
-    """How a job stands.
+    """The state of a job.
 
     Attributes:
       job: the job.
       stage: "left", "running", "done", "failed" or "pruned".
-      failures: how often it has failed since the sweep's start.
-      cause: why it failed last.
+      failures: number of its failures since the sweep's start.
+      cause: the cause of its last failure.
       slot: the slot in which it runs.
       since: when it was started last, in seconds of the monotonic clock.
       process: its launcher.
@@ -58,16 +58,16 @@ class State:
 
 
 class Source(Protocol):
-    """Where jobs come from that aren't known in advance."""
+    """A source of jobs that aren't known in advance."""
 
     def take(self) -> Sequence[Job]:
-        """Further jobs, asked for where a slot is free; none if there are none for now."""
+        """Further jobs for a free slot; none if there are none for now."""
 
     def settled(self, job: Job) -> str:
-        """The stage in which a job ended in an earlier start of the sweep, where that stays so; "" for others."""
+        """The stage in which a job ended in an earlier start of the sweep; "" if it is to run."""
 
     def ended(self, state: State) -> None:
-        """Takes notice of a job that is done, has failed for good, or was pruned."""
+        """Records a job that is done, has failed for good, or was pruned."""
 
     def prunes(self, job: Job) -> bool:
         """Whether a running job is to end before its time."""
@@ -96,14 +96,14 @@ class Scheduler:
 
     Args:
       folder: the sweep's folder.
-      jobs: those known in advance.
+      jobs: the jobs that are known in advance.
       slots: the places in which they run.
-      retries: how often one that fails is started again.
+      retries: number of times that a failed job is started again.
       show: called with all states after each change, and at least every `POLL_S`.
-      source: of further jobs.
+      source: the source of further jobs.
 
     Attributes:
-      states: of all jobs so far.
+      states: the states of all jobs so far.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Scheduler:
         self.states: list[State] = []
         self._left: collections.deque[State] = collections.deque()
         self._add(jobs)
-        self._began, self._asked = time.monotonic(), 0.0  # When the sweep was started; and was asked to end.
+        self._began, self._asked = time.monotonic(), 0.0  # The times of its start, and of the request to end.
 
     def run(self) -> int:
         """Returns the exit code: 0 if all jobs are done, 1 if some have failed, 130 or 143 after a signal."""
@@ -147,7 +147,7 @@ class Scheduler:
         return int(any(state.stage == FAILED for state in self.states))
 
     def _is_over(self, signals: Signals) -> bool:
-        """Whether no job runs or could start; or a job that was asked to end has had its time."""
+        """Whether no job runs or could start, or the time of jobs that were asked to end is over."""
         if self._running():
             return self._asked > 0 and time.monotonic() - self._asked > END_S
         if signals.number:
@@ -180,7 +180,7 @@ class Scheduler:
                 self._start(state)
             elif time.monotonic() - self._began > END_S:
                 self._end(state, FAILED, "its folder is in use by another process")
-            else:  # Runs of a sweep that was killed save, and end by themselves.
+            else:  # After a sweep was killed, its runs save, and then end.
                 state.cause = "its folder is in use by another process"
                 self._left.append(state)
 
@@ -196,17 +196,17 @@ class Scheduler:
                     stdout=state.output,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, **slot.environment, "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,  # Ctrl-C on the terminal is for the sweep, which passes it on.
+                    start_new_session=True,  # The sweep gets Ctrl-C from the terminal, and passes it on.
                 )
         except OSError as error:
             self._free.append(slot)
             self._end(state, FAILED, f"can't be started: {error}")
             return
         state.stage, state.slot, state.since = RUNNING, slot, time.monotonic()
-        state.cause = state.cause if state.failures else ""  # It has waited for its folder.
+        state.cause = state.cause if state.failures else ""  # It no longer waits for its folder.
 
     def _tend(self, state: State) -> None:
-        """Takes notice of a running job's end."""
+        """Handles the end of a running job."""
         assert state.process is not None
         code = state.process.poll()
         if code is None:

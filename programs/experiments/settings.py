@@ -1,4 +1,4 @@
-"""What was chosen for a run: its environment, and its settings, by which runs are grouped."""
+"""The environment and the settings of a run, by which runs are grouped."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
 from boonta.programs.wiring.run import Config
 
-NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # And all that evaluations measure.
-OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that say which members there are; each has its own instead.
+NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # Other columns of members; see `EVALUATED`, too.
+OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that list the members, each of which has values of its own.
 SHARED = "arguments"  # The setting of a sweep's population with the command line that its members share, in JSON.
 _WORDS = pydantic.TypeAdapter(list[str])
 

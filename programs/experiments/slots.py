@@ -1,4 +1,4 @@
-"""Slots: the parts of this machine that several runs take at once, so that together they take no more than it has."""
+"""Slots: the parts of this machine that several runs use at once, which together are at most the whole machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 @dataclasses.dataclass(frozen=True)
 class Slots:
-    """The places in which runs are made, and what each run gets.
+    """The number of runs at once, and the resources of each.
 
     Attributes:
       number: runs at once; default: 1.
@@ -36,16 +36,16 @@ class Slots:
 
     @property
     def at_once(self) -> int:
-        """How many runs are made at once."""
+        """The number of runs at once."""
         return 1 if self.number is None else self.number
 
 
 class Machine(NamedTuple):
-    """What there is to divide.
+    """The resources that slots divide.
 
     Attributes:
       cores: the cores that this process may use, by number.
-      memory_gb: in GB of 10^9 bytes.
+      memory_gb: memory in GB of 10^9 bytes.
       devices: the names of the GPUs that this process may use, as `CUDA_VISIBLE_DEVICES` has them.
     """
 
@@ -69,7 +69,7 @@ class Slot(NamedTuple):
 
 
 def this_machine() -> Machine:
-    """What this process may use. No device is started for it: that would take its memory."""
+    """The resources that this process may use. It starts no device, which would take the device's memory."""
     visible = os.environ.get(VISIBLE)
     if visible is None:
         devices = tuple(map(str, range(len(accelerators.gpus()))))
@@ -82,7 +82,7 @@ def divide(slots: Slots, machine: Machine) -> list[Slot]:
     """The slots of a machine.
 
     Raises:
-      BadInput: the machine has less than they ask for together.
+      BadInput: together they ask for more than the machine has.
     """
     number = slots.at_once
     for field, least in (("number", 1), ("cores", 1), ("devices", 0)):
@@ -123,7 +123,7 @@ def _environment(devices: int | None, index: int, machine: Machine) -> dict[str,
 
 @contextlib.contextmanager
 def on_cores(cores: tuple[int, ...]) -> Iterator[None]:
-    """Runs this thread on these cores meanwhile; processes that it starts stay there, and so do their threads."""
+    """Runs this thread on these cores within the block; processes that it starts, and their threads, stay there."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:

@@ -1,4 +1,4 @@
-"""What a sweep runs: a short file, or a command line, that stands for a list of runs. README.md shows the format."""
+"""The specification of a sweep: a short file, or a command line, that stands for many runs; see README.md."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from boonta.programs.experiments.values import Value
 from boonta.programs.wiring import naming
 from boonta.programs.wiring.run import BadInput
 
-SUFFIXES = (".yaml", ".yml")  # Of a sweep's file.
+SUFFIXES = (".yaml", ".yml")  # A sweep's file ends in one of these.
 MOST_RUNS = 10_000
-OWN = {"workdir": "each run has its own folder, in the sweep's", "seed": "name the runs' seeds in seeds"}
+OWN = {"workdir": "each run has its own folder, in the sweep's", "seed": "give the seeds of all runs in seeds"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-    """The numbers that a sampler may choose for a flag, whole ones where both ends are.
+    """The numbers that a sampler may choose for a flag: integers if both ends are, otherwise real numbers.
 
     Attributes:
       low, high: the ends, both included.
-      log: whether it chooses their logarithms evenly.
+      log: whether the numbers are uniform on a logarithmic scale.
     """
 
     low: int | float
@@ -47,11 +47,11 @@ class Sample:
     """Trials whose flags a sampler chooses; each trial has a run for every seed.
 
     Attributes:
-      trials: how many.
+      trials: number of trials.
       flags: by flag, the range of its numbers, or the list of its values.
-      metric: what is to be large, a column of metrics.jsonl.
-      prune: whether a trial ends early that is worse than the median of those before, after as many evaluations.
-      seed: the sampler's.
+      metric: the metric to maximise, a column of metrics.jsonl.
+      prune: whether a trial ends early if it is worse than the median of earlier trials after as many evaluations.
+      seed: the sampler's seed.
     """
 
     trials: int
@@ -63,7 +63,7 @@ class Sample:
     def __post_init__(self) -> None:
         if self.trials < 1 or not self.flags or not all(self.flags.values()):
             raise ValueError(
-                f"trials is {self.trials} and flags {self.flags}; a trial and a flag with values are the least"
+                f"trials is {self.trials} and flags {self.flags}; there must be a trial, and a flag with values"
             )
 
 
@@ -72,19 +72,19 @@ class Spec:
     """The content of a sweep's file.
 
     Attributes:
-      program: the program's file, or several.
-      env: the environment's name, or several; the program's own if empty.
-      seeds: how many seeds, counted from 0; or a list of them.
-      flags: what all runs are given.
-      grid: by flag, a list of values; all combinations are run.
-      runs: variants, each with flags of its own, and with a `name` if the flags shouldn't name it; each is run in all
-        combinations of the others. A variant's flag takes the place of one in `flags`.
+      program: the file of the program, or a list of files.
+      env: the environment's name, or a list of names; empty for the program's default.
+      seeds: the number of seeds, counted from 0, or a list of seeds.
+      flags: flags of all runs.
+      grid: by flag, a list of values; there is a run for each combination.
+      runs: variants, each with flags of its own, which override those in `flags`, and with a `name` if the flags should
+        not name it. Each variant is combined with all seeds, programs, environments and grid values.
       sample: trials whose flags a sampler chooses.
-      slots: how many runs at once, and what each gets of the machine.
+      slots: the number of runs at once, and the share of the machine that each gets.
       retries: how often a run that fails is started again.
-      populations: whether runs of fused programs (`--launch anakin`) that differ in no more than seeds and traced
-        hyper-parameters become the members of one.
-      members: the most members of a population.
+      populations: whether runs of fused programs (`--launch anakin`) become members of one population if they differ
+        only in seeds and traced hyper-parameters.
+      members: the greatest number of members of a population.
     """
 
     program: str | list[str]
@@ -106,7 +106,7 @@ class Spec:
 
     @property
     def envs(self) -> list[str]:
-        """The environments' names; "" is a program's own."""
+        """The environments' names; "" is a program's default."""
         return [self.env] if isinstance(self.env, str) else self.env
 
     @property
@@ -123,12 +123,12 @@ class Entry:
     """One run of a sweep.
 
     Attributes:
-      name: its name, by what makes it differ.
+      name: its name, which has the settings that differ.
       program: the program's file, absolute.
-      env: the environment's name; "" is the program's own.
+      env: the environment's name; "" is the program's default.
       seed: its seed.
       flags: all other flags, with their values.
-      differs: those of them that not all runs of the sweep share.
+      differs: the flags that differ between the sweep's runs.
     """
 
     name: str
@@ -148,7 +148,7 @@ def read(path: pathlib.Path) -> Spec:
     """Reads a sweep's file.
 
     Raises:
-      BadInput: it can't be read, or isn't what a sweep is written like.
+      BadInput: it can't be read, or isn't a sweep.
     """
     try:
         content = values.load(path.read_text())
@@ -163,7 +163,7 @@ def made(content: Mapping[str, Any], where: str) -> Spec:
     """A sweep from a file's content.
 
     Raises:
-      BadInput: a key is unknown, or a value of another kind.
+      BadInput: a key is unknown, or a value has the wrong type.
     """
     _require_keys(content, Spec, where)
     for key, kind in (("slots", Slots), ("sample", Sample)):
@@ -171,7 +171,7 @@ def made(content: Mapping[str, Any], where: str) -> Spec:
             _require_keys(content[key], kind, f"{key} of {where}")
     try:
         spec = schema.load(_SPEC, json.dumps(content, default=str))
-    except (ValueError, TypeError, RecursionError) as error:  # JSON has no keys that are dates, say.
+    except (ValueError, TypeError, RecursionError) as error:  # A key may be a date, for example, which JSON has not.
         raise BadInput(f"{where}: {error}") from error
     for field, least in (("retries", 0), ("members", 2)):
         if getattr(spec, field) < least:
@@ -187,7 +187,7 @@ def _require_keys(given: Mapping[str, Any], kind: Any, where: str) -> None:
 
 
 def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = "") -> list[Entry]:
-    """The runs of a sweep: those of the first seed come first.
+    """The runs of a sweep, those of the first seed first.
 
     Args:
       spec: the sweep.
@@ -195,7 +195,7 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
       name: the trial's name.
 
     Raises:
-      BadInput: two runs would have one folder, there are none or too many, or a flag isn't the sweep's to give.
+      BadInput: two runs would share a folder, there are no runs or too many, or a flag is set by the sweep itself.
     """
     _require_few(spec)
     programs = [_program(file) for file in spec.programs]
@@ -219,7 +219,7 @@ def entries(spec: Spec, trial: Mapping[str, Value] | None = None, name: str = ""
 
 
 def _require_few(spec: Spec) -> None:
-    """Refuses more runs than anybody wants, before they are listed."""
+    """Refuses more than `MOST_RUNS` runs, before they are listed."""
     number = spec.seeds if isinstance(spec.seeds, int) else len(spec.seeds)
     axes: list[Sequence[Any]] = [spec.programs, spec.envs, spec.runs or [{}], *spec.grid.values()]
     for axis in axes:
@@ -244,7 +244,7 @@ def _require_apart(found: Sequence[Entry], spec: Spec) -> None:
             raise BadInput(f"seeds has {entry.seed}; seeds must be at least 0")
         if len(entry.name) > naming.LONGEST:
             raise BadInput(f"a run would be called {entry.name}, over {naming.LONGEST} letters: give it a name in runs")
-        other = names.setdefault(entry.name.lower(), entry)  # Some file systems take upper and lower case as the same.
+        other = names.setdefault(entry.name.lower(), entry)  # Some file systems ignore case.
         if other is not entry:
             commands = " and ".join(repr(" ".join(each.arguments)) for each in (other, entry))
             raise BadInput(f"two runs have one folder, {entry.name}: {commands}; leave one out, or name it in runs")
@@ -260,10 +260,10 @@ def _variant(spec: Spec, given: Mapping[str, Value]) -> tuple[str, dict[str, Val
 
 
 def _flags(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Flags by the name that the command line's help shows.
+    """Flags by their names in the command line's help.
 
     Raises:
-      BadInput: one is given twice, or is the sweep's own.
+      BadInput: a flag is given twice, or is set by the sweep itself.
     """
     flags: dict[str, Any] = {}
     for flag, value in given.items():
@@ -280,12 +280,12 @@ def _program(file: str) -> str:
     """A program's file, absolute.
 
     Raises:
-      BadInput: there is none; the message names near ones.
+      BadInput: there is no such file; the message has similar names.
     """
     try:
         path = pathlib.Path(file).expanduser().absolute()
         found = path.is_file() and path.suffix == ".py"
-    except (OSError, RuntimeError) as error:  # Its name is too long, or of a user that isn't there.
+    except (OSError, RuntimeError) as error:  # The name is too long, or "~" is of an unknown user.
         raise BadInput(f"program {file} can't be found: {error}") from error
     if not found:
         there = [other.name for other in path.parent.glob("*.py") if other.name != "__init__.py"]

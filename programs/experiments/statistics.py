@@ -68,7 +68,7 @@ def profile(tasks: Sequence[np.ndarray], thresholds: np.ndarray) -> Estimate:
 
 
 def probability_of_improvement(ones: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> Estimate:
-    """How probable it is that a run of one group scores higher than a run of another, as a mean over tasks.
+    """The probability that a run of one group scores higher than a run of another, as a mean over tasks.
 
     Half of the ties count. For one task it is the statistic U of Mann and Whitney, divided by the number of pairs.
 
@@ -95,7 +95,7 @@ def _bootstrap(samples: Sequence[np.ndarray], statistic: Callable[..., np.ndarra
     if min(sample.shape[-1] for sample in samples) < 2:
         return Estimate(value, np.full_like(value, np.nan, float), np.full_like(value, np.nan, float))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # Runs that are all equal have an interval, too.
+        warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # Equal runs have an interval, too.
         found = stats.bootstrap(
             samples,
             statistic,

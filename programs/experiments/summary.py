@@ -18,7 +18,7 @@ from boonta.programs.experiments.statistics import Estimate
 from boonta.programs.wiring.run import BadInput
 
 THRESHOLDS = 201  # Points of a performance profile.
-MARGIN = 0.05  # The part of its range that it shows beyond the lowest and the highest score.
+MARGIN = 0.05  # Share of the range of scores that a profile shows beyond the lowest and the highest one.
 CURVE_RESAMPLES = 1_000
 
 
@@ -50,7 +50,7 @@ class Band(NamedTuple):
 
 
 class Improvement(NamedTuple):
-    """How probable it is that a run of one group scores higher than one of another.
+    """The probability that a run of one group scores higher than a run of another.
 
     Attributes:
       one, other: the groups' names.

@@ -1,4 +1,4 @@
-"""Values of flags: as a sweep's file has them, as a command line takes them, and as parts of a folder's name."""
+"""Values of flags, in a sweep's file, on a command line, and in a folder's name."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(text: str) -> Any:
     """Parses YAML.
 
     Raises:
-      ValueError: it is none.
+      ValueError: it isn't YAML.
     """
     try:
         return yaml.load(text, _Loader)
@@ -41,7 +41,7 @@ def load(text: str) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """A word of a command line as a value; one that is no YAML is a text, as are dates."""
+    """A word of a command line as a value; dates, and words that aren't YAML, stay texts."""
     try:
         value = load(text)
     except ValueError:
@@ -50,7 +50,7 @@ def parsed(text: str) -> Any:
 
 
 def normal(flag: str) -> str:
-    """A flag's name as the command line's help shows it, so that equal ones are found."""
+    """A flag's name as the command line's help shows it; equal flags have equal names."""
     return flag.removeprefix("--").replace("_", "-")
 
 

@@ -41,7 +41,7 @@ from boonta.programs.wiring.provenance import source_digest
 from boonta.programs.wiring.run import BadInput, Which, command
 
 DATA, PAGE, HTML = "results.json", "page.md", "index.html"
-READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # Of a run, besides its config.json files.
+READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # A run's files besides its config.json files.
 
 
 def compare(
@@ -52,7 +52,7 @@ def compare(
     reference: tuple[str, ...] = (),
     bar: float | None = None,
 ) -> None:
-    """Compares runs, and writes a page with tables and pictures; what exists and is up to date is left as it is.
+    """Compares runs, and writes a page with tables and pictures, unless there is an up-to-date page.
 
     Runs that differ in the seed alone make a group. Groups of several environments are compared as a suite, if each
     environment has the same ones.
@@ -64,7 +64,7 @@ def compare(
       which: the checkpoint whose evaluations after the run, by `boonta evaluate`, count as final scores.
       reference: the returns that are the scores 0 and 1, as ENVIRONMENT=LOW,HIGH for each environment; default: the
         least and greatest final score of any run.
-      bar: a value of the metric; the page tells when runs reach it.
+      bar: a value of the metric; the page shows when each run reaches it.
 
     Raises:
       BadInput: a folder holds no run or nothing to compare; the environments make no suite; or the page can't be
@@ -96,7 +96,7 @@ def compare(
     )
     try:
         target.mkdir(parents=True, exist_ok=True)
-        (target / DATA).unlink(missing_ok=True)  # It is written last, so that it stands for all the others.
+        (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
         try:
             _draw(target, content)
         except (ValueError, OverflowError) as error:
@@ -161,7 +161,7 @@ def _draw(target: pathlib.Path, content: Content) -> None:
 
 
 def _key(folders: Sequence[pathlib.Path], options: Mapping[str, Any]) -> str:
-    """The SHA-256 of all that a comparison is made from: it changes if and only if that does."""
+    """The SHA-256 of everything that a comparison is made from."""
     digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
     for folder in folders:
         digest.update(f"{folder}\0{status.state_of(folder, journal.last_start(folder))}\0".encode())

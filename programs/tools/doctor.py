@@ -1,4 +1,4 @@
-"""Tells what works on this machine and what doesn't, with what to do about it.
+"""Reports what works on this machine and what doesn't, with remedies.
 
 ./run boonta doctor
 """
@@ -47,13 +47,13 @@ def _guarded(check: Callable[[], Finding | list[Finding]]) -> list[Finding]:
     try:
         found = check()
     except Exception as error:
-        told = f"could not be looked at: {type(error).__name__}: {error}"
-        return [Finding(check.__name__.replace("_", " "), "warning", told, "please report this")]
+        failure = f"could not be checked: {type(error).__name__}: {error}"
+        return [Finding(check.__name__.replace("_", " "), "warning", failure, "please report this")]
     return found if isinstance(found, list) else [found]
 
 
 def report(findings: Sequence[Finding]) -> str:
-    """The findings as lines, and what is missing."""
+    """The findings as lines, and a line with those that are missing."""
     width = max(len(each.name) for each in findings)
     lines = []
     for each in findings:
@@ -66,10 +66,10 @@ def report(findings: Sequence[Finding]) -> str:
 
 
 def main() -> None:
-    """The command line of `doctor`; it needs nothing but the standard library, since the rest may be missing."""
+    """The command line of `doctor`; it needs the standard library alone, since packages may be missing."""
     parser = argparse.ArgumentParser(
         prog="boonta doctor",
-        description="Tells what works on this machine and what doesn't. The exit code is 1 if something is missing "
+        description="Reports what works on this machine and what doesn't. The exit code is 1 if something is missing "
         "that a run here needs. The report names no user and no host: paste it into an issue.",
     )
     parser.add_argument("--json", action="store_true", help="print a list of findings: name, state, found, advice")

@@ -79,8 +79,8 @@ def evaluate(
     for folder in folders_of(workdirs):
         try:
             for found, is_new in evaluate_run(folder, task, again):
-                print(f"{folder}: {_told(found)}{'' if is_new else ', from before'}", flush=True)
-        except (BadInput, ValueError, OSError) as error:  # The other runs are none the worse for it.
+                print(f"{folder}: {_described(found)}{'' if is_new else ', from before'}", flush=True)
+        except (BadInput, ValueError, OSError) as error:  # The other runs are still evaluated.
             failed += 1
             print(f"error: {folder}: {error}", file=sys.stderr, flush=True)
     if failed:
@@ -180,7 +180,7 @@ def _in_jax(program: Program) -> JaxEnv | None:
         return None
 
 
-def _told(found: Evaluated) -> str:
+def _described(found: Evaluated) -> str:
     """An evaluation in one line."""
     error = metrics.standard_error(found.returns)
     mean = f"{statistics.fmean(found.returns):.2f}" + ("" if error is None else f" ± {error:.2f}")

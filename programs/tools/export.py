@@ -52,7 +52,8 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
         raise BadInput(f"--workdir {workdir} has no replay checkpoint; a run writes one when it ends")
     writer = ArchiveWriter(out, env)
     sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
-    sequences = (steps._replace(core=()) for steps in sequences)  # Episodes are not sequences: theirs is none of it.
+    # A recurrent state belongs to a sequence, not to an episode.
+    sequences = (steps._replace(core=()) for steps in sequences)
     for trajectory in stitch(sequences, contract.overlap(table)):
         writer.add(trajectory)
     return writer.close()

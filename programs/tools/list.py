@@ -1,4 +1,4 @@
-"""Lists what there is to choose from: programs, agents, environments and tools.
+"""Lists all programs, agents, environments and tools.
 
 ./run boonta list
 """
@@ -17,7 +17,7 @@ from boonta.programs.wiring.environments import EXAMPLES
 
 
 def choices() -> dict[str, list[tuple[str, str]]]:
-    """By kind, the name and the description of each thing to choose."""
+    """The names and descriptions of all programs, agents, environments and tools, by kind."""
     agents = {path.parent.name: path for path in sorted((FOLDER.parent / "agents").glob("*/__init__.py"))}
     tools = {path.stem: path for path in sorted((FOLDER / "tools").glob("*.py")) if path.stem != "__init__"}
     return {
@@ -29,7 +29,7 @@ def choices() -> dict[str, list[tuple[str, str]]]:
 
 
 def described(path: pathlib.Path) -> str:
-    """The first sentence of a module, which isn't imported: some need packages that aren't everywhere."""
+    """The first sentence of a module's docstring, without importing it: its packages may be missing."""
     text = " ".join((ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0].split())
     return text.partition(": `")[0].removesuffix(".") + "."
 

@@ -27,7 +27,7 @@ from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
 
-STEPS_PER_S = {1: 15, 2: 1}  # By number of players; a move on a board takes time to look at.
+STEPS_PER_S = {1: 15, 2: 1}  # Speed of the picture by number of players; a board's moves need more time.
 ENDINGS = (".gif", ".mp4")
 SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by whole factors.
 
@@ -117,7 +117,7 @@ def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Ma
             if not isinstance(value, dict):
                 raise TypeError(f"{name} is {value!r}; it must have fields")
             values[name] = dataclasses.replace(now, **as_recorded(vars(now), value, typing.get_type_hints(type(now))))
-        else:  # A user's own environment, which is callable, is made again from its name alone.
+        else:  # A user's own environment, which is callable, is made from its name alone.
             values[name] = now if callable(now) else checked(hints[name], value)
     return values
 

@@ -1,4 +1,4 @@
-"""Lists runs: what, since when, how far, with what return, and how they stand or ended.
+"""Lists runs with their start, counters, return, and state or end.
 
 ./run boonta runs
 """
@@ -19,8 +19,8 @@ from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, Config, command, read_config
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
-NUMBERS = COLUMNS[3:7]  # They are set to the right.
-STATES = {"it is running": "running", "it never started": "never started"}  # Of `state_of`; of others see `_ended`.
+NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.
+STATES = {"it is running": "running", "it never started": "never started"}  # Short forms of what `state_of` returns.
 CUT_OFF = "cut off"
 
 
@@ -42,7 +42,7 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
 
 
 def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
-    """The cells of a run; those that it has nothing for are empty."""
+    """The cells of a run, empty where it has no value."""
     name = str(run.relative_to(workdirs))
     try:
         config = read_config(run / "config.json")
@@ -56,7 +56,7 @@ def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
 
 
 def _last(run: pathlib.Path) -> dict[str, float]:
-    """Of each metric the newest value."""
+    """The newest value of each metric."""
     try:
         rows = metrics.read(run)
     except OSError:
@@ -65,7 +65,7 @@ def _last(run: pathlib.Path) -> dict[str, float]:
 
 
 def _started(config: Config) -> str:
-    """When it was last started, in local time; empty if an older Boonta hasn't recorded it."""
+    """The local time of the last start; empty if an older Boonta didn't record it."""
     if config.provenance is None:
         return ""
     return datetime.datetime.fromisoformat(config.provenance.started).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -79,7 +79,7 @@ def _return(last: dict[str, float]) -> str:
 
 
 def _state(run: pathlib.Path) -> str:
-    """Whether it is running, and else the line of its log that says how it ended."""
+    """Its state, or the line of its log with the way in which it ended."""
     log = journal.last_start(run)
     state = state_of(run, log)
     if state != "it has ended":

@@ -1,4 +1,4 @@
-"""Tells how a run stands, or how it ended: what died and why, what is safe, and where it would go on.
+"""Reports the state of a run, or its end: what died and why, which snapshots are sound, and where it would go on.
 
 ./run boonta status --workdir runs/impala_atari-Pong
 """
@@ -18,17 +18,17 @@ from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput, command, read_config
 
 # A run's folders of snapshots; each snapshot's number is that of the updates done.
-LEARNERS = ("checkpoints", "members")  # From these the run goes on.
+LEARNERS = ("checkpoints", "members")  # A run goes on from a snapshot in one of these.
 TABLES = "replay"
 BEST = f"checkpoints/{store.BEST}"
 
 
 def status(workdir: pathlib.Path, lines: int = 10) -> None:
-    """Tells how a run stands, or how it ended, also one that was killed.
+    """Reports the state of a run, or its end, also of a run that was killed.
 
     Args:
       workdir: the run's folder.
-      lines: how many of the newest lines of its log to print.
+      lines: number of the newest lines of its log to print.
     """
     try:
         config = read_config(workdir / "config.json")
@@ -51,7 +51,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
 
 
 def state_of(workdir: pathlib.Path, log: list[str]) -> str:
-    """Whether a run goes on, has ended, or was cut off without a word."""
+    """Whether a run is running, has ended, or was cut off."""
     if is_held(workdir):
         return "it is running"
     starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
@@ -93,7 +93,7 @@ def _reached(workdir: pathlib.Path) -> dict[str, float]:
 def _snapshots(workdir: pathlib.Path, name: str) -> str:
     """Lines about the snapshots in a folder of a run."""
     folder = workdir / name
-    told = [f"{name}:"]
+    lines = [f"{name}:"]
     for number in numbers(folder):
         path = folder / str(number)
         try:
@@ -101,12 +101,12 @@ def _snapshots(workdir: pathlib.Path, name: str) -> str:
             state = "sound"
         except Unsound as error:
             state = f"not sound: {error}"
-        told.append(f"  {number:>12,d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
-    return "\n".join(told)
+        lines.append(f"  {number:>12,d}  {_written(path)}  {manifest.size(path) / 1e6:,.1f} MB  {state}")
+    return "\n".join(lines)
 
 
 def _goes_on_from(folder: pathlib.Path, reached: float | None) -> str:
-    """From which of the snapshots in a folder the run would go on."""
+    """A line about the snapshot in a folder from which the run would go on."""
     try:
         number = SnapshotFolder(folder, "checkpoint").newest_whole(lambda warning: None)
     except Unsound:
@@ -118,7 +118,7 @@ def _goes_on_from(folder: pathlib.Path, reached: float | None) -> str:
 
 
 def _written(path: pathlib.Path) -> str:
-    """When a snapshot was finished, and how long ago that is."""
+    """The time at which a snapshot was finished, and its age."""
     at = manifest.written_at(path)
     if at is None:
         return "never finished"

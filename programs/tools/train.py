@@ -22,7 +22,7 @@ def programs() -> Mapping[str, pathlib.Path]:
 
 
 def command_of(arguments: list[str]) -> list[str]:
-    """The command that runs a program's file, as a user would who has it at hand.
+    """The command that runs a program's file.
 
     Args:
       arguments: the program's name or file, and its own arguments.
@@ -39,7 +39,7 @@ def command_of(arguments: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """The command line of `train`: it becomes the program's own."""
+    """The command line of `train`: the process becomes the program's."""
     if sys.argv[1:2] in ([], ["-h"], ["--help"]):
         print(f"Usage: boonta train PROGRAM [ENVIRONMENT] [FLAG...]\n\nPrograms: {', '.join(programs())}.")
         sys.exit(0 if sys.argv[1:] else 2)

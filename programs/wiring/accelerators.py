@@ -16,7 +16,7 @@ TPUS = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
 
 
 def gpus() -> list[str]:
-    """The NVIDIA GPUs of this machine or container: their models, as far as the driver tells them."""
+    """The NVIDIA GPUs of this machine or container: their models, as far as the driver shows them."""
     models = []
     for path in sorted(ROOT.glob("proc/driver/nvidia/gpus/*/information")):
         models += [line.partition(":")[2].strip() for line in text_of(path).splitlines() if line.startswith("Model:")]
@@ -46,7 +46,7 @@ def taken() -> bool:
 
 
 def text_of(path: pathlib.Path) -> str:
-    """What a file says; empty if it can't be read."""
+    """The content of a file; empty if it can't be read."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         return path.read_text()
     return ""

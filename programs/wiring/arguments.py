@@ -46,7 +46,7 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     signature = inspect.signature(function)
     hints = inspect.get_annotations(function, eval_str=True)
     env: Env | None = None
-    usual_env: Any = None  # Without the command line's settings.
+    usual_env: Any = None  # The environment with its default settings.
     if hints.get("env") is Env:
         env = usual_env = signature.parameters["env"].default
         if given and not given[0].startswith("-"):
@@ -72,14 +72,14 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
 
 
 def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
-    """The run that a command line asks for, before anything else of it is looked at; None if it can't be told yet."""
+    """The run that a command line asks for, without the rest of the line; None if it can't be known yet."""
     default = inspect.signature(function).parameters["run"].default
     default = Run() if default is inspect.Parameter.empty else default
     silence = io.StringIO()
     try:
         with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
             run, _ = tyro.cli(Run, args=list(arguments), default=default, return_unknown_args=True)
-    except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong; `parse` says so.
+    except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong, which `parse` reports.
         return None
     return run
 
@@ -182,7 +182,7 @@ def load(file: pathlib.Path) -> ModuleType:
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # As an import would: dataclasses look their module up.
+    sys.modules[spec.name] = module  # An import would do so, and dataclasses look their module up.
     spec.loader.exec_module(module)
     return module
 

@@ -1,4 +1,4 @@
-"""A program of one process starts again from its newest snapshot when that process dies: a small parent sees to it."""
+"""Starts a program of one process again, from its newest snapshot, when that process dies; a small parent does so."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.wiring import accelerators, interrupts
 from boonta.programs.wiring.restarts import History, Restarts
 
-SILENT_S = 20.0  # Time without a sign of life after which the process hangs; and before it first worked:
-START_S = 180.0
+SILENT_S = 20.0  # Time without a report after which the process counts as hung, once it has worked.
+START_S = 180.0  # The same before it has worked, and while it ends.
 POLL_S = 0.25
-DIES_WITH_PARENT = 1  # Linux's PR_SET_PDEATHSIG.
+DIES_WITH_PARENT = 1  # The value of PR_SET_PDEATHSIG in Linux.
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Those that are forwarded to the child.
 
-GUARD = "BOONTA_GUARD"  # The environment variable that tells a child about its guard: the pipe, and the process id.
+GUARD = "BOONTA_GUARD"  # The environment variable that gives a child its guard's pipe and process id.
 
-_pipe: int | None = None  # In a guarded process, where it reports to its guard.
+_pipe: int | None = None  # The pipe by which a guarded process reports to its guard.
 
 
 def guard(name: str, policy: Restarts) -> None:
@@ -59,11 +59,11 @@ def guard(name: str, policy: Restarts) -> None:
 
 
 def report(worked: bool, ending: bool = False, failure: str = "") -> None:
-    """Tells the guard, if there is one, that the program lives.
+    """Reports to the guard, if there is one, that the program lives.
 
     Args:
       worked: whether all nodes have begun to work.
-      ending: whether this is the last report: what libraries do at a process's exit may take its time.
+      ending: whether this is the last report; libraries may take long at a process's exit.
       failure: why the program has failed, if it has.
     """
     if _pipe is not None:
@@ -79,13 +79,13 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, interrupts.interrupted)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # It saves and ends, so that there are no orphans.
+    ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
     if os.getppid() != parent_pid:
-        sys.exit(128 + signal.SIGTERM)  # The guard died before this process could ask to be told.
+        sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.
 
 
 class _Guard:
-    """The parent: its child, and what has become of those before."""
+    """The parent: its present child, and the history of its earlier ones."""
 
     def __init__(self, name: str, policy: Restarts):
         self._name = name
@@ -118,7 +118,7 @@ class _Guard:
     def watch(self, reports: Any) -> int | None:
         """Waits for the child's end and, if it is to be started again, until then; otherwise returns the exit code."""
         failure, hung, code = self._follow(reports)
-        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143):  # Done, refused, collapsed, or asked to end.
+        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else _how(code))
         decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)

@@ -1,4 +1,4 @@
-"""What happens to a run, for people: lines on the terminal, and in a file of the run's folder."""
+"""The log of a run, for people: lines on the terminal, and in a file of the run's folder."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ import sys
 from collections.abc import Iterator, Sequence
 
 FILE = "run.log"
-# Of whole runs. DEBUG is for the file alone, INFO a plain line, WARNING what the run survives, ERROR why it has failed.
+# The logger of whole runs. DEBUG lines go to the file alone, INFO lines are plain, a WARNING is something that the run
+# survives, and an ERROR the reason why it failed.
 LOG = logging.getLogger("boonta.run")
 PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
-STARTED, ENDED = "started: ", "ended with code "  # How the file's lines about a run's start and end begin.
-ENDS = ("done: ", "ended by ")  # How the lines begin that say to people why a run ends; errors do, too.
+STARTED, ENDED = "started: ", "ended with code "  # The first words of the lines about a run's start and end.
+ENDS = ("done: ", "ended by ")  # The first words of the lines that give the reason of an end; errors give it, too.
 
 
 @contextlib.contextmanager
 def outliving_terminal() -> Iterator[None]:
-    """Goes on where the terminal, or whoever reads the lines, is gone: from then on nothing is shown.
+    """Goes on without output once the terminal, or the process that reads it, is gone.
 
     An exception would end the supervision of the nodes, but not the nodes.
     """
     try:
         yield
     except OSError as error:
-        if error.errno == errno.ENOSPC:  # The lines go into a file, and wait until there is room again.
+        if error.errno == errno.ENOSPC:  # Output goes to a file on a full disk, where there may be room again later.
             return
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):
@@ -36,7 +37,7 @@ def outliving_terminal() -> Iterator[None]:
 
 
 class _Terminal(logging.Handler):
-    """Prints each line to where the standard streams lead at that time: a live table redirects them."""
+    """Prints each line to the present standard streams, which a live table redirects."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with outliving_terminal():
@@ -45,24 +46,24 @@ class _Terminal(logging.Handler):
 
 
 class _File(logging.FileHandler):
-    """Appends each line, with its time, to the file. A full disk is no reason to end a run."""
+    """Appends each line, with its time, to the file; a full disk doesn't end the run."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError):  # The file can't be opened.
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Goes on, since the line can't be written."""
+        """Ignores that the line can't be written."""
         del record
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):  # What is left can't be written.
+        with contextlib.suppress(OSError):  # The rest can't be written.
             super().close()
 
 
 @contextlib.contextmanager
 def kept_in(folder: pathlib.Path) -> Iterator[None]:
-    """Keeps what is logged meanwhile in a run's folder, too."""
+    """Also writes what is logged within the block to a file in the run's folder."""
     handler = _File(folder / FILE, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%dT%H:%M:%S%z"))
     LOG.addHandler(handler)
@@ -115,4 +116,4 @@ def last_code(folder: pathlib.Path) -> int | None:
 _terminal = _Terminal(logging.INFO)
 LOG.addHandler(_terminal)
 LOG.setLevel(logging.DEBUG)
-LOG.propagate = False  # Libraries configure the root logger as they like.
+LOG.propagate = False  # The root logger belongs to libraries, which configure it.

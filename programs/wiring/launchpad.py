@@ -158,7 +158,7 @@ def launch(
         manager = lp.launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
-    manager._disable_alarm()  # After a SIGTERM meanwhile it would kill all of us, without a word.
+    manager._disable_alarm()  # After a SIGTERM, the alarm would kill this process silently.
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
     monitor = Client(launchable.nodes["monitor"].address.resolve(), STATUS_DEADLINE_S)
     return _workers(program, list(launchable.nodes), manager, environment, logs), monitor

@@ -1,4 +1,4 @@
-"""Names of run folders: a run's program and environment, and what else tells it from others."""
+"""Names of run folders: a run's program and environment, and whatever distinguishes it from others."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from boonta.nodes.snapshots.schema import flattened
 from boonta.programs.wiring.recorded import plain
 
-LONGEST = 200  # Letters; file systems take 255.
-DIGEST = 8  # Letters of the digest that stands for the end of a longer name.
+LONGEST = 200  # Limit of a name's letters; that of file systems is 255.
+DIGEST = 8  # Letters of the digest that replaces the end of a longer name.
 
 
 def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """The name of a run's default folder; runs with other settings or seeds have other names.
 
     Args:
-      words: what it begins with: the program's name, and the environment's.
+      words: its first parts, the names of the program and of the environment.
       seed: the run's seed; 0 is not named.
       settings: the settings of the program.
-      usual: what they are unless flags change them; those that it lacks are not named.
+      usual: the settings that flags may change, with their defaults; other settings are not named.
     """
     before, after = flattened(plain(dict(usual))), flattened(plain({name: settings[name] for name in usual}))
     changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}

@@ -141,7 +141,7 @@ class Program:
 
     @property
     def restarts(self) -> dict[str, Restarts]:
-        """By node, how often it is started again when it has died; empty if the run says that none is."""
+        """The number of times that each node is started again when it dies, by name; empty if the run restarts none."""
         if not self.run.restarts_nodes:
             return {}
         return {name: group.restarts or self.run.restarts for group in self.all_groups for name in group.names}

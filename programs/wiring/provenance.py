@@ -1,4 +1,4 @@
-"""What a run came from: source, versions, machine and seeds; and what a program was built from, which hosts compare.
+"""The provenance of a run: source, versions, machine and seeds; and a description of a program, which hosts compare.
 
 JAX and psutil are imported where they are needed: `boonta doctor` asks for the source where they may be missing.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-GIT_S = 5.0  # Time that git has for an answer; a large repository on a network's disk may need more, and has none.
+GIT_S = 5.0  # Deadline of git's answer; a run whose repository takes longer is recorded without a commit.
 # The packages that decide what a run computes, the simulators' included; those that are installed are recorded.
 PACKAGES = ["jax", "jaxlib", "dm-haiku", "optax", "rlax", "mctx", "flashbax", "chex", "numpy"]
 PACKAGES += ["dm-reverb", "dm-launchpad", "tensorflow-cpu"]
@@ -49,9 +49,9 @@ class Source:
     """A state of source code.
 
     Attributes:
-      commit: git's hash of it; None where it is in no repository, or git isn't there to say.
+      commit: git's hash; None outside of a repository, or where there is no git.
       dirty: whether tracked files differ from the commit, or the program's own file isn't tracked; None without one.
-      digest: the beginning of the SHA-256 of the source files, which tells two dirty states apart.
+      digest: the beginning of the SHA-256 of the source files, which distinguishes dirty states.
     """
 
     commit: str | None
@@ -61,13 +61,13 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """The machine of a run's launcher; nodes on other hosts aren't asked.
+    """The machine of a run's launcher; those of nodes on other hosts aren't recorded.
 
     Attributes:
       processor: the processors' model.
       cores: how many this process may use.
       memory_bytes: all of the machine's memory.
-      devices: the kinds of its accelerators, one for each.
+      devices: the kind of each of its accelerators.
       variables: environment variables that choose devices or change how they compute, by name.
     """
 
@@ -80,10 +80,10 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """What one start of a run came from.
+    """The provenance of one start of a run.
 
     Attributes:
-      started: when, in ISO 8601 and UTC.
+      started: the time, in ISO 8601 and UTC.
       environment: the environment's name, such as "minatar-breakout".
       boonta: the framework's source.
       program: the source of the program's repository; its digest is of the program's file alone.
@@ -144,13 +144,13 @@ def revision(file: pathlib.Path) -> tuple[str | None, bool | None]:
         return None, None
     tracked = bool(_git(file.parent, "ls-files", "--", file.name))
     if not tracked and _git(file.parent, "check-ignore", "--", file.name):
-        return None, None  # An environment inside of a repository, such as .venv, is no part of it.
+        return None, None  # Git ignores it: a virtual environment within a repository, say.
     return head.group(1), not tracked or any(not line.startswith("#") for line in status.splitlines())
 
 
 def _git(folder: pathlib.Path, *arguments: str) -> str | None:
     """What git prints; None if it fails, is missing, or takes too long."""
-    # Variables that git sets for its hooks would name another repository. The lock is for `git commit` of the user.
+    # Variables that git sets for its hooks would name another repository. A lock would block the user's `git commit`.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment["GIT_OPTIONAL_LOCKS"] = "0"
     command = ["git", "-C", str(folder), *arguments]
@@ -204,9 +204,9 @@ def _processor() -> str:
 
 
 def _devices() -> list[str]:
-    """The kinds of the accelerators: JAX's own, if it has started them in this process, else those that Linux shows.
+    """The kinds of the accelerators, from JAX if it has started them in this process, and from Linux otherwise.
 
-    The launcher of processes must not start them, since they would be taken from its nodes.
+    A launcher of processes must not start JAX's devices, which its nodes could then not have.
     """
     if accelerators.taken():
         import jax

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SAME_EXCEPTION = 3  # So many times in a row show that starting again doesn't help.
+SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception so many times in a row.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +44,9 @@ class Death(NamedTuple):
     """The end of a life of a node: an exception, a signal, or the launcher's own, of a node that hung.
 
     Attributes:
-      at: the time, in seconds of any clock that never goes back.
-      cause: what happened, as a predicate: "was killed by SIGKILL while acting".
-      raised: whether it is an exception of the node's own.
+      at: the time, in seconds, by any monotonic clock.
+      cause: what happened, as a predicate, such as "was killed by SIGKILL while acting".
+      raised: whether the node raised an exception.
       worked: whether this life, or one before it, had come as far as its work.
     """
 
@@ -72,8 +72,8 @@ def decide(name: str, policy: Restarts, deaths: Sequence[Death]) -> Decision:
     """Decides what follows from the last of a node's deaths, which are given oldest first.
 
     An exception from before the node ever worked ends the program at once: nothing would be different the next time,
-    and bad input should not take minutes to be told. So does the same exception, whatever numbers are in it, when it is
-    raised a third time in a row.
+    and bad input should not take minutes to be reported. The same exception, whatever numbers are in it, ends it when
+    it is raised a third time in a row.
     """
     last = deaths[-1]
     before = [death for death in deaths[:-1] if death.at > last.at - policy.window_s]
@@ -87,14 +87,14 @@ def decide(name: str, policy: Restarts, deaths: Sequence[Death]) -> Decision:
         why = f"; it has been started again {len(before)} times within {policy.window_s:g} s"
     else:
         return Decision(policy.backoff_s * 2 ** len(before))
-    return Decision(0.0, f"{name} {last.cause}{why}{_told(before)}")
+    return Decision(0.0, f"{name} {last.cause}{why}{_described(before)}")
 
 
 def _kind(death: Death) -> str:
     return re.sub(r"\d+", "#", death.cause)
 
 
-def _told(deaths: Sequence[Death]) -> str:
+def _described(deaths: Sequence[Death]) -> str:
     """The causes of earlier deaths, each once, with how often it occurred."""
     if not deaths:
         return ""
@@ -110,7 +110,7 @@ class History:
     Args:
       name: the node's name.
       policy: decides what follows from a death.
-      now: the time, of the clock of all times below.
+      now: the time, by the clock of all times below.
 
     Attributes:
       deaths: its deaths, the oldest first.

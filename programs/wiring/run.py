@@ -24,7 +24,7 @@ from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.restarts import Restarts
 
-Which = Literal["newest", "best"]  # Of a run's checkpoints.
+Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
 
 
 class BadInput(Exception):

@@ -72,7 +72,7 @@ class _Supervisor:
         self._memory = OutOfMemory()
         self._status: dict[str, Any] = {}
         self._fresh = False  # Whether the monitor answered the last call.
-        self._met_at: float | None = None  # When the monitor's present life first answered.
+        self._met_at: float | None = None  # The time at which the monitor's present life first answered.
         self._asked_at, self._silent_s, self._passed_s = now, 0.0, 0.0
         self._signals = signals
         self._failure = self._monitor_failure = ""
@@ -181,7 +181,7 @@ class _Supervisor:
         decision = history.die(now, cause, raised)
         if decision.failure:
             self._failure = decision.failure
-            if worker is self._monitor_worker:  # Without it, nodes can only be terminated; it may take them for lost.
+            if worker is self._monitor_worker:  # Without the monitor, nodes can only be terminated.
                 self._monitor_failure = decision.failure
             self._ask(decision.failure, worker.name)
             return
@@ -214,10 +214,10 @@ class _Supervisor:
 
     def _hung(self, worker: Worker, node: Mapping[str, Any]) -> str:
         """How a worker hangs, as a predicate; empty if it doesn't."""
-        unheard = self._met_at is None if worker is self._monitor_worker else not node["process"]
+        unreported = self._met_at is None if worker is self._monitor_worker else not node["process"]
         history = self._histories[worker.name]
-        # What has been heard of before falls silent; what has not may take long to start, but not while it is stopped.
-        history.stopped_s = history.stopped_s + self._passed_s if unheard and worker.is_stopped() else 0.0
+        # A node that has reported before is silent; another may take long to start, without the time it is stopped.
+        history.stopped_s = history.stopped_s + self._passed_s if unreported and worker.is_stopped() else 0.0
         if history.stopped_s > SILENT_S:
             return f"has been stopped for {history.stopped_s:.0f} s, before its first heartbeat"
         if worker is self._monitor_worker:
@@ -269,7 +269,7 @@ class _Supervisor:
             self._terminate_all()
 
     def _report_end(self, name: str, cause: str) -> None:
-        """Tells the monitor that a worker has died, so that none waits for it at the program's end."""
+        """Reports to the monitor that a worker has died, so that none waits for it at the program's end."""
         with contextlib.suppress(Exception):  # The monitor may be away, too.
             self._monitor.report_end(name, f"{name} {cause}")
 

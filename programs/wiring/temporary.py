@@ -1,4 +1,4 @@
-"""A run's temporary files: in a folder of its own, which no kill leaves behind for good."""
+"""A run's temporary files lie in a folder of its own, which the next start removes after a kill."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import tempfile
 from collections.abc import Iterator
 
 FOLDER = "tmp"
-ELSEWHERE = "elsewhere"  # A link in it to a folder that could not be in it.
-VARIABLE = "TMPDIR"  # Where Python, TensorFlow and others look for the folder; processes inherit it.
+ELSEWHERE = "elsewhere"  # A link to a temporary folder whose path within this one would be too long.
+VARIABLE = "TMPDIR"  # Python, TensorFlow and others read the folder from this variable, which processes inherit.
 
 
 @contextlib.contextmanager
 def kept_in(folder: pathlib.Path) -> Iterator[None]:
     """Keeps the temporary files of this process, and of those that it starts meanwhile, in a folder within the run's.
 
-    Launchpad writes each group's nodes into one, and TensorFlow the code that it makes; a process that is killed leaves
-    its own behind. All are removed at the end, and at the start, where a launcher was killed before.
+    Launchpad writes each group's nodes into such files, and TensorFlow the code that it generates; a process that is
+    killed leaves its own behind. All are removed at the end, and at the next start if the launcher was killed.
 
     Args:
       folder: the run's folder, which no other process uses.
@@ -41,9 +41,9 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def short(longest: int) -> Iterator[pathlib.Path]:
-    """A temporary folder in one whose path has so many bytes at most: the run's, or else the machine's.
+    """A temporary folder in the run's own, or in the machine's if the path of the run's has more than `longest` bytes.
 
-    In the latter case the run's has a link to it, by which the next start finds it if this process is killed.
+    In the machine's, the run's folder has a link to it, by which the next start finds it if this process is killed.
     """
     usual = pathlib.Path(tempfile.gettempdir())
     fits = len(os.fsencode(usual)) <= longest
@@ -56,7 +56,7 @@ def short(longest: int) -> Iterator[pathlib.Path]:
 
 
 def _remove(own: pathlib.Path) -> None:
-    """Removes a run's folder of temporary files, and the one that it has a link to."""
+    """Removes a run's folder of temporary files, and the folder that it links to."""
     with contextlib.suppress(OSError):  # There is no link.
         shutil.rmtree(os.readlink(own / ELSEWHERE), ignore_errors=True)
     shutil.rmtree(own, ignore_errors=True)

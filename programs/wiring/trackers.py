@@ -16,18 +16,18 @@ from boonta.nodes.sinks import base, follow
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.run import Run
 
-STARTED = "BOONTA_TRACKERS"  # Tells the command that this process becomes of the processes that it has started.
-END_S = follow.END_S + 2.0  # They end by themselves within the first.
+STARTED = "BOONTA_TRACKERS"  # The variable by which this process, once it has executed its command anew, finds them.
+END_S = follow.END_S + 2.0  # The processes end by themselves within `follow.END_S`.
 
 
 class Process(NamedTuple):
-    """A process.
+    """The process of one tracker.
 
     Attributes:
-      name: its tracker's, as `--log` has it.
+      name: the tracker's name, as `--log` gives it.
       pid: its process id.
-      control: the file descriptor that keeps it going until it is closed, be it by a kill.
-      messages: the file descriptor of its messages, which closes when it has ended.
+      control: a file descriptor of the launcher; the process ends once it is closed, also if the launcher is killed.
+      messages: the file descriptor of its messages, which closes when the process has ended.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Process(NamedTuple):
 
 
 class Trackers:
-    """The processes of a run; a context manager that shows their messages, and ends them with the run."""
+    """The tracker processes of a run: a context manager that logs their messages, and ends them with the run."""
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
@@ -45,9 +45,9 @@ class Trackers:
         self._ending = False
 
     def start(self, run: Run) -> None:
-        """Starts them: before the run gets a network of its own, which reaches nothing outside.
+        """Starts the processes. The run must not have its private network yet, which reaches nothing outside.
 
-        Where this process then becomes the same command anew, they stay, and don't start again. They send nothing
+        If this process later executes its command anew, the processes stay and are not started again. They send nothing
         before the run's folder has rows.
 
         Raises:
@@ -65,7 +65,7 @@ class Trackers:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Keeps them if this process becomes its own command anew meanwhile."""
+        """Keeps the processes if this process executes its command anew within the block."""
         if self._processes:
             os.environ[STARTED] = "\n".join(" ".join(map(str, each)) for each in self._processes)
         self._inherit(True)
@@ -88,7 +88,7 @@ class Trackers:
         self.end(END_S)
 
     def end(self, wait_s: float = 0.0) -> None:
-        """Ends them: each has this time to send what is left."""
+        """Ends the processes, each of which has this time to send the rest of its rows."""
         self._ending = True
         for process in self._processes:
             os.close(process.control)
@@ -121,10 +121,10 @@ def _parsed(line: str) -> Process:
 
 
 def _spawn(name: str, run: Run) -> Process:
-    """Starts the process of a tracker."""
+    """Starts a tracker's process."""
     control_end, control = os.pipe()
     messages, messages_end = os.pipe()
-    paths = [sys.path[0], os.getcwd(), os.environ.get("PYTHONPATH", "")]  # As the program imports the user's modules.
+    paths = [sys.path[0], os.getcwd(), os.environ.get("PYTHONPATH", "")]  # The paths from which the program imports.
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", follow.MODULE, run.workdir, name, follow.LAUNCHED],

@@ -23,7 +23,7 @@ class View:
         self._next_line = 0.0
         self._began_at = time.monotonic()
         self._last: dict[str, Any] | None = None
-        self._warned: set[tuple[str, str]] = set()  # Nodes, and of what they have been printed as a warning.
+        self._warned: set[tuple[str, str]] = set()  # The node and the text of each warning that was printed.
 
     def __enter__(self) -> View:
         if self._live:
@@ -43,7 +43,7 @@ class View:
         warnings = {"monitor": status.get("warnings", [])} | {
             name: node["warnings"] for name, node in status["nodes"].items()
         }
-        for name, warning in [(name, each) for name, told in warnings.items() for each in told]:
+        for name, warning in [(name, each) for name, listed in warnings.items() for each in listed]:
             if (name, warning) not in self._warned:
                 self._warned.add((name, warning))
                 LOG.warning("%s: %s", name, warning)
@@ -65,7 +65,7 @@ class View:
 
 
 def line(status: dict[str, Any]) -> str:
-    """The program's state in one line; before there is anything to count, what its nodes do."""
+    """The program's state in one line; until something is counted, the activity of each node."""
     if not counts(status):
         doing = ", ".join(f"{name} {node['activity']}" for name, node in status["nodes"].items() if not node["gone"])
         return f"starting: {doing or 'no node has reported yet'}"
@@ -110,13 +110,13 @@ def evaluation(row: dict[str, float], totals: dict[str, float]) -> str:
 
 
 def warn_of_health(status: dict[str, Any]) -> None:
-    """Says at the end of a run what was wrong with its learning at that time."""
+    """Logs, at the end of a run, what was wrong with its learning at that time."""
     for warning in status.get("health", {}).values():
         LOG.warning("at the end: %s", warning)
 
 
 def short(row: dict[str, float]) -> list[tuple[str, str]]:
-    """The tables that gave less of a batch than they should, and how much, over the last hundred updates."""
+    """The tables whose share of the last hundred batches was less than it should be, with both shares."""
     wanted = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("batch_share_wanted/")}
     given = {name: row.get(f"batch_share/{name}", 0.0) for name in wanted}
     return [(name, f"{given[name]:.0%} of {wanted[name]:.0%}") for name in wanted if given[name] < wanted[name] - 0.005]
@@ -132,8 +132,8 @@ def saved(snapshot: dict[str, Any] | None) -> str:
 
 def restarts(deaths: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """The nodes that died and were started again: how often, and the last cause."""
-    told = [f"{name} {died['number']}x ({died['cause']})" for name, died in deaths.items()]
-    return [("died", ", ".join(told))] if told else []
+    listed = [f"{name} {died['number']}x ({died['cause']})" for name, died in deaths.items()]
+    return [("died", ", ".join(listed))] if listed else []
 
 
 def waits(row: dict[str, float]) -> str:

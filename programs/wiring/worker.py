@@ -17,7 +17,7 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.client import connect
 
-PAST_LIVES = "BOONTA_PAST_LIVES"  # Set in a process whose node has died before; its value says how often.
+PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
 
 
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:

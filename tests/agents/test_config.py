@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pathlib
+import re
 from typing import Literal
 
 import jax
@@ -12,6 +14,7 @@ import tyro
 
 from boonta.agents import impala, muzero
 from boonta.agents.config import (
+    Declared,
     check,
     declared_of,
     documented,
@@ -23,6 +26,8 @@ from boonta.agents.config import (
     with_values,
 )
 from boonta.agents.groups import Optimiser, Replay, Torso
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @documented
@@ -132,15 +137,48 @@ def test_help_says_unit_bounds_and_source(capsys):
     assert "--group.rate" in shown and "A config. It has a second paragraph." in shown
 
 
+# Numbers without a unit: factors, exponents, shares and the like. All other numbers have one.
+PURE = {
+    "discount", "clip_rho", "trace_lambda", "entropy_cost", "baseline_cost", "policy_cost", "reward_cost", "value_cost",
+    "consistency_cost", "chance_cost", "learning_rate", "max_grad_norm", "epsilon", "decay", "weight_decay",
+    "random_actions", "dirichlet_alpha", "dirichlet_fraction", "temperature", "pb_c_init", "pb_c_base",
+    "reanalyze_ratio", "priority_exponent", "importance_exponent",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(("config", "some"), [(impala.Config, "Table G.1"), (muzero.Config, "[E], 200 to 400")])
-def test_every_field_of_an_agent_has_help_on_the_command_line(config, some, capsys):
+def test_every_field_of_an_agent_has_help_unit_and_source_on_the_command_line(config, some, capsys):
+    default = config()
+
+    def program(settings=default):
+        """A program."""
+
+    program.__annotations__ = {"settings": config}
     with pytest.raises(SystemExit):
-        tyro.cli(config, args=["--help"])
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    for name in leaves(config()):
+        tyro.cli(program, args=["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = " ".join(" ".join(lines).replace("│", " ").split())
+    for name, value in leaves(config()).items():
         declared = declared_of(config(), name)
         assert declared is not None and " ".join(declared.help.split())[:30] in shown, name
+        assert declared.source and f"source: {declared.source}]" in shown, name
+        is_number = not isinstance(value, str | bool) and name.rpartition(".")[2] not in PURE
+        assert bool(declared.unit) == is_number, name
+        assert f"unit: {declared.unit}" in shown, name
     assert some in shown and "unit: updates; allowed: at least 1" in shown
+
+
+@pytest.mark.parametrize("config", [impala.Config, muzero.Config])
+def test_sources_are_explained(config):
+    """A source in square brackets is explained in the docstring of the class that has the field."""
+    for owner in (config, *(type(value) for value in vars(config()).values() if dataclasses.is_dataclass(value))):
+        texts = [each.metadata[Declared].source for each in dataclasses.fields(owner)]
+        explained = owner.__doc__.partition("Attributes:")[0]
+        for tag in {tag for text in texts for tag in re.findall(r"\[\w+\]", text)}:
+            assert tag in explained, (owner, tag)
+        for path in {path for text in texts for path in re.findall(r"measured in (\S+)", text)}:
+            assert (ROOT / path).is_file()
 
 
 @pytest.mark.parametrize(

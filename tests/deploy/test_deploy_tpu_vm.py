@@ -71,7 +71,7 @@ def test_machines_that_are_none_are_refused(machines, message):
 
 @pytest.mark.cluster
 @pytest.mark.timeout(480)
-def test_a_program_runs_over_connections_and_its_end_is_told(tmp_path, monkeypatch):
+def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monkeypatch):
     ssh, run = tmp_path / "ssh", tmp_path / "run"
     ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')
     run.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec "$@"\n')

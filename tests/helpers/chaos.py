@@ -101,5 +101,5 @@ class Chaos:
             process = psutil.Process(pid)
             now = process.num_fds(), process.memory_info().rss / 1e6
             handles, megabytes = self._handles.setdefault(pid, now)
-            told = f"{name} had {handles} handles and {megabytes:.0f} MB, and has {now}"
-            assert now[0] <= handles + SPARE_HANDLES and now[1] <= megabytes + SPARE_MB, told
+            grown = f"{name} had {handles} handles and {megabytes:.0f} MB, and has {now}"
+            assert now[0] <= handles + SPARE_HANDLES and now[1] <= megabytes + SPARE_MB, grown

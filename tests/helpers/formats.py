@@ -30,7 +30,7 @@ from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.tests.helpers import malformed, run_folders
-from boonta.tests.nodes.archive.test_files import SIGNATURE, make
+from boonta.tests.helpers.archives import SIGNATURE, make
 
 ALLOWED = (ValueError, OSError, BadInput)
 PROGRAM = pathlib.Path(__file__).parents[2] / "programs" / "impala.py"

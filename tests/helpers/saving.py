@@ -18,7 +18,7 @@ def state(step: int) -> dict[str, Any]:
     return {name: np.full(size, step, np.int32) for name, size in (("small", 3), ("large", 10_000))}
 
 
-def save_on(folder: str, said: Connection) -> None:
+def save_on(folder: str, progress: Connection) -> None:
     """Resumes, and then saves both parts of a snapshot of every step; sends the number of each that is saved."""
     checkpointer, tables = Checkpointer(pathlib.Path(folder) / "checkpoints"), tables_of(folder)
     _, counts = checkpointer.resume(state(0), whole=True)
@@ -27,7 +27,7 @@ def save_on(folder: str, said: Connection) -> None:
         with tables.writing(step, replaces=True) as new:
             new.mkdir()
             (new / "table").write_text(str(step))
-        said.send(step)
+        progress.send(step)
 
 
 def tables_of(folder: str) -> SnapshotFolder:

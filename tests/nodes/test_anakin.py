@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from boonta.agents import impala, muzero
-from boonta.agents.base import Table
+from boonta.agents import impala
 from boonta.agents.config import replaced
-from boonta.agents.groups import Replay, Torso
+from boonta.agents.groups import Torso
 from boonta.envs import catch
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.anakin import Anakin
@@ -29,40 +28,9 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.nodes.watch.stopping import StopRule
-from boonta.tests.helpers import tiny
+from boonta.tests.helpers.fused import ENV, agent, node
 
 pytestmark = pytest.mark.once
-
-ENV = Catch(rows=4, columns=3)
-REPLAY = Table("trajectories", "replay", 5, 4, 8, 80, "proportional", samples_per_insert=2.0, min_size=16)
-IMPALA = replaced(impala.CATCH, {"torso.widths": (8, 8), "batch_size": 8, "unroll_length": 4})
-MUZERO = dataclasses.replace(
-    replaced(muzero.CATCH, {"torso.widths": (8,)}),
-    **{"head_width": 8, "num_simulations": 2, "unroll_length": 1, "bootstrap_length": 2, "roots": 2},
-    replay=Replay(batch_size=8, size=400, min_size=32, samples_per_insert=2.0),
-)
-
-
-def agent(kind: str = "queue"):
-    """Agents by kind: with a queue, with a replay table with priorities, and the real ones, MuZero's table uniform."""
-    if kind == "impala":
-        return impala.make(IMPALA, ENV.spec)
-    if kind == "muzero":
-        return muzero.make(MUZERO, ENV.spec)
-    queue = tiny.make(ENV.spec)
-    if kind == "queue":
-        return queue
-
-    def step(state, batch):
-        state, _, metrics = queue.update.step(state, batch)
-        return state, 0.1 + abs(batch.steps.reward).mean(axis=0), metrics
-
-    return queue._replace(tables=(REPLAY,), update=queue.update._replace(step=step))
-
-
-def node(folder, updates: int, kind: str = "queue", **settings) -> Anakin:
-    settings = {"eval_every": 0, "num_envs": 16, "devices": 1, "stop": StopRule(updates=updates), **settings}
-    return Anakin("anakin", agent(kind), ENV, folder=str(folder), **settings)
 
 
 def learn(folder, updates: int, kind: str = "queue", **settings) -> dict:
@@ -123,7 +91,8 @@ def test_one_device_and_eight_learn_the_same(kinds):
     code = textwrap.dedent(
         f"""
         import pathlib, tempfile, pytest
-        from boonta.tests.nodes.test_anakin import check_devices, node
+        from boonta.tests.helpers.fused import node
+        from boonta.tests.nodes.test_anakin import check_devices
         for kind in {kinds}:
             check_devices(pathlib.Path(tempfile.mkdtemp()), kind)
         with pytest.raises(ValueError, match="num_envs is 12; it must divide over 8 devices"):

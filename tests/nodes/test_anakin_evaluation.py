@@ -11,7 +11,7 @@ import pytest
 from boonta.agents import impala
 from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.tests.nodes.test_anakin import ENV, IMPALA, agent, node
+from boonta.tests.helpers.fused import ENV, IMPALA, agent, node
 
 pytestmark = pytest.mark.once
 

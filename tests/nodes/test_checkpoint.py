@@ -134,11 +134,11 @@ def test_whichever_file_of_the_newest_is_damaged_the_one_before_is_resumed(tmp_p
         content = path.read_bytes()
         if not damage(path):
             continue
-        said: list[str] = []
-        restored, counts = Checkpointer(tmp_path / "checkpoints", warn=said.append).restore(state(0))
+        warnings: list[str] = []
+        restored, counts = Checkpointer(tmp_path / "checkpoints", warn=warnings.append).restore(state(0))
         assert (int(restored.updates), counts) == (1, {"updates": 1.0}), path
         np.testing.assert_array_equal(restored.params["linear"]["w"], np.full((2, 3), 1.0))
-        (warning,) = said
+        (warning,) = warnings
         assert f"checkpoint 1 is used, since newer ones are not sound: {newest}: {path.relative_to(newest)} " in warning
         path.write_bytes(content)
         damaged += 1
@@ -161,10 +161,10 @@ def test_what_is_started_from_is_verified_too(tmp_path):
     saver.save(1, state(1), {})
     saver.save(2, state(2), {})
     flip(tmp_path / "other" / "2" / "counts" / "metadata")
-    said: list[str] = []
-    own = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other"), warn=said.append)
+    warnings: list[str] = []
+    own = Checkpointer(tmp_path / "own", start_from=str(tmp_path / "other"), warn=warnings.append)
     assert int(own.resume(state(0))[0].updates) == 1
-    assert "counts/metadata is altered" in said[0]
+    assert "counts/metadata is altered" in warnings[0]
 
 
 def test_a_run_that_fell_back_and_goes_on_replaces_what_it_passed_over(tmp_path):

@@ -23,8 +23,8 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import flip
-from boonta.tests.nodes.test_anakin import ENV, agent, node
-from boonta.tests.nodes.test_population import population
+from boonta.tests.helpers.fused import ENV, agent, node
+from boonta.tests.helpers.members import population
 
 pytestmark = pytest.mark.once
 

@@ -13,54 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.agents.base import Batch, Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.learner import Learner
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.snapshots.store import numbers
-from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
-
-
-def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
-    rng = np.random.default_rng(seed)
-    integer = lambda high: rng.integers(0, high, (length, size)).astype(np.int32)  # noqa: E731
-    real = rng.normal(size=(length, size)).astype(np.float32)
-    observation = rng.normal(size=(length, size, 10, 5)).astype(np.float32)
-    return Batch(
-        Steps(observation, integer(3), real, np.ones_like(real), integer(3), {}, np.zeros_like(integer(2))),
-        np.ones(size, np.float32),
-    )
-
-
-class Batches:
-    """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
-
-    waits_for = "trajectories"
-    there = 20  # Batches that are ready.
-
-    def __init__(self, replay, tables, sharding):
-        self._size = tables[0].batch_size
-        self._sharding = sharding
-        self._seeds = iter(range(20))
-        self.prioritised = []
-
-    def next(self, timeout_s: float):
-        seed = next(self._seeds)
-        self.there -= 1
-        keys, zeros = 100 * seed + np.arange(self._size), np.zeros(self._size, np.int32)
-        return jax.device_put(batch(seed, self._size), self._sharding), Drawn(keys, zeros, zeros.astype(np.float32))
-
-    def ready(self) -> bool:
-        return self.there > 0
-
-    def prioritise(self, drawn, errors):
-        self.prioritised.append((drawn.keys, errors))
-
-    def close(self):
-        """Nothing is open."""
+from boonta.tests.helpers.batches import Batches, batch
 
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1, **settings) -> np.ndarray:

@@ -7,29 +7,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.sinks.base import TrackedRun
 from boonta.nodes.sinks.files import JsonLines
 from boonta.nodes.watch.stopping import StopRule
-
-
-def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:
-    return {
-        "name": name,
-        "process": "host/1",
-        "life": "first",
-        "number": 1,
-        "acknowledged": False,
-        "started": True,
-        "stuck": "",
-        "build": "",
-        "warnings": [],
-        "serves": serves,
-        "activity": "waiting for trajectories",
-        "activity_s": 1.0,
-        "saving": False,
-        "counts": counts or {},
-        "samples": samples or {},
-        "metrics": metrics,
-        "seconds": {"updating": 2.0},
-        "rss_mb": 100.0,
-    }
+from boonta.tests.helpers.heartbeats import report
 
 
 @pytest.fixture

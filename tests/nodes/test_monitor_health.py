@@ -7,7 +7,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import StopRule, failure_of, has_collapsed
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.heartbeats import report
 
 
 def test_a_collapse_ends_what_is_to_end_by_it():

@@ -7,7 +7,7 @@ import types
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import StopRule
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.heartbeats import report
 
 
 def test_rows_come_with_the_first_episode_and_then_at_growing_intervals(tmp_path, monkeypatch):

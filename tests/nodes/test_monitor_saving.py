@@ -7,7 +7,7 @@ import time
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.watch.stopping import StopRule
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.heartbeats import report
 
 
 def test_a_snapshot_that_is_asked_for_is_told_to_all(tmp_path):

@@ -12,7 +12,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_learner import Batches
+from boonta.tests.helpers.batches import Batches
 
 
 class Versions(VariableServer):

@@ -15,7 +15,7 @@ from boonta.nodes.tables.reverb.client import ReverbStore
 from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import SIGNATURE, Address, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, Address, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")

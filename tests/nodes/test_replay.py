@@ -6,33 +6,20 @@ import socket
 import threading
 import time
 
-import jax
 import numpy as np
 import pytest
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from boonta.agents.base import Batch, Steps, Table
+from boonta.agents.base import Table
 from boonta.envs.catch import Catch
-from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
 
 reverb = pytest.importorskip("reverb")
-
-
-SIGNATURE = step_shapes(tiny.make(Catch().spec), Catch().spec)
-
-
-class Address:
-    def __init__(self, port: int):
-        self._port = port
-
-    def resolve(self) -> str:
-        return f"localhost:{self._port}"
 
 
 @pytest.fixture
@@ -46,24 +33,6 @@ def server(agent, tmp_path):
     node.start()
     yield node
     node._server.stop()
-
-
-def steps(t: int, num_envs: int) -> Steps:
-    """Step t of every slot; the reward encodes the step and the slot."""
-
-    def of(value, dtype):
-        return np.full(num_envs, value, dtype)
-
-    observation = np.full((num_envs, 10, 5), t, np.float32)
-    reward = 100.0 * np.arange(num_envs, dtype=np.float32) + t
-    return Steps(observation, of(1, np.int32), reward, of(1, np.float32), of(0, np.int32), {}, of(t, np.int32))
-
-
-def one_device() -> Batch:
-    mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
-    return Batch(
-        Steps(*[NamedSharding(mesh, PartitionSpec(None, "batch"))] * 7), NamedSharding(mesh, PartitionSpec("batch"))
-    )
 
 
 def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent):

@@ -20,7 +20,7 @@ from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must com
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.snapshots import manifest  # noqa: E402
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, numbers  # noqa: E402
-from boonta.tests.nodes.test_replay import Address, steps  # noqa: E402
+from boonta.tests.helpers.written_steps import Address, steps  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
 AGENT = tiny.make(Catch().spec, batch_size=4, length=6)

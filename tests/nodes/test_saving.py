@@ -13,10 +13,10 @@ from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.batches import Batches
 from boonta.tests.helpers.damage import fill_disk
-from boonta.tests.nodes.test_anakin import node
-from boonta.tests.nodes.test_learner import Batches
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.fused import node
+from boonta.tests.helpers.heartbeats import report
 
 
 def test_a_learner(tmp_path, monkeypatch):

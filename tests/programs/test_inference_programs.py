@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 pytest.importorskip("launchpad")
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.tests.helpers.inference_program import inference_program  # noqa: E402
+from boonta.tests.helpers.launched import finish, pids, running, start, wait_for_rows  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
-from boonta.tests.programs.test_programs import finish, pids, running, start, wait_for_rows  # noqa: E402
 
 PROGRAM = "tests/helpers/inference_program.py"
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from boonta.programs.tools.match import match
-from boonta.tests.programs.test_programs import finish, start
+from boonta.tests.helpers.launched import finish, start
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 

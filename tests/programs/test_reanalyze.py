@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.launched import finish, start
 from boonta.tests.helpers.runs import undeclared
-from boonta.tests.programs.test_programs import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 

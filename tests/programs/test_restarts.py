@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import saved
-from boonta.tests.programs.test_programs import LIGHT, finish, pids, running, start, wait_for_rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 INFERENCE = "tests/helpers/inference_program.py"

@@ -13,7 +13,7 @@ import pytest
 
 from boonta.programs.wiring.temporary import ELSEWHERE, FOLDER
 from boonta.tests.helpers.apart import LIGHT
-from boonta.tests.programs.test_programs import ROOT, finish, pids, wait_for_rows
+from boonta.tests.helpers.launched import ROOT, finish, pids, wait_for_rows
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from boonta.nodes import metrics
-from boonta.tests.programs.test_programs import finish, start
+from boonta.tests.helpers.launched import finish, start
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 pytest.importorskip("launchpad")

@@ -13,8 +13,7 @@ from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
-from boonta.tests.helpers import nim
-from boonta.tests.programs import test_programs as programs
+from boonta.tests.helpers import launched, nim
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(400)]
 pytest.importorskip("launchpad")
@@ -74,8 +73,8 @@ def start(*arguments: str) -> int:
 def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     workdir = tmp_path / "run"
     common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
-    process = programs.start(*common, "--stop.updates", "12", "config:catch", *SMALL, program="programs/unplugged.py")
-    output = programs.finish(process, timeout_s=300)
+    process = launched.start(*common, "--stop.updates", "12", "config:catch", *SMALL, program="programs/unplugged.py")
+    output = launched.finish(process, timeout_s=300)
     assert process.returncode == 0, output
     last = metrics.read(workdir)[-1]
     assert last["updates"] >= 12 and "env_steps" not in last

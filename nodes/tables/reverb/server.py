@@ -1,6 +1,6 @@
 """Tables of a Reverb server, as the agent's `Table`s describe them.
 
-Reverb, and with it TensorFlow, is imported where tables are made: a launcher only says that there shall be some.
+Reverb, and with it TensorFlow, is imported where tables are made, not in a launcher, which only declares them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], f
     """Raises ValueError if tables restored from a checkpoint differ from those asked for.
 
     Reverb restores a table with the options that it was saved with, whatever the new one's are. Its sequences can't be
-    carried over, and whether they may be lost is for the user to say.
+    carried over, and only the user can decide whether they may be lost.
     """
     changed = []
     for name in wanted:

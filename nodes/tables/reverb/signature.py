@@ -53,7 +53,7 @@ def layout(like: Nest) -> str:
 
 
 def columns(table: Table, signature: Steps) -> list[Any]:
-    """TensorFlow's specs of a sequence's columns, named by their layout, so that a table says what it holds."""
+    """TensorFlow's specs of a sequence's columns, named by their layout, so that a table shows what it holds."""
     import tensorflow as tf
 
     def column(length: int, like: Nest) -> Any:

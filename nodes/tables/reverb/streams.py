@@ -77,7 +77,7 @@ class Stream:
         except queue.Empty:
             return None
         if isinstance(piece, BaseException):
-            self._pieces.put(piece)  # for whoever asks again
+            self._pieces.put(piece)  # The next call must raise it again.
             raise RuntimeError(f"reading table {self._table.name!r} failed") from piece
         self._pending -= 1
         return piece

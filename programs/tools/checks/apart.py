@@ -1,6 +1,6 @@
 """Asks a question in a process of its own, with a deadline: libraries may crash it, or never return.
 
-The process runs this file, and answers with what the function of that name in `inside` returns, as JSON.
+The process runs `inside`, and answers with the JSON of what the function of that name returns.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any, NamedTuple
 
 from boonta.programs.wiring import network
 
-DEADLINE_S = 120.0  # Time for an answer; the slowest import TensorFlow, or start an accelerator.
-ANSWER = "boonta doctor: "  # What the line with the answer starts with; libraries print others.
-# Where JAX is asked, it must not take the memory of those who use it.
+DEADLINE_S = 120.0  # Time for an answer; importing TensorFlow and starting an accelerator take longest.
+ANSWER = "boonta doctor: "  # The beginning of the line with the answer; libraries print other lines.
+# JAX must not preallocate memory of an accelerator that others use.
 VARIABLES = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "2", "SDL_VIDEODRIVER": "dummy"}
 
 
 class Answer(NamedTuple):
-    """What became of a question.
+    """The answer to a question, or the reason why there is none.
 
     Attributes:
-      told: the answer; empty if there is none.
-      error: why there is none; empty if there is one.
+      content: the answer; empty if there is none.
+      error: the reason why there is none; empty if there is an answer.
       log: the last lines that the process printed on its standard error.
     """
 
-    told: dict[str, Any]
+    content: dict[str, Any]
     error: str = ""
     log: str = ""
 
 
 def ask(question: str, deadline_s: float | None = None, variables: Mapping[str, str] | None = None) -> Answer:
-    """Asks, in a new process.
+    """Asks a question in a new process.
 
     Args:
       question: the name of a function in `inside`.
@@ -57,7 +57,7 @@ def ask(question: str, deadline_s: float | None = None, variables: Mapping[str, 
     except subprocess.TimeoutExpired:
         return Answer({}, f"no answer within {limit:g} s")
     finally:
-        with contextlib.suppress(ProcessLookupError):  # It may have left others behind.
+        with contextlib.suppress(ProcessLookupError):  # The process may have started others.
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     log = "\n".join(log.strip().splitlines()[-5:])

@@ -1,4 +1,4 @@
-"""What a check has found, without the names of users and hosts: it is made to be shown to others."""
+"""The finding of a check, without the names of users and hosts, so that it can be shown to others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Finding(NamedTuple):
     """One line of the report.
 
     Attributes:
-      name: what was looked at.
+      name: the name of the thing that was checked.
       state: "missing" where a run on this machine can't do without it.
-      found: what there is.
-      advice: what to do; empty if nothing.
+      found: a description of what is there.
+      advice: a remedy; empty if none is needed.
     """
 
     name: str
@@ -34,6 +34,6 @@ def anonymous(text: str) -> str:
     text = re.sub(r"/(home|Users)/[^/\s:'\"]+", "~", text)
     user = os.environ.get("USER") or os.environ.get("LOGNAME") or ""
     for name, word in ((socket.gethostname(), "HOST"), (user, "USER")):
-        if name not in ("", "localhost", "root"):  # These say nothing.
+        if name not in ("", "localhost", "root"):  # These names identify nobody.
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", word, text)
     return text

@@ -1,4 +1,4 @@
-"""The questions that are asked in processes of their own, see `apart`; each function is one, and imports what it asks.
+"""The questions that are asked in processes of their own, see `apart`; each function answers one.
 
 python -m boonta.programs.tools.checks.inside jax
 """
@@ -37,7 +37,7 @@ def network() -> dict[str, Any]:
 
 
 def launchpad() -> dict[str, Any]:
-    """Imports what turns a program into processes."""
+    """Imports the module that turns a program into processes."""
     import boonta.programs.wiring.launchpad  # noqa: F401
 
     return {}
@@ -60,7 +60,7 @@ def reverb() -> dict[str, Any]:
 
 
 def roms() -> dict[str, Any]:
-    """How many of ALE's games have their ROM."""
+    """The number of ALE's games that have their ROM."""
     from ale_py import roms
 
     found, known = 0, sorted(roms.get_all_rom_ids())

@@ -14,14 +14,14 @@ from boonta.programs.wiring import memory as wiring_memory
 ROOT = pathlib.Path("/")
 GB = 1e9
 FEW_GB = 4.0  # The processes of a small program take about half a GB each.
-SHARED_MB = 64.0  # What a container gets without --shm-size.
+SHARED_MB = 64.0  # Size of a container's /dev/shm without --shm-size.
 DISK_GB, LEAST_DISK_GB = 5.0, 0.5
 FILES = 1024
 CLIENTS = ("sbatch", "kubectl", "gcloud", "docker", "ssh")
 
 
 def cores(root: pathlib.Path = ROOT) -> Finding:
-    """The cores that this process may use, and what limits them."""
+    """The cores that this process may use, and their limits."""
     there, usable = os.cpu_count() or 1, len(os.sched_getaffinity(0))
     quotas = []
     for words in wiring_memory.control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
@@ -40,7 +40,7 @@ def memory(root: pathlib.Path = ROOT) -> Finding:
     """The memory that is free, and the control group's limit."""
     room = wiring_memory.room(root)
     if room is None:
-        return Finding("memory", "warning", "/proc/meminfo says nothing")
+        return Finding("memory", "warning", "/proc/meminfo has no sizes")
     found = f"{room.total / GB:.1f} GB, of which {room.free / GB:.1f} GB are free"
     if room.limit is not None:
         found += f", limited to {room.limit / GB:.1f} GB by the control group"
@@ -105,5 +105,5 @@ def clusters() -> Finding:
     """The commands by which programs reach other machines."""
     found = [name for name in CLIENTS if shutil.which(name)]
     absent = [name for name in CLIENTS if name not in found]
-    told = f"there are {', '.join(found)}" if found else "no command for one"
-    return Finding("clusters", "ok", f"{told}; not here: {', '.join(absent)}" if found and absent else told)
+    text = f"there are {', '.join(found)}" if found else "no command for one"
+    return Finding("clusters", "ok", f"{text}; not here: {', '.join(absent)}" if found and absent else text)

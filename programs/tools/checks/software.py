@@ -18,7 +18,8 @@ BUILD = "remove .venv*, so that ./run builds the environment again"
 VARIABLES = [*provenance.VARIABLES, "BOONTA_JAX", "BOONTA_PYTHON", "ALE_ROMS_DIR", "LD_LIBRARY_PATH", "TPU_NAME"]
 VARIABLES += ["XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR"]
 ABSENT = "ModuleNotFoundError"
-OPTIONAL = {"optuna": "sweeps that sample", "tensorboard": "curves", "brax": "environments brax/…"}  # By import name.
+# The use of each package, by import name.
+OPTIONAL = {"optuna": "sweeps that sample", "tensorboard": "curves", "brax": "environments brax/…"}
 SMI_S = 20.0
 
 
@@ -58,8 +59,8 @@ def jax() -> list[Finding]:
     if answer.error:
         advice = BUILD if answer.error.startswith(ABSENT) else "if JAX_PLATFORMS=cpu helps, it is the accelerator"
         return [Finding("jax", "missing", f"it doesn't work: {answer.error}", advice), accelerator(answer)]
-    devices = ", ".join(map(_device, answer.told["devices"]))
-    found = f"{answer.told['jax']}, jaxlib {answer.told['jaxlib']}, on {answer.told['backend']}: {devices}"
+    devices = ", ".join(map(_device, answer.content["devices"]))
+    found = f"{answer.content['jax']}, jaxlib {answer.content['jaxlib']}, on {answer.content['backend']}: {devices}"
     return [Finding("jax", "ok", found), accelerator(answer)]
 
 
@@ -69,8 +70,8 @@ def _device(device: dict) -> str:
 
 
 def accelerator(answer: Answer) -> Finding:
-    """Compares what the system shows with what JAX has."""
-    platforms = {device["platform"] for device in answer.told.get("devices", ())} - {"cpu"}
+    """Compares the system's accelerators with JAX's."""
+    platforms = {device["platform"] for device in answer.content.get("devices", ())} - {"cpu"}
     gpus, chips = accelerators.gpus() or _smi(), accelerators.tpu_chips()
     if platforms:
         return Finding("accelerator", "ok", f"JAX has it: {', '.join(sorted(platforms))}")
@@ -84,7 +85,7 @@ def accelerator(answer: Answer) -> Finding:
 
 
 def _remedy(kind: str, log: str) -> str:
-    """What to do about an accelerator that JAX doesn't use."""
+    """A remedy for an accelerator that JAX doesn't use."""
     hiding = {"JAX_PLATFORMS": ("cpu",), "CUDA_VISIBLE_DEVICES": ("", "-1") if kind == "cuda12" else ()}
     for name, values in hiding.items():
         if os.environ.get(name) in values:
@@ -94,11 +95,11 @@ def _remedy(kind: str, log: str) -> str:
         return f"BOONTA_JAX={kind} ./run …, or pip install 'boonta-rl[{kind}]': {needed} isn't installed"
     reason = log.rpartition("\n")[2]
     look = {"cuda12": "nvidia-smi must show a driver of 525 or newer", "tpu": "no other process may use the TPU"}[kind]
-    return f"{look}; the last that JAX said: {reason or 'nothing'}"
+    return f"{look}; the last line of JAX's output: {reason or 'nothing'}"
 
 
 def _smi() -> list[str]:
-    """The GPUs that nvidia-smi lists: some containers show them by no file."""
+    """The GPUs that nvidia-smi lists; some containers have no file that shows them."""
     command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SMI_S)
@@ -113,7 +114,7 @@ def private_network() -> Finding:
     if answer.error:
         advice = "allow user namespaces, or install a C compiler; or let all who reach this machine in: --network open"
         return Finding("network", "missing" if has_cluster() else "warning", answer.error, advice)
-    got = answer.told["network"]
+    got = answer.content["network"]
     advice = "allow user namespaces, unless you trust them" if got == network.LOOPBACK else ""
     return Finding("network", "ok", f"servers get {got}", advice)
 
@@ -140,10 +141,10 @@ def cluster() -> list[Finding]:
 def roms() -> Finding:
     """The ROMs of Atari games, which ale-py brings along."""
     answer = ask("roms")
-    if answer.error or not answer.told["found"]:
+    if answer.error or not answer.content["found"]:
         advice = "unset ALE_ROMS_DIR" if "ALE_ROMS_DIR" in os.environ else "install ale-py again; other games need none"
         return Finding("roms", "warning", answer.error or "none of Atari's games has its ROM", advice)
-    return Finding("roms", "ok", f"{answer.told['found']} of {answer.told['known']} Atari games, by ale-py")
+    return Finding("roms", "ok", f"{answer.content['found']} of {answer.content['known']} Atari games, by ale-py")
 
 
 def renderers() -> list[Finding]:
@@ -159,12 +160,12 @@ def renderers() -> list[Finding]:
         advice = "pip install imageio-ffmpeg; only .mp4 files need it, boonta play makes a GIF without"
         findings.append(Finding("videos", "warning", filmed.error, advice))
     else:
-        findings.append(Finding("videos", "ok", f"FFmpeg {filmed.told['version']} makes an MP4"))
+        findings.append(Finding("videos", "ok", f"FFmpeg {filmed.content['version']} makes an MP4"))
     return findings
 
 
 def optional() -> Finding:
-    """Packages without which something that not all need is missing."""
+    """Packages that only some uses of Boonta need."""
     absent = {name: use for name, use in OPTIONAL.items() if importlib.util.find_spec(name) is None}
     found = ", ".join(f"{name} {_version(name)}" for name in OPTIONAL if name not in absent)
     if absent:

@@ -15,7 +15,7 @@ from boonta.nodes.archive import files as archive
 from boonta.nodes.archive import parquet
 from boonta.nodes.archive.index import Leaf
 from boonta.nodes.snapshots.files import sealed
-from boonta.tests.nodes.archive.test_files import SIGNATURE, make
+from boonta.tests.helpers.archives import SIGNATURE, make
 
 
 def replace(content, path: str, value):

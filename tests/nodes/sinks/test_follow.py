@@ -31,10 +31,10 @@ class Wait:
         return self.is_set()
 
 
-def follower(folder, name: str = RECORDING, waits: int = 0, told: list[str] | None = None) -> follow.Follower:
+def follower(folder, name: str = RECORDING, waits: int = 0, messages: list[str] | None = None) -> follow.Follower:
     (folder / follow.FOLDER).mkdir(exist_ok=True)
-    tell = (told if told is not None else []).append
-    return follow.Follower(folder, name, Wait(waits), tell)  # type: ignore[arg-type]
+    report = (messages if messages is not None else []).append
+    return follow.Follower(folder, name, Wait(waits), report)  # type: ignore[arg-type]
 
 
 class Unsteady:
@@ -96,13 +96,13 @@ def test_a_run_of_a_sweep_is_in_its_group(tmp_path):
     assert follow.described(run, follow.Sent("0" * 32)).group == tmp_path.name
 
 
-def test_a_failure_is_told_once_and_nothing_is_lost(tmp_path, unsteady):
+def test_a_failure_is_reported_once_and_nothing_is_lost(tmp_path, unsteady):
     Unsteady.fails_at = {2, 3, 6}
     write_rows(tmp_path, *({"i": float(i)} for i in range(5)))
-    told: list[str] = []
-    follower(tmp_path, unsteady, waits=100, told=told).run()
+    messages: list[str] = []
+    follower(tmp_path, unsteady, waits=100, messages=messages).run()
     assert Unsteady.rows == [0, 1, 2, 3, 4] and Unsteady.begins == [0, 1, 1, 3]
-    assert told == [
+    assert messages == [
         f"{unsteady}: ConnectionError: the server is gone, call 2; rows stay in metrics.jsonl, and are sent when it "
         "works again"
     ]
@@ -142,12 +142,12 @@ def test_rows_are_sent_while_the_run_goes_on(tmp_path):
 )
 def test_a_damaged_file_begins_a_new_run_there_and_says_so(tmp_path, content):
     write_rows(tmp_path, {"i": 0.0})
-    told: list[str] = []
-    damaged = follower(tmp_path, told=told)
+    messages: list[str] = []
+    damaged = follower(tmp_path, messages=messages)
     damaged.file.write_bytes(content)
     assert damaged.run()
-    assert "is damaged, so a new run begins there" in told[0] and len(taken(tmp_path, "row")) == 1
-    assert follower(tmp_path, told=told).run() and len(told) == 1
+    assert "is damaged, so a new run begins there" in messages[0] and len(taken(tmp_path, "row")) == 1
+    assert follower(tmp_path, messages=messages).run() and len(messages) == 1
 
 
 def launched(folder, name: str) -> subprocess.Popen:
@@ -172,8 +172,8 @@ def test_the_process_of_a_run_that_never_began_leaves_nothing(tmp_path):
 def test_a_tracker_that_hangs_is_named_at_the_end_and_left(tmp_path):
     write_rows(tmp_path, {"i": 0.0}, {"i": 1.0})
     with launched(tmp_path, f"{OWN}:Hanging") as process:
-        told, _ = process.communicate(timeout=120)
-    assert process.returncode == 1 and told == f"{OWN}:Hanging has not answered for 10 s after the run's end\n"
+        messages, _ = process.communicate(timeout=120)
+    assert process.returncode == 1 and messages == f"{OWN}:Hanging has not answered for 10 s after the run's end\n"
     assert len(taken(tmp_path, "row")) == 1
 
 

@@ -67,7 +67,7 @@ def test_another_evaluation_of_the_same_update_may_be_the_best(tmp_path):
     assert restored(tmp_path)[0] == 11.0 and read_record(tmp_path / "best", print) == record(2.0, 10)
 
 
-def test_a_damaged_one_is_told_and_begins_anew(tmp_path):
+def test_a_damaged_one_is_reported_and_begins_anew(tmp_path):
     best = Best(tmp_path, print)
     offered(best, (1.0, 10))
     best.write()

@@ -11,7 +11,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.snapshots import counters, files
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import DAMAGES
-from boonta.tests.nodes.test_monitor import report
+from boonta.tests.helpers.heartbeats import report
 
 FILE = "counters.json"
 
@@ -156,7 +156,7 @@ def test_a_counter_that_is_no_number_is_refused_even_with_the_right_digest(tmp_p
         assert counters.load(tmp_path) is None
 
 
-def test_counters_that_can_not_be_saved_are_told_and_the_run_goes_on(start, tmp_path):
+def test_counters_that_can_not_be_saved_are_reported_and_the_run_goes_on(start, tmp_path):
     monitor = start()
     (tmp_path / f"{FILE}.new").mkdir()
     beat(monitor, "actor/0", env_steps=1.0)

@@ -33,12 +33,12 @@ class OtherPeriod(Broken):
 
     def __init__(self, table):
         super().__init__(dataclasses.replace(table, period=1))
-        self.told, self.rows = table, 0
+        self.counted_as, self.rows = table, 0
 
     def append(self, steps):
         self.rows += 1
         self.writer.append(steps)
-        return SLOTS * contract.completes(self.told, self.rows)
+        return SLOTS * contract.completes(self.counted_as, self.rows)
 
 
 class Mixed(Broken):

@@ -60,7 +60,7 @@ def test_environments_with_other_groups_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("origin", "said"),
+    ("origin", "warning_text"),
     [
         (
             {"boonta__commit": "b" * 40, "program__commit": "b" * 40},
@@ -83,18 +83,18 @@ def test_environments_with_other_groups_are_refused(tmp_path):
         ({"machine__variables": {"XLA_FLAGS": "-x"}}, "environment variables differs: none in a; XLA_FLAGS=-x in b"),
     ],
 )
-def test_what_runs_should_not_differ_in_is_told(tmp_path, origin, said):
+def test_what_runs_should_not_differ_in_is_reported(tmp_path, origin, warning_text):
     results = [result(tmp_path / "a"), result(tmp_path / "b", origin=origin, seed=1)]
-    assert warnings_of(suite_of(results)) == [said]
+    assert warnings_of(suite_of(results)) == [warning_text]
 
 
-def test_runs_whose_origin_is_not_recorded_are_told(tmp_path):
+def test_runs_whose_origin_is_not_recorded_are_reported(tmp_path):
     folders = [write_run(tmp_path / str(seed), origin=None, seed=seed) for seed in range(5)]
     results = [one for folder in folders for one in results_of(folder, "eval_return", "newest")[0]]
     assert warnings_of(suite_of(results)) == ["nothing is recorded of source, versions and machine of 0 and 4 others"]
 
 
-def test_other_numbers_of_runs_steps_and_episodes_are_told(tmp_path):
+def test_other_numbers_of_runs_steps_and_episodes_are_reported(tmp_path):
     episodes = {"config": {"rate": 0.1}, "evaluation": {"episodes": 50}}
     results = [
         result(tmp_path / "a", seed=0),
@@ -110,7 +110,7 @@ def test_other_numbers_of_runs_steps_and_episodes_are_told(tmp_path):
     ]
 
 
-def test_other_rules_of_an_environment_are_told(tmp_path):
+def test_other_rules_of_an_environment_are_reported(tmp_path):
     results = [
         result(tmp_path / f"{columns}-{seed}", seed=seed, settings=settings(columns=columns))
         for columns in (5, 7)

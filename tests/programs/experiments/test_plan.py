@@ -49,11 +49,11 @@ def test_what_can_not_work_is_named_with_near_matches_before_anything_starts(tmp
         planned(given, tmp_path)
     first, *lines = str(error.value).splitlines()
     assert first == "runs of the sweep can't work:" and len(lines) == 5
-    told = {line.split("-")[2]: line for line in lines}
-    assert "impala-catch-flag-seed0 and 1 more: " in told["flag"] and "--config.discount" in told["flag"]
-    assert "discount is 7" in told["value"]
-    assert "two" in told["word"] and "anakon" in told["launch"]
-    assert "it has no stop rule" in told["endless"]
+    errors = {line.split("-")[2]: line for line in lines}
+    assert "impala-catch-flag-seed0 and 1 more: " in errors["flag"] and "--config.discount" in errors["flag"]
+    assert "discount is 7" in errors["value"]
+    assert "two" in errors["word"] and "anakon" in errors["launch"]
+    assert "it has no stop rule" in errors["endless"]
     assert not list(tmp_path.iterdir())
 
 

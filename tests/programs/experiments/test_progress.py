@@ -56,7 +56,7 @@ def test_the_table_has_what_runs_what_failed_and_what_comes_next(tmp_path, state
 def test_where_there_is_no_terminal_each_change_is_a_line(tmp_path, states, capsys):
     with Progress(tmp_path) as progress:
         progress.show(states)
-        told = summary(states)
+        counts = summary(states)
         states[4].stage = RUNNING
         progress.show(states)
         states[4].stage = DONE
@@ -66,7 +66,7 @@ def test_where_there_is_no_terminal_each_change_is_a_line(tmp_path, states, caps
         lines[0] == "many (a population of 4 runs): running"
         and lines[1] == "bad: failed (2x failed): the learner [broke]"
     )
-    assert lines[3:] == [told, "next: running", "next: done, eval -, after -"]
+    assert lines[3:] == [counts, "next: running", "next: done, eval -, after -"]
 
 
 def test_the_last_row_is_the_last_whole_one(tmp_path, states):

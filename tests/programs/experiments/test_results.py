@@ -50,7 +50,7 @@ def test_an_evaluation_after_the_run_is_its_score(tmp_path):
     assert result.score.value == 1.0 and "has no evaluation of its best checkpoint after the run" in warning
 
 
-def test_an_evaluation_before_the_runs_end_is_told(tmp_path):
+def test_an_evaluation_before_the_runs_end_is_reported(tmp_path):
     folder = write_run(tmp_path)
     write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
     assert "was evaluated after 2 updates, and has made 3: evaluate it again" in read(folder)[1][0]
@@ -68,15 +68,15 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "state"),
     [
         (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it has ended"),
         (["WARNING actor/0 died"], "it was cut off"),
     ],
 )
-def test_a_run_that_has_not_reached_its_stop_rule_is_told(tmp_path, end, said):
+def test_a_run_that_has_not_reached_its_stop_rule_is_reported(tmp_path, end, state):
     (warning,) = read(write_run(tmp_path / "run", end=end))[1]
-    assert warning.startswith(f"run has not reached its stop rule: {said}")
+    assert warning.startswith(f"run has not reached its stop rule: {state}")
 
 
 def test_members_of_a_population_are_results_of_their_own(tmp_path):

@@ -82,8 +82,8 @@ def test_a_failing_job_is_tried_again_and_named_and_does_not_stop_the_rest(tmp_p
     }  # fmt: skip
     assert states["bad"].cause == "learner failed while updating: no luck"
     assert states["killed"].cause == "was killed by SIGKILL"
-    told = failures(tmp_path, list(states.values()))
-    assert told[0] == f"bad failed: learner failed while updating: no luck (see {tmp_path}/bad/output.log)"
+    reasons = failures(tmp_path, list(states.values()))
+    assert reasons[0] == f"bad failed: learner failed while updating: no luck (see {tmp_path}/bad/output.log)"
     assert summary(list(states.values())) == "4 runs: 2 done, 0 running, 2 failed, 0 left"
 
 

@@ -111,7 +111,7 @@ def test_a_file_that_is_no_sweeps_is_refused(content, message):
         ({"seeds": 10**9}, "that is 1,000,000,000 runs; a sweep has at most 10,000"),
         ({"program": "~nobody.of.this.name/x.py"}, "can't be found"),
         ({"seeds": [-1]}, "seeds has -1"),
-        ({"flags": {"seed": 1}}, "flags has seed: name the runs' seeds in seeds"),
+        ({"flags": {"seed": 1}}, "flags has seed: give the seeds of all runs in seeds"),
         ({"grid": {"workdir": ["x"]}}, "grid has workdir: each run has its own folder"),
         ({"flags": {"a_b": 1, "a-b": 2}}, "flags has a-b twice"),
         ({"flags": {"rate": 1}, "grid": {"rate": [1]}}, "--rate is in grid and in flags or runs"),

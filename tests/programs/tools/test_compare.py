@@ -108,7 +108,7 @@ def test_pictures_say_what_they_are_made_from(tmp_path):
         assert "/somewhere/muzero.py grid_world" in drawn and "8 runs · commit aaaaaaaaaaaa" in drawn
 
 
-def test_curves_that_do_not_overlap_are_told_in_the_picture(tmp_path):
+def test_curves_that_do_not_overlap_are_reported_in_the_picture(tmp_path):
     runs = [write_run(tmp_path / str(i), metrics=rows([0.0, 1.0], first=1000.0 * i), seed=i) for i in range(2)]
     compare(tuple(runs))
     drawn = (tmp_path / "comparison" / "curves_env_steps.svg").read_text()
@@ -164,7 +164,7 @@ def test_given_references_make_the_scores(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["pong=0,1"], "--reference 'pong=0,1' is of none of the environments: catch, grid_world"),
         (["catch"], "--reference 'catch' is not ENVIRONMENT=LOW,HIGH"),
@@ -174,8 +174,8 @@ def test_given_references_make_the_scores(tmp_path):
         (["catch=0,1"], "--reference is given for catch, and missing for grid_world"),
     ],
 )
-def test_references_that_cannot_work_are_refused(tmp_path, given, said):
-    with pytest.raises(BadInput, match=re.escape(said)):
+def test_references_that_cannot_work_are_refused(tmp_path, given, message):
+    with pytest.raises(BadInput, match=re.escape(message)):
         compare((write_suite(tmp_path),), reference=tuple(given))
 
 

@@ -54,8 +54,8 @@ def test_what_fails_to_be_looked_at_is_a_line(monkeypatch):
         raise RuntimeError(f"it is on {socket.gethostname()}")
 
     monkeypatch.setattr(doctor, "CHECKS", [odd_check])
-    (told,) = doctor.examine()
-    assert told == ("odd check", "warning", "could not be looked at: RuntimeError: it is on HOST", "please report this")
+    (result,) = doctor.examine()
+    assert result == ("odd check", "warning", "could not be checked: RuntimeError: it is on HOST", "please report this")
 
 
 @pytest.mark.parametrize(("state", "code"), [("ok", 0), ("warning", 0), ("missing", 1)])
@@ -74,8 +74,8 @@ def test_names_of_users_and_hosts_are_left_out(monkeypatch):
     monkeypatch.setenv("HOME", "/data/ann")
     monkeypatch.setenv("USER", "ann")
     monkeypatch.setattr(finding.socket, "gethostname", lambda: "box7")
-    told = anonymous("ann on box7: /data/ann/x, /home/bob/y, annual, box77")
-    assert told == "USER on HOST: ~/x, ~/y, annual, box77"
+    result = anonymous("ann on box7: /data/ann/x, /home/bob/y, annual, box77")
+    assert result == "USER on HOST: ~/x, ~/y, annual, box77"
 
 
 QUESTIONS = {
@@ -88,7 +88,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("code", QUESTIONS)
-def test_a_process_that_crashes_or_hangs_is_told(monkeypatch, tmp_path, code):
+def test_a_process_that_crashes_or_hangs_is_reported(monkeypatch, tmp_path, code):
     script = tmp_path / "python"
     script.write_text(f'#!{sys.executable}\nANSWER = "{apart.ANSWER}"\n{code}\n')
     script.chmod(0o755)
@@ -118,9 +118,9 @@ def test_one_that_jax_has_is_fine(machine):
 def test_one_that_jax_has_no_plugin_for(machine, monkeypatch):
     monkeypatch.setattr(software.importlib.util, "find_spec", lambda name: None)
     machines.add_gpus(machine, "NVIDIA L4", "NVIDIA L4")
-    told = software.accelerator(Answer(CPU))
-    assert told[:3] == ("accelerator", "warning", "2 x NVIDIA L4, which JAX doesn't use")
-    assert told.advice.startswith("BOONTA_JAX=cuda12 ./run")
+    result = software.accelerator(Answer(CPU))
+    assert result[:3] == ("accelerator", "warning", "2 x NVIDIA L4, which JAX doesn't use")
+    assert result.advice.startswith("BOONTA_JAX=cuda12 ./run")
 
 
 def test_one_that_only_nvidia_smi_shows(machine):
@@ -134,9 +134,9 @@ def test_one_that_only_nvidia_smi_shows(machine):
 def test_one_that_fails_gets_jaxs_own_reason(machine, monkeypatch):
     monkeypatch.setattr(software.importlib.util, "find_spec", lambda name: name)
     machines.add_tpus(machine, 4)
-    told = software.accelerator(Answer(CPU, log="one\nthe TPU is in use"))
-    assert told.found == "4 TPU chips, which JAX doesn't use"
-    assert told.advice == "no other process may use the TPU; the last that JAX said: the TPU is in use"
+    result = software.accelerator(Answer(CPU, log="one\nthe TPU is in use"))
+    assert result.found == "4 TPU chips, which JAX doesn't use"
+    assert result.advice == "no other process may use the TPU; the last line of JAX's output: the TPU is in use"
 
 
 @pytest.mark.parametrize(("name", "value"), [("JAX_PLATFORMS", "cpu"), ("CUDA_VISIBLE_DEVICES", "")])
@@ -152,7 +152,7 @@ def answers(monkeypatch, *given: Answer) -> None:
     monkeypatch.setattr(software, "ask", lambda question: next(left))
 
 
-def test_devices_are_told_with_their_memory(machine, monkeypatch):
+def test_devices_are_reported_with_their_memory(machine, monkeypatch):
     answers(monkeypatch, Answer(GPU))
     assert software.jax()[0].found == "1, jaxlib 1, on gpu: NVIDIA L4 with 18.0 GB"
 
@@ -165,7 +165,7 @@ def test_what_processes_need_is_missing_where_they_could_run(monkeypatch, whole)
     assert [each.state for each in states] == (["missing"] * 3 if whole else ["warning", "ok", "ok"])
 
 
-def test_a_network_that_others_reach_is_told(monkeypatch):
+def test_a_network_that_others_reach_is_reported(monkeypatch):
     answers(monkeypatch, Answer({"network": network.LOOPBACK}), Answer({"network": network.PRIVATE}))
     assert software.private_network().advice and not software.private_network().advice
 
@@ -178,12 +178,14 @@ def test_an_old_python_is_missing(monkeypatch):
 def test_roms_and_renderers_are_no_need(monkeypatch):
     monkeypatch.setenv("ALE_ROMS_DIR", "/nowhere")
     answers(monkeypatch, Answer({"found": 0, "known": 108}), *[Answer({}, "ImportError: no FFmpeg")] * 2)
-    told = software.roms()
-    assert told.state == "warning" and told.advice == "unset ALE_ROMS_DIR"
+    result = software.roms()
+    assert result.state == "warning" and result.advice == "unset ALE_ROMS_DIR"
     assert [each.state for each in software.renderers()] == ["warning"] * 2
 
 
 def test_optional_packages_are_named(monkeypatch):
     monkeypatch.setattr(software, "OPTIONAL", {"pytest": "tests", "absent_package": "nothing"})
-    told = software.optional()
-    assert told.state == "ok" and "pytest" in told.found and told.advice == "not installed: absent_package (nothing)"
+    result = software.optional()
+    assert (
+        result.state == "ok" and "pytest" in result.found and result.advice == "not installed: absent_package (nothing)"
+    )

@@ -32,7 +32,7 @@ def run_folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("ending", ["gif", "mp4"])
-def test_an_episode_becomes_a_picture_and_its_return_is_told(run_folder, ending, capsys):
+def test_an_episode_becomes_a_picture_and_its_return_is_reported(run_folder, ending, capsys):
     out = run_folder / f"episode.{ending}"
     play.play(run_folder, out=out)
     assert capsys.readouterr().out in (f"return {total} in 9 env steps: {out}\n" for total in (-1, 1))

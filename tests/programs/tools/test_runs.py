@@ -35,7 +35,7 @@ def test_the_newest_comes_first_with_what_it_reached(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("end", "told"),
+    ("end", "shown"),
     [
         (["ERROR learner failed while updating: [oh]"], "learner failed while updating: [oh]"),
         ([], "cut off"),
@@ -43,10 +43,10 @@ def test_the_newest_comes_first_with_what_it_reached(tmp_path, capsys):
         (["INFO done: updates reached 3", "DEBUG started: again"], "cut off"),
     ],
 )
-def test_how_it_ended_the_last_time(tmp_path, capsys, end, told):
+def test_how_it_ended_the_last_time(tmp_path, capsys, end, shown):
     run_folders.write_run(tmp_path / "run", end=end)
     (row,) = listed(tmp_path, capsys)
-    assert " ".join(row).endswith(told)
+    assert " ".join(row).endswith(shown)
 
 
 def test_what_runs_and_what_is_damaged(tmp_path, capsys):

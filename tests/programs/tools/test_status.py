@@ -26,7 +26,7 @@ def folder(tmp_path) -> pathlib.Path:
     return tmp_path
 
 
-def told(folder: pathlib.Path, capsys) -> list[str]:
+def printed_by(folder: pathlib.Path, capsys) -> list[str]:
     capsys.readouterr()
     status(folder)
     return capsys.readouterr().out.splitlines()
@@ -38,7 +38,7 @@ def test_a_run_that_was_cut_off(folder, capsys):
         journal.LOG.info("done: updates reached 5")
         journal.LOG.debug("%s--launch local_mp, process 8", journal.STARTED)
         journal.LOG.warning("actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
-    lines = told(folder, capsys)
+    lines = printed_by(folder, capsys)
     assert lines[0] == f"program impala, seed 3, in {folder}"
     assert lines[1] == "it was cut off: its launcher was killed, or the machine went down"
     assert lines[5].endswith("WARNING actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
@@ -52,31 +52,31 @@ def test_a_run_that_ended(folder, capsys, how):
     with journal.kept_in(folder):
         journal.LOG.debug(journal.STARTED)
         journal.LOG.info(how)
-    assert told(folder, capsys)[1] == "it has ended"
+    assert printed_by(folder, capsys)[1] == "it has ended"
 
 
 def test_a_run_that_failed(folder, capsys):
     with journal.kept_in(folder):
         journal.LOG.debug(journal.STARTED)
         journal.LOG.error("learner failed while updating: 100% wrong")
-    lines = told(folder, capsys)
+    lines = printed_by(folder, capsys)
     assert lines[1] == "it has ended" and lines[3].endswith("ERROR learner failed while updating: 100% wrong")
 
 
 def test_a_run_that_goes_on(folder, capsys):
     with lock(folder):
-        assert told(folder, capsys)[1] == "it is running"
-    assert told(folder, capsys)[1] == "it never started"
+        assert printed_by(folder, capsys)[1] == "it is running"
+    assert printed_by(folder, capsys)[1] == "it never started"
 
 
 def test_a_damaged_snapshot_is_named(folder, capsys):
     array = folder / "checkpoints" / "20" / "array"
     array.write_bytes(b"\1" + array.read_bytes()[1:])
-    lines = told(folder, capsys)
+    lines = printed_by(folder, capsys)
     assert lines[-2].endswith("not sound: array is altered: its SHA-256 is another one")
     assert lines[-1] == "it would go on from checkpoints/10, 15 updates before the last row of metrics"
     (folder / "checkpoints" / "10" / "MANIFEST.json").unlink()
-    lines = told(folder, capsys)
+    lines = printed_by(folder, capsys)
     assert "never finished" in lines[-3] and lines[-1] == "no snapshot in checkpoints is sound"
 
 
@@ -84,7 +84,7 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
     for name, number, beside in (("replay", 20, ""), ("checkpoints", 30, "replay")):
         with SnapshotFolder(folder / name, name).writing(number, beside) as new:
             new.mkdir()
-    lines = told(folder, capsys)
+    lines = printed_by(folder, capsys)
     assert lines[-3] == "replay:" and lines[-2].startswith("            20  ") and lines[-2].endswith("sound")
     assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
 

@@ -9,7 +9,7 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import Address
+from boonta.tests.helpers.written_steps import Address
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")

@@ -13,7 +13,7 @@ from boonta.nodes.base import Node
 from boonta.nodes.tables.contract import PRIORITY_FLOOR as FLOOR
 from boonta.nodes.tables.contract import sequence_counts
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")

@@ -16,7 +16,7 @@ from boonta.nodes import metrics
 from boonta.nodes.base import Node
 from boonta.nodes.tables.reverb.signature import unpack_columns
 from boonta.tests.helpers import tiny
-from boonta.tests.nodes.test_replay import SIGNATURE, Address, one_device, steps
+from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")

@@ -20,7 +20,7 @@ from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must com
 
 reverb = pytest.importorskip("reverb")
 from boonta.nodes.tables.reverb.streams import Stream  # noqa: E402
-from boonta.tests.nodes.test_replay import SIGNATURE, Address  # noqa: E402
+from boonta.tests.helpers.written_steps import SIGNATURE, Address  # noqa: E402
 
 LIVES = 4
 

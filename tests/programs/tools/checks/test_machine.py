@@ -33,8 +33,8 @@ def test_cores_are_limited_by_affinity_and_by_any_control_group_above(tmp_path, 
     (tmp_path / "sys/fs/cgroup/pod/job").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/pod/job/cpu.max").write_text("max 100000\n")
     (tmp_path / "sys/fs/cgroup/pod/cpu.max").write_text("150000 100000\n")
-    told = machine.cores(tmp_path)
-    assert told.state == "warning" and told.found.endswith("8 by affinity and 1.5 by the control group")
+    finding = machine.cores(tmp_path)
+    assert finding.state == "warning" and finding.found.endswith("8 by affinity and 1.5 by the control group")
 
 
 def test_memory_is_limited_by_older_control_groups_too(tmp_path):
@@ -42,8 +42,8 @@ def test_memory_is_limited_by_older_control_groups_too(tmp_path):
     assert machine.memory(tmp_path)[:3] == ("memory", "ok", "64.0 GB, of which 32.0 GB are free")
     (tmp_path / "sys/fs/cgroup/memory/job").mkdir(parents=True)
     (tmp_path / "sys/fs/cgroup/memory/job/memory.limit_in_bytes").write_text("2000000000\n")
-    told = machine.memory(tmp_path)
-    assert told.state == "warning" and told.found.endswith("limited to 2.0 GB by the control group")
+    finding = machine.memory(tmp_path)
+    assert finding.state == "warning" and finding.found.endswith("limited to 2.0 GB by the control group")
 
 
 def test_memory_that_is_taken(tmp_path):
@@ -70,8 +70,8 @@ def test_no_shared_memory(tmp_path):
 @pytest.mark.parametrize(("gb", "state"), [(100.0, "ok"), (2.0, "warning"), (0.1, "missing")])
 def test_a_disk_that_is_nearly_full(tmp_path, monkeypatch, gb, state):
     has_disk(monkeypatch, gb)
-    told = machine.disk(tmp_path / "runs")
-    assert told.state == state and told.found.startswith(f"{gb:.1f} GB free")
+    finding = machine.disk(tmp_path / "runs")
+    assert finding.state == state and finding.found.startswith(f"{gb:.1f} GB free")
 
 
 def test_a_disk_that_can_not_be_written(tmp_path, monkeypatch):
@@ -91,8 +91,8 @@ def test_a_loopback_device_that_is_down(monkeypatch):
 
     assert machine.loopback().state == "ok"
     monkeypatch.setattr(machine.socket, "create_connection", refuse)
-    told = machine.loopback()
-    assert told.state == "missing" and told.found.endswith("Network is unreachable")
+    finding = machine.loopback()
+    assert finding.state == "missing" and finding.found.endswith("Network is unreachable")
 
 
 def test_the_commands_of_clusters(monkeypatch):

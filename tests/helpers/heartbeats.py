@@ -1,0 +1,26 @@
+"""The reports that nodes send to the monitor."""
+
+from __future__ import annotations
+
+
+def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:
+    return {
+        "name": name,
+        "process": "host/1",
+        "life": "first",
+        "number": 1,
+        "acknowledged": False,
+        "started": True,
+        "stuck": "",
+        "build": "",
+        "warnings": [],
+        "serves": serves,
+        "activity": "waiting for trajectories",
+        "activity_s": 1.0,
+        "saving": False,
+        "counts": counts or {},
+        "samples": samples or {},
+        "metrics": metrics,
+        "seconds": {"updating": 2.0},
+        "rss_mb": 100.0,
+    }

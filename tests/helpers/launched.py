@@ -1,0 +1,57 @@
+"""Starts whole programs as processes, waits for what they do, and names their nodes' processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+from boonta.nodes import metrics
+
+ROOT = pathlib.Path(__file__).parents[2]
+TINY = "tests/helpers/tiny_program.py"
+LIGHT = "tests/helpers/light_program.py"  # Its processes start in a second.
+
+
+def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / program), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: subprocess.Popen, timeout_s: float = 180) -> str:
+    try:
+        return process.communicate(timeout=timeout_s)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+
+
+def wait_for_rows(workdir: pathlib.Path, process: subprocess.Popen, updates: int = 1) -> None:
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and process.poll() is None:
+        if (workdir / "metrics.jsonl").exists():
+            rows = metrics.read(workdir)
+            if rows and rows[-1].get("updates", 0) >= updates:
+                return
+        time.sleep(0.3)
+    raise AssertionError(f"no updates: {finish(process)}")
+
+
+def pids(workdir: pathlib.Path) -> dict[str, int]:
+    *_, file = sorted(workdir.glob("logs/*/pids.json"))  # Of the newest start.
+    return json.loads(file.read_text())
+
+
+def running(workdir: pathlib.Path) -> list[int]:
+    return [pid for pid in pids(workdir).values() if psutil.pid_exists(pid)]
