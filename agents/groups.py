@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from boonta.agents.config import check, documented, field, require
 
-MEASURED = "own choice, measured in agents/muzero/README.md"
+MEASURED = "own choice, as in the runs of agents/muzero/README.md"
 
 
 @documented

@@ -248,7 +248,6 @@ class _Ending:
         self.error = ""  # The exception that the node raised.
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Handles a signal."""
         del frame
         if self._is_over():
             return  # The node is ending already, and may still be saving.
@@ -292,7 +291,8 @@ def _shown(monitor: Monitor) -> Any:
             while not over.wait(POLL_S):
                 view.show(monitor.status())
 
-    (viewer := threading.Thread(target=show, daemon=True)).start()
+    viewer = threading.Thread(target=show, daemon=True)
+    viewer.start()
     try:
         yield
     finally:

@@ -9,10 +9,12 @@ import pathlib
 import re
 from collections.abc import Iterator
 
+import pytest
 import yaml
 
 from boonta.nodes.base import Node
 
+pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROOMS = ("agents", "deploy", "envs", "nodes", "programs")
 

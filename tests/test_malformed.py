@@ -16,6 +16,7 @@ CASES = 100_000
 LARGEST = 1e9  # Bytes of memory, with the 0.3 GB of the libraries.
 
 
+@pytest.mark.once
 @pytest.mark.unoptimised
 @pytest.mark.parametrize("name", FORMATS)
 def test_malformed_input_is_refused(name, tmp_path):

@@ -8,7 +8,7 @@ from typing import Literal
 from boonta.agents.config import check, documented, field, replaced, require
 from boonta.agents.groups import Optimiser, Torso
 
-OWN = "own choice, measured in agents/impala/README.md"
+OWN = "own choice, as in the runs of agents/impala/README.md"
 
 
 @documented

@@ -68,7 +68,7 @@ def test_impala_learns_catch_with_the_pages_networks(networks, whole, tmp_path):
     assert learn(impala.make(impala.CATCH, ENV.spec, network=network), tmp_path, 0.8, 1_500) >= 0.8
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_muzero_learns_catch_with_the_pages_networks(networks, whole, tmp_path):
     """At random an agent returns -0.6 on average."""
     network = networks["small_model"](MUZERO, ENV.spec) if whole else networks["Torso"]

@@ -40,7 +40,9 @@ def program(tmp_path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("launch", [pytest.param("local_mp", marks=pytest.mark.cluster), "sebulba"])
+@pytest.mark.parametrize(
+    "launch", [pytest.param("local_mp", marks=pytest.mark.cluster), pytest.param("sebulba", marks=pytest.mark.once)]
+)
 def test_it_runs_and_no_other_network_resumes_it(launch, program, tmp_path):
     with Running(tmp_path, program, "--launch", launch, "--stop.updates", "20") as running:
         running.finish(0)

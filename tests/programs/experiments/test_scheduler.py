@@ -20,6 +20,7 @@ from boonta.programs.experiments.slots import Slot
 from boonta.programs.experiments.spec import Entry
 from boonta.programs.wiring.folder import lock
 
+pytestmark = pytest.mark.once
 STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_in.py")
 CORES = sorted(os.sched_getaffinity(0))
 DEADLINE_S = 60.0

@@ -12,6 +12,8 @@ from boonta.programs.tools import list as listing
 from boonta.programs.tools.train import command_of, programs
 from boonta.programs.wiring.run import BadInput
 
+pytestmark = pytest.mark.once
+
 
 def boonta(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "boonta", *arguments]
