@@ -11,8 +11,14 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 
+NOBODY = 65534  # A user without rights.
 BRIDGE = "boontabr"
 LOCK = pathlib.Path(tempfile.gettempdir()) / "boonta-namespaces.lock"
+
+
+def can_unshare(**options) -> bool:
+    """Returns whether a process can enter a network namespace of its own; options are those of `subprocess.run`."""
+    return subprocess.run(["unshare", "-Urn", "true"], capture_output=True, **options).returncode == 0
 
 
 @functools.cache

@@ -18,8 +18,8 @@ import pytest
 
 from boonta.programs.wiring import network
 from boonta.tests.helpers import intruder
+from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 from boonta.tests.helpers.running import Running
-from boonta.tests.programs.wiring.test_network import NOBODY, can_unshare
 
 pytestmark = [
     pytest.mark.cluster,

@@ -13,10 +13,10 @@ import tempfile
 import pytest
 
 from boonta.programs.wiring import launch, network
+from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 
 pytestmark = pytest.mark.timeout(240)
 FILE = network.__file__
-NOBODY = 65534
 BOUND = """
 import json, os, socket
 found = []
@@ -35,10 +35,6 @@ def entered(*python: str, **options) -> dict:
     python = python or (sys.executable,)
     command = [*python, "-I", "-S", options.pop("file", FILE), python[0], "-c", BOUND]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=60, **options).stdout)
-
-
-def can_unshare(**options) -> bool:
-    return subprocess.run(["unshare", "-Urn", "true"], capture_output=True, **options).returncode == 0
 
 
 @pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces")
