@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -31,6 +32,7 @@ ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "reanalyzer": {**SHARING, **ONE_THREAD},
 }
 
+COMPILED = "JAX_COMPILATION_CACHE_DIR"  # The folder in which JAX's processes keep what they have compiled.
 LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
 
 
@@ -66,6 +68,23 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
     return environment
 
 
+def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Adds to the environment variables of each group what is the same for all.
+
+    All processes can import the modules beside the program's file, or in the working directory. What one has compiled
+    is kept in the program's temporary folder, so that a node that starts again needn't compile it again; users' own
+    cache is left as it is.
+    """
+    kept = {} if COMPILED in os.environ else {COMPILED: os.path.join(tempfile.gettempdir(), "compiled")}
+    paths = [sys.path[0], os.getcwd()]
+
+    def path(variables: dict[str, str]) -> str:
+        own = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, [*paths, own]))
+
+    return {label: {**kept, **variables, "PYTHONPATH": path(variables)} for label, variables in environment.items()}
+
+
 def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     """Launches a program and waits until it has ended; returns the exit code."""
     from boonta.programs.wiring import launchpad
@@ -74,13 +93,10 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
-    for variables in environment.values():  # All processes can import the modules beside the program's file, or here.
-        paths = [sys.path[0], os.getcwd(), variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))]
-        variables["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
     with temporary.short(LONGEST_PATH) as sockets:
         with held():  # Ctrl-C reaches all processes of a terminal, but the launcher alone handles it.
-            workers, monitor = launchpad.launch(program, environment, logs, sockets)
+            workers, monitor = launchpad.launch(program, with_common(environment), logs, sockets)
             signals.catch()  # Launchpad has set handlers of its own.
 
         def write_pids() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.programs.wiring import local  # noqa: E402
 from boonta.tests.helpers import machines  # noqa: E402
 from boonta.tests.helpers.running import Running  # noqa: E402
 
@@ -61,3 +62,15 @@ def test_the_launcher_takes_no_accelerator():
     )
     command = [sys.executable, "-c", f"import os\nos.environ['JAX_PLATFORMS'] = 'absent'\n{code}"]
     subprocess.run(command, check=True, timeout=200)
+
+
+def test_what_is_compiled_is_kept_for_nodes_that_start_again_unless_the_user_keeps_it(monkeypatch, tmp_path):
+    monkeypatch.delenv(local.COMPILED)
+    monkeypatch.setenv("PYTHONPATH", "theirs")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = local.with_common({"learner": {}, "actor": {local.COMPILED: "mine", "PYTHONPATH": "own"}})
+    assert found["learner"][local.COMPILED] == str(tmp_path / "compiled")
+    assert found["actor"][local.COMPILED] == "mine"
+    assert [found[label]["PYTHONPATH"].split(":")[-1] for label in found] == ["theirs", "own"]
+    monkeypatch.setenv(local.COMPILED, "users")
+    assert local.COMPILED not in local.with_common({"learner": {}})["learner"]
