@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.flatten_util import ravel_pytree
 
 from boonta.agents.base import Nest
 from boonta.agents.groups import Optimiser
@@ -34,8 +35,16 @@ def make_schedule(settings: Optimiser, steps_per_update: int = 1) -> optax.Sched
     return optax.linear_schedule(settings.learning_rate, 0.0, settings.anneal_updates * steps_per_update)
 
 
-def make_optimiser(settings: Optimiser, steps_per_update: int = 1) -> optax.GradientTransformation:
-    """Clips the global norm of the gradient, then steps."""
+def make_optimiser(
+    settings: Optimiser, steps_per_update: int = 1, weights: jax.Array | float = 0.0
+) -> optax.GradientTransformation:
+    """Clips the global norm of the gradient, then steps.
+
+    Args:
+      settings: of the optimiser.
+      steps_per_update: steps that an update takes.
+      weights: float32 [P], the params that decay; 0 in place of those that don't.
+    """
     schedule, eps = make_schedule(settings, steps_per_update), settings.eps
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
     if settings.kind == "rmsprop":
@@ -46,12 +55,16 @@ def make_optimiser(settings: Optimiser, steps_per_update: int = 1) -> optax.Grad
         return optax.chain(clip, optax.sgd(schedule))
     # Without `eps_root` the gradient through a step, which `agents.meta` takes, would be NaN wherever a weight has had
     # no gradient yet.
-    decay = settings.weight_decay
-    return optax.chain(clip, optax.adamw(schedule, eps=eps, eps_root=1e-16, weight_decay=decay, mask=_is_weight))
+    adam = optax.scale_by_adam(eps=eps, eps_root=1e-16)
+    decay = optax.stateless(lambda change, _: change + settings.weight_decay * weights)
+    return optax.chain(clip, adam, decay, optax.scale_by_learning_rate(schedule))
 
 
 def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_update: int) -> Descent:
     """Makes the descent of an update.
+
+    The optimiser sees all params as one vector [P]. On the CPU it costs a seventh of MuZero's small update to measure
+    the change array by array, and nothing to measure it in one.
 
     Args:
       optimiser: settings for all params; or, where params are a dict, for each entry by its name.
@@ -59,20 +72,26 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
     """
     if isinstance(optimiser, Mapping):
         return _descend_by_entry({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
-    # The schedule of the optimiser counts steps, the metric's counts updates.
-    transformation, schedule = make_optimiser(optimiser, steps_per_update), make_schedule(optimiser)
+    schedule = make_schedule(optimiser)  # That of the optimiser counts steps; this one counts updates.
+
+    def init(params: Nest) -> Nest:
+        return make_optimiser(optimiser, steps_per_update).init(ravel_pytree(params)[0])
 
     def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
-        change, state = transformation.update(gradient, state, params)
-        rate = jnp.asarray(schedule(updates), jnp.float32)
+        vector, unravel = ravel_pytree(params)
+        slope, _ = ravel_pytree(gradient)
+        # In a population the setting is an array, whose value isn't known here.
+        never = isinstance(optimiser.weight_decay, (int, float)) and optimiser.weight_decay == 0
+        weights = 0.0 if never else ravel_pytree(_only_weights(params))[0]
+        change, state = make_optimiser(optimiser, steps_per_update, weights).update(slope, state, vector)
         metrics = {
-            "grad_norm": optax.global_norm(gradient),
+            "grad_norm": optax.global_norm(slope),
             "update_norm": optax.global_norm(change),
-            "learning_rate": rate,
+            "learning_rate": jnp.asarray(schedule(updates), jnp.float32),
         }
-        return optax.apply_updates(params, change), state, metrics
+        return unravel(vector + change), state, metrics
 
-    return Descent(transformation.init, step)
+    return Descent(init, step)
 
 
 def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:
@@ -96,5 +115,6 @@ def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:
     return Descent(init, step)
 
 
-def _is_weight(params: Nest) -> Nest:
-    return jax.tree.map(lambda x: x.ndim > 1, params)
+def _only_weights(params: Nest) -> Nest:
+    """The params, with 0 in place of biases and of the scales of normalisation."""
+    return jax.tree.map(lambda x: x if x.ndim > 1 else jnp.zeros_like(x), params)
