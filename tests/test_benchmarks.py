@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import calls, load, load_program, muzero, restarts, timing
+from boonta.benchmarks import calls, load, load_program, muzero, restarts, timing, tunnel
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -66,3 +66,12 @@ def test_calls_are_measured_by_every_way_that_is_installed():
     assert "ours, unix" in head and "ours, tls" in head
     assert [row.rpartition(",")[0] for row in calls.ROWS] == [row[:24].strip().rpartition(",")[0] for row in rows]
     assert all(float(figure.replace(",", "")) >= 0 for row in rows for figure in row[24:].split())
+
+
+def test_a_tunnel_is_measured_beside_none():
+    command = [sys.executable, tunnel.__file__, "--turns", "1", "--messages", "5"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+    head, *rows = done.stdout.splitlines()[1:]
+    assert head.split()[:2] == ["none", "ours"]
+    assert len(rows) == len(tunnel.SIZES)
+    assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in row[12:].split())
