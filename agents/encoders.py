@@ -96,12 +96,16 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
     features = []
     for i, (x, kind) in enumerate(zip(leaves, kinds, strict=True)):
         chex.assert_rank(x, len(kind.shape) + 2)
-        if isinstance(kind, specs.DiscreteArray):
-            x = jax.nn.one_hot(x, kind.num_values)
+        x = one_hot(x, kind)
         flat = len(leaves) > 1 and not _is_image(kind.shape)
         own = Torso("mlp", torso.widths, normalise=torso.normalise) if flat else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
+
+
+def one_hot(x: jax.Array, kind: specs.Array) -> jax.Array:
+    """An array [N, ..., L] of a discrete space as one-hot vectors, [N, ..., L, n]; any other array as it is."""
+    return jax.nn.one_hot(x, kind.num_values) if isinstance(kind, specs.DiscreteArray) else x
 
 
 def encode_array(torso: Torso, x: jax.Array, name: str) -> jax.Array:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from dm_env import specs
 
 from boonta.agents import encoders, networks, optimisation
-from boonta.agents.base import Agent, Table
+from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
@@ -148,8 +148,11 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
     """
     make_action_head(spec.actions, "MuZero")
     view = view_of(spec.observations)
-    if not isinstance(view, specs.Array):
-        raise ValueError(f"MuZero takes observations of one array; this environment gives {view}")
+    if config.torso.kind == "tower" and not isinstance(view, specs.Array):
+        raise ValueError(
+            f"muzero.Config: torso.kind is 'tower', which takes observations of one array: take 'mlp'; this "
+            f"environment gives {view}"
+        )
     considered = config.max_considered_actions
     if considered is not None and considered > spec.actions.num_values:
         raise ValueError(
@@ -169,7 +172,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
         encoders.check_observation(config.torso, view)
 
 
-def check_torso(torso: networks.MakeTorso, config: Config, view: specs.Array) -> None:
+def check_torso(torso: networks.MakeTorso, config: Config, view: Nest) -> None:
     """Refuses a torso whose features aren't of the kind that the config's dynamics takes. See `check`."""
     axes: networks.Axes = {"D": None}
     if config.torso.kind == "tower":
@@ -180,7 +183,7 @@ def check_torso(torso: networks.MakeTorso, config: Config, view: specs.Array) ->
     networks.check_torso(torso, "muzero.Model", view, config.frame_stack, axes)
 
 
-def check_model(model: Model, config: Config, view: specs.Array, num_actions: int) -> None:
+def check_model(model: Model, config: Config, view: Nest, num_actions: int) -> None:
     """Refuses a whole model whose functions' outputs don't fit, or that lacks one. See `check`."""
     actions, bins, codes = num_actions + 1, config.support_bins, config.chance_codes
     with_chance = config.search == "stochastic"

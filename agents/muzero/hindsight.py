@@ -53,7 +53,8 @@ def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hi
         """[M, 1, ...] -> [L-1+M+K, 1, ...]; no stack uses the context, because an episode starts after it."""
         return jnp.pad(x, ((context, num_ahead), *((0, 0),) * (x.ndim - 1)), mode="edge")
 
-    stack = sequences.stack(extend(view_of(steps.observation)), extend(steps.step_type), config.frame_stack)
+    view = jax.tree.map(extend, view_of(steps.observation))
+    stack = sequences.stack(view, extend(steps.step_type), config.frame_stack)
     later = extend(steps.action)[context:, 0]  # [M+K]
     action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
     unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1])

@@ -14,6 +14,7 @@ Batch and roots are folded together, N = B * R, and come first: a batch split ov
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -152,18 +153,23 @@ def policy_targets(steps: Steps, config: Config) -> jax.Array:
     return jnp.where((steps.step_type == LAST)[..., None], 0.0, action)
 
 
-def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model, num_actions: int) -> Unroll:
+def unroll_model(params: Nest, stack: Nest, action: jax.Array, model: Model, num_actions: int) -> Unroll:
     """Represents the roots and follows their actions.
 
     Args:
       params: params of the model.
-      stack: [M, B, ..., L]; the first R rows are the roots, and the other rows follow them.
+      stack: nest [M, B, ..., L]; the first R rows are the roots, and the other rows follow them.
       action: int32 [B * R, K].
       model: the model, from `make_model`.
       num_actions: A; the action of that number is the dummy.
     """
-    roots = action.shape[0] // stack.shape[1]
-    seen = _fold_rows(stack[:roots])  # [N, ..., L]
+    roots = action.shape[0] // jax.tree.leaves(stack)[0].shape[1]
+
+    def fold_rows(start: int) -> Nest:
+        """The R rows from `start` on, [N, ..., L]."""
+        return jax.tree.map(lambda x: _fold_rows(x[start : start + roots]), stack)
+
+    seen = fold_rows(0)
     hidden = model.represent(params, seen)  # [N, ...]
     hiddens, rewards, chances = [hidden], [], []
     for k in range(action.shape[1]):
@@ -173,8 +179,8 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
         if model.chance:
             hidden = model.chance.afterstate(params, hidden, choice)
             # After the dummy action the stack has frames of the next episode, so the last ones of this one are kept.
-            ended = (action[:, k] == num_actions).reshape(-1, *(1,) * (seen.ndim - 1))
-            seen = jnp.where(ended, seen, _fold_rows(stack[k + 1 : k + 1 + roots]))
+            ended = action[:, k] == num_actions
+            seen = jax.tree.map(functools.partial(_choose, ended), seen, fold_rows(k + 1))
             encoding = model.chance.encode(params, seen)  # [N, C]
             code_logits, value = model.chance.predict(params, hidden)
             chances.append(Chance(code_logits, value, encoding))
@@ -189,7 +195,7 @@ def unroll_model(params: Nest, stack: jax.Array, action: jax.Array, model: Model
     return Unroll(prediction.logits, prediction.value, jnp.stack(rewards, axis=1), hidden, chance)
 
 
-def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: Model, roots: int) -> jax.Array:
+def consistency_loss(params: Nest, hidden: jax.Array, stack: Nest, model: Model, roots: int) -> jax.Array:
     """Cosine distance between predicted hidden states and those of the observations, which get no gradient.
 
     See EfficientZero's Eq. 3, after "Exploring Simple Siamese Representation Learning"
@@ -198,7 +204,7 @@ def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: M
     Args:
       params: params of the model.
       hidden: [N, K+1, ...], the unrolled hidden states.
-      stack: [M, B, ..., L].
+      stack: nest [M, B, ..., L].
       model: the model, from `make_model`.
       roots: R.
 
@@ -208,7 +214,7 @@ def consistency_loss(params: Nest, hidden: jax.Array, stack: jax.Array, model: M
     project, foresee = model.project, model.foresee
     assert project is not None and foresee is not None
     length = hidden.shape[1] - 1
-    rows = jnp.swapaxes(stack[1 : roots + length], 0, 1)  # [B, R+K-1, ..., L]
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x[1 : roots + length], 0, 1), stack)  # [B, R+K-1, ..., L]
     observed = _each(lambda x: project(params, model.represent(params, x)), rows)
     windows = jnp.stack([observed[:, k : k + roots] for k in range(length)], axis=2)  # [B, R, K, D]
     foreseen = _each(lambda x: foresee(params, project(params, x)), hidden[:, 1:])  # [N, K, D]
@@ -229,19 +235,25 @@ def _code(encoding: jax.Array) -> jax.Array:
     return jax.nn.one_hot(jnp.argmax(encoding, axis=-1), encoding.shape[-1])
 
 
-def _bootstrap_values(target_params: Nest, stack: jax.Array, steps: Steps, model: Model, config: Config) -> jax.Array:
+def _bootstrap_values(target_params: Nest, stack: Nest, steps: Steps, model: Model, config: Config) -> jax.Array:
     """The values [M, B] from which targets bootstrap."""
     if config.value_target == "search":
         return steps.extras.value
-    rows = jnp.swapaxes(stack, 0, 1)  # [B, M, ..., L]
+    rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), stack)  # [B, M, ..., L]
     logits = _each(lambda x: model.predict(target_params, model.represent(target_params, x)).value, rows)
     return jax.lax.stop_gradient(expectation(make_support(config.support_limit, config.support_bins), logits)).T
 
 
-def _each(function: Callable[[jax.Array], Nest], x: jax.Array) -> Nest:
-    """Applies a function of [B * M, ...] to x [B, M, ...]."""
-    outputs = function(x.reshape(-1, *x.shape[2:]))
-    return jax.tree.map(lambda y: y.reshape(*x.shape[:2], *y.shape[1:]), outputs)
+def _each(function: Callable[[Nest], Nest], x: Nest) -> Nest:
+    """Applies a function of a nest [B * M, ...] to the nest x [B, M, ...]."""
+    outputs = function(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), x))
+    batch = jax.tree.leaves(x)[0].shape[:2]
+    return jax.tree.map(lambda y: y.reshape(*batch, *y.shape[1:]), outputs)
+
+
+def _choose(condition: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+    """The rows of x [N, ...] where condition [N] holds, elsewhere those of y."""
+    return jnp.where(condition.reshape(-1, *(1,) * (x.ndim - 1)), x, y)
 
 
 def _fold(x: jax.Array) -> jax.Array:

@@ -26,7 +26,7 @@ from dm_env import specs
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
-from boonta.agents.encoders import convolution, perceptron, residual, to_float, tower
+from boonta.agents.encoders import convolution, one_hot, perceptron, residual, to_float, tower
 from boonta.agents.groups import Torso
 from boonta.agents.heads import dense_head
 from boonta.agents.muzero.config import Config
@@ -55,7 +55,7 @@ class ChanceModel(NamedTuple):
 
     afterstate: Callable[[Nest, jax.Array, jax.Array], jax.Array]
     predict: Callable[[Nest, jax.Array], Prediction]
-    encode: Callable[[Nest, jax.Array], jax.Array]
+    encode: Callable[[Nest, Nest], jax.Array]
 
 
 class Model(NamedTuple):
@@ -65,7 +65,7 @@ class Model(NamedTuple):
 
     Attributes:
       init: `(key) -> params`, a nest of float32.
-      represent: h, `(params, stack [B, ..., L]) -> X`; frames are as the environment shows them, oldest first.
+      represent: h, `(params, stack, a nest [B, ..., L]) -> X`; frames are as the environment shows them, oldest first.
       predict: f, `(params, X) -> Prediction`.
       dynamics: g, `(params, X, action [B, A+1] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it
         takes an afterstate and a chance code [B, C] instead.
@@ -76,7 +76,7 @@ class Model(NamedTuple):
     """
 
     init: Callable[[jax.Array], Nest]
-    represent: Callable[[Nest, jax.Array], jax.Array]
+    represent: Callable[[Nest, Nest], jax.Array]
     predict: Callable[[Nest, jax.Array], Prediction]
     dynamics: Callable[[Nest, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
     project: Callable[[Nest, jax.Array], jax.Array] | None = None
@@ -101,17 +101,17 @@ def scale_hidden(x: jax.Array) -> jax.Array:
     return (x - low) / (high - low + 1e-5)
 
 
-def make_model(config: Config, view: specs.Array, num_actions: int, torso: networks.MakeTorso | None = None) -> Model:
+def make_model(config: Config, view: Nest, num_actions: int, torso: networks.MakeTorso | None = None) -> Model:
     """Makes the model; it computes nothing.
 
     Args:
       config: hyper-parameters.
-      view: spec of one frame.
+      view: nest of specs of one frame.
       num_actions: A, the number of real actions.
       torso: makes the representation in place of the config's. Its features, [N, D] where the config's torso is an
         "mlp" and [N, H, W, C] where it is a "tower", are a hidden state before it is scaled.
     """
-    make_torso = torso or functools.partial(_Torso, config.torso)
+    make_torso = torso or functools.partial(_Torso, config.torso, view)
     with_chance = config.search == "stochastic"
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
@@ -122,7 +122,7 @@ def make_model(config: Config, view: specs.Array, num_actions: int, torso: netwo
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
         trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(places)
 
-        def represent(stack: jax.Array) -> jax.Array:
+        def represent(stack: Nest) -> jax.Array:
             return scale_hidden(make_torso(name="representation")(stack))
 
         def predict(hidden: jax.Array) -> Prediction:
@@ -156,11 +156,11 @@ def make_model(config: Config, view: specs.Array, num_actions: int, torso: netwo
                 head(x, config.support_bins, "afterstate_value"),
             )
 
-        def encode(stack: jax.Array) -> jax.Array:
+        def encode(stack: Nest) -> jax.Array:
             x = trunk.look(make_torso(name="encoder")(stack), "encoding")
             return jax.nn.softmax(hk.Linear(config.chance_codes, name="encoder_out")(x))
 
-        def init(stack: jax.Array, action: jax.Array) -> None:
+        def init(stack: Nest, action: jax.Array) -> None:
             hidden = represent(stack)
             predict(hidden)
             foresee(project(hidden))
@@ -175,7 +175,7 @@ def make_model(config: Config, view: specs.Array, num_actions: int, torso: netwo
     transformed = hk.without_apply_rng(hk.multi_transform(functions))
 
     def init(key: jax.Array) -> Nest:
-        stack = jnp.zeros((1, *view.shape, config.frame_stack), view.dtype)
+        stack = jax.tree.map(lambda x: jnp.zeros((1, *x.shape, config.frame_stack), x.dtype), view)
         return transformed.init(key, stack, jnp.zeros((1, actions)))
 
     represent, predict, dynamics, project, foresee, *chance = transformed.apply
@@ -207,15 +207,21 @@ def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
 
 
 class _Torso:
-    """The representation that the config describes: frames [B, ..., L] -> features, of a hidden state's shape."""
+    """The representation that the config describes: a nest of frames [B, ..., L] -> a hidden state before it is scaled.
 
-    def __init__(self, torso: Torso, name: str):
-        self._own, self._name = torso.resolved, name
+    A perceptron sees all leaves side by side: its first layer is one for each leaf, whose outputs are added.
+    """
 
-    def __call__(self, stack: jax.Array) -> jax.Array:
-        own, x = self._own, to_float(stack)
+    def __init__(self, torso: Torso, view: Nest, name: str):
+        self._own, self._kinds, self._name = torso.resolved, jax.tree.leaves(view), name
+
+    def __call__(self, stack: Nest) -> jax.Array:
+        own = self._own
+        leaves = [to_float(one_hot(x, kind)) for x, kind in zip(jax.tree.leaves(stack), self._kinds, strict=True)]
         if own.kind == "mlp":
-            return perceptron(hk.Flatten()(x), own.widths or (), self._name, own.normalise)
+            x = jnp.concatenate([hk.Flatten()(x) for x in leaves], axis=-1)
+            return perceptron(x, own.widths or (), self._name, own.normalise)
+        (x,) = leaves
         assert own.channels is not None and own.blocks is not None
         x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
         return tower(x, own.channels[0], own.blocks, own.halvings, self._name)

@@ -62,14 +62,12 @@ class Planner:
     explore: bool
     remember: Callable[[Planned], Nest] = extras_of
 
-    def __call__(
-        self, params: Nest, key: jax.Array, timestep: TimeStep, state: jax.Array
-    ) -> tuple[jax.Array, Nest, jax.Array]:
+    def __call__(self, params: Nest, key: jax.Array, timestep: TimeStep, state: Nest) -> tuple[jax.Array, Nest, Nest]:
         """See `Policy.step`."""
         num_actions = self.spec.actions.num_values
         search = make_search(self.config, self.model, num_actions, self.explore)
         stack, state = sequences.push(state, view_of(timestep.observation), timestep.step_type)
-        legal = legal_of(timestep.observation, (stack.shape[0], num_actions))
+        legal = legal_of(timestep.observation, (*timestep.step_type.shape, num_actions))
         planned = search(params, key, stack, legal)
         return planned.action, self.remember(planned), state
 
@@ -78,11 +76,11 @@ def make_policy(step: Planner) -> Policy:
     """Makes the policy that acts by a search.
 
     Returns:
-      `Policy`; actions are int32 [B], the state is the frames [B, ..., L-1], oldest first.
+      `Policy`; actions are int32 [B], the state is the nest of frames [B, ..., L-1], oldest first.
     """
     view, context = view_of(step.spec.observations), step.config.frame_stack - 1
 
-    def initial_state(batch_size: int) -> jax.Array:
-        return jnp.zeros((batch_size, *view.shape, context), view.dtype)
+    def initial_state(batch_size: int) -> Nest:
+        return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, context), x.dtype), view)
 
     return Policy(initial_state, step, deterministic=not step.explore)

@@ -18,7 +18,7 @@ from boonta.agents.muzero.policy import Extras, legal_of
 from boonta.agents.muzero.search import Search
 
 
-def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, search: Search, config: Config) -> Steps:
+def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search: Search, config: Config) -> Steps:
     """Replaces the policies and values of a share of the sequences by those of a new search.
 
     Only rows whose result is learned from are searched: those that windows reach, or all if values bootstrap from the
@@ -28,7 +28,7 @@ def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, s
     Args:
       params: params of the target network.
       key: PRNG key, consumed.
-      stack: [M, B, ..., L], frames of each row.
+      stack: nest [M, B, ..., L], frames of each row.
       steps: leaves [M, B, ...], context dropped.
       search: the actors' search.
       config: hyper-parameters; they have the ratio, and which values are learned from.
@@ -55,7 +55,7 @@ def reanalyze(params: Nest, key: jax.Array, stack: jax.Array, steps: Steps, *, s
         renewed = grouped(old).at[:, :rows, : count // groups].set(new)
         return jnp.swapaxes(renewed, 0, 1).reshape(old.shape)
 
-    legal = legal_of(steps.observation, (*stack.shape[:2], steps.extras.policy.shape[-1]))
-    planned = search(params, key, fold(stack), fold(legal))
+    legal = legal_of(steps.observation, (*steps.reward.shape, steps.extras.policy.shape[-1]))
+    planned = search(params, key, jax.tree.map(fold, stack), fold(legal))
     extras = Extras(renew(steps.extras.policy, planned.policy), renew(steps.extras.value, planned.value))
     return steps._replace(extras=jax.lax.stop_gradient(extras))

@@ -43,7 +43,7 @@ class Planned(NamedTuple):
     tree: Any
 
 
-# `(params, key, stack [B, ..., L], legal bool [B, A]) -> Planned`
+# `(params, key, stack, a nest [B, ..., L], legal bool [B, A]) -> Planned`
 Search = Callable[[Nest, jax.Array, jax.Array, jax.Array], Planned]
 
 
@@ -104,8 +104,8 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         "pb_c_base": config.pb_c_base,
     }
 
-    def search(params: Nest, key: jax.Array, stack: jax.Array, legal: jax.Array) -> Planned:
-        chex.assert_shape(legal, (stack.shape[0], num_actions))
+    def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array) -> Planned:
+        chex.assert_shape(legal, (jax.tree.leaves(stack)[0].shape[0], num_actions))
         key, stray_key = jax.random.split(key)
         hidden = model.represent(params, stack)
         prediction = model.predict(params, hidden)

@@ -1,4 +1,5 @@
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -11,9 +12,15 @@ import pytest
 import tyro
 from dm_env import specs
 
-from boonta.agents import muzero
+from boonta.agents import muzero, sequences
+from boonta.agents.base import Batch, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
+from boonta.agents.muzero.loss import muzero_loss
+from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.policy import Extras
+from boonta.agents.muzero.search import make_search
+from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -70,7 +77,11 @@ def test_table():
     ("change", "spec", "message"),
     [
         ({}, FLAT._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1)), "discrete actions; .*BoundedArray"),
-        ({}, FLAT._replace(observations={"a": FLAT.observations}), "observations of one array; .*'a'"),
+        (
+            {"torso": Torso("tower")},
+            FLAT._replace(observations={"a": FLAT.observations}),
+            "'tower', which takes observations of one array: take 'mlp'; .*'a'",
+        ),
         (
             {"torso": Torso("tower")},
             FLAT,
@@ -96,7 +107,7 @@ def test_make_touches_no_device():
     program = """
 import numpy as np
 from dm_env import specs
-from boonta.agents import muzero
+from boonta.agents import muzero, sequences
 from boonta.envs.base import EnvSpec
 muzero.make(muzero.Config(search="stochastic"), EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3)))
 """
@@ -135,6 +146,41 @@ def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
         np.testing.assert_array_equal(state[0, 0], wanted)
 
 
+def seen_and_lost(config: muzero.Config, observations, spec) -> tuple:
+    """The hidden states of the first row of observations [M, B, ...], and the loss of all of them."""
+    model = make_model(config, spec, 3)
+    params = model.init(jax.random.PRNGKey(0))
+    rng, shape = np.random.default_rng(0), (config.sequence_length, 4)
+    step_type, action = rng.integers(3, size=(2, *shape)).astype(np.int32)
+    reward = rng.normal(size=shape).astype(np.float32)
+    extras = Extras(rng.dirichlet(np.ones(3), shape).astype(np.float32), reward)
+    steps = Steps(observations, step_type, reward, np.ones(shape, np.float32), action, extras, step_type)
+    search = make_search(config, model, 3, explore=True) if config.reanalyze_ratio else None
+    loss = functools.partial(muzero_loss, model=model, config=config, search=search)
+    context = Context(params, jax.random.PRNGKey(1), jnp.int32(0))
+    first = sequences.stack(observations, step_type, config.frame_stack)
+    hidden = model.represent(params, jax.tree.map(lambda x: x[0], first))
+    return hidden, jax.jit(loss)(params, context, Batch(steps, np.ones(4, np.float32)))
+
+
+def test_a_nest_of_observations_is_seen_side_by_side():
+    """Split into leaves, one of them discrete, observations give what one array of them does."""
+    config = dataclasses.replace(SMALL, frame_stack=2, consistency_cost=1.0, reanalyze_ratio=0.5, reanalyze="update")
+    rng, shape = np.random.default_rng(1), (config.sequence_length, 4)
+    place, kind = rng.normal(size=(*shape, 2)).astype(np.float32), rng.integers(2, size=shape).astype(np.int32)
+    nested = {"place": place, "kind": np.eye(2, dtype=np.float32)[kind]}
+    flat = np.concatenate([nested["kind"], nested["place"]], axis=-1)
+    two = specs.Array((2,), np.float32)
+    wanted = seen_and_lost(config, flat, FLAT.observations)
+    jax.tree.map(np.testing.assert_array_equal, seen_and_lost(config, nested, {"place": two, "kind": two}), wanted)
+    # A stack of a discrete leaf is [L, n], and one of vectors [n, L]; for L = 1 they are the same.
+    config = dataclasses.replace(SMALL, frame_stack=1, search="stochastic", chance_codes=2)
+    wanted = seen_and_lost(config, flat[1:], FLAT.observations)
+    spec = {"place": two, "kind": specs.DiscreteArray(2)}
+    seen = seen_and_lost(config, {"place": place[1:], "kind": kind[1:]}, spec)
+    jax.tree.map(np.testing.assert_array_equal, seen, wanted)
+
+
 def test_agent_travels_to_another_process():
     agent = muzero.make(SMALL, FLAT)
     copy = cloudpickle.loads(cloudpickle.dumps(agent))
@@ -155,9 +201,13 @@ def test_agent_travels_to_another_process():
 EIGHT_DEVICES = """
 import jax, numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from boonta.agents import muzero
+from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
+from boonta.agents.muzero.loss import muzero_loss
+from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import Extras
+from boonta.agents.muzero.search import make_search
+from boonta.agents.optimisation import Context
 from boonta.tests.agents.test_muzero_agent import FLAT, SMALL
 
 assert jax.device_count() == 8
