@@ -18,6 +18,7 @@ import pytest
 
 from boonta.programs.wiring import network
 from boonta.tests.helpers import intruder
+from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 from boonta.tests.helpers.running import Running
 
@@ -29,13 +30,25 @@ pytestmark = [
 ]
 LISTENING = "0A"  # In /proc/net/tcp.
 MLP = ("--config.torso.widths", "8")
+DATA = "DATA"  # It stands for the folder of an archive.
 # The first has all kinds of servers: monitor, variables, inference and replay.
 PROGRAMS = [
     ("tests/helpers/inference_program.py",),
+    ("tests/helpers/inference_program.py", "--launch", "local_mt"),
+    ("tests/helpers/inference_program.py", "--launch", "serial"),
     ("programs/impala.py", "catch", *MLP),
+    ("programs/impala_atari.py", "--num-envs", "4", "--config.batch-size", "2", "--config.queue-size", "4"),
+    ("programs/muzero.py", "catch", *MLP),
     ("programs/reanalyze.py", "catch", *MLP),
     ("programs/central_inference.py", "catch", "--actors", "2", *MLP),
     ("programs/self_play.py", "open_spiel/tic_tac_toe", *MLP),
+    ("programs/unplugged.py", "--data", DATA, "config:catch", *MLP),
+]
+SERVERLESS = [
+    ("programs/impala.py", "catch", "--launch", "sebulba", *MLP),
+    ("programs/impala.py", "catch", "--launch", "anakin", *MLP),
+    ("programs/population.py", "catch", "--seeds", "2", *MLP),
+    ("programs/meta_gradient.py", "catch", *MLP),
 ]
 
 
@@ -110,8 +123,10 @@ def require_no_other_obstacles(public: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "command", [pytest.param(each, marks=[pytest.mark.slow] if i else []) for i, each in enumerate(PROGRAMS)], ids=str
 )
-def test_nobody_outside_reaches_a_program(public, command):
-    program, *flags = command
+def test_nobody_outside_reaches_a_program(public, tmp_path, command):
+    if DATA in command:
+        write_by_chance(tmp_path / "data")
+    program, *flags = (str(tmp_path / "data") if word == DATA else word for word in command)
     with Running(public, program, *flags) as running:
         running.wait_until(lambda: bool(running.rows), "at work", deadline_s=400)
         processes = [running.process.pid, *running.pids.values()]
@@ -127,7 +142,8 @@ def test_nobody_outside_reaches_a_program(public, command):
         assert not reached(addresses=outside) and not reached(NOBODY, addresses=outside)
 
         sockets = sorted({path for inode, path in unix_sockets(running.process.pid).items() if inode in owned})
-        assert {"monitor", "variables"} <= {pathlib.Path(path).name for path in sockets}
+        serial = "serial" in flags  # Its nodes call each other's methods.
+        assert {pathlib.Path(path).name for path in sockets} >= (set() if serial else {"monitor", "variables"})
         assert not [path for path in sockets if path.startswith("@")]  # Such a one has no rights.
         folder = running.workdir
         files = [str(path) for path in (folder, folder / "config.json", folder / "logs", folder / "checkpoints")]
@@ -135,3 +151,17 @@ def test_nobody_outside_reaches_a_program(public, command):
         assert not reached(NOBODY, sockets=sockets, files=files)
         require_no_other_obstacles(public)
         assert running.end().startswith(f"network: {network.PRIVATE}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", SERVERLESS, ids=str)
+def test_a_program_of_one_process_listens_nowhere(public, command):
+    program, *flags = command
+    with Running(public, program, *flags) as running:
+        running.wait_until(lambda: bool(running.rows), "at work", deadline_s=400)
+        processes = [psutil.Process(running.process.pid), *psutil.Process(running.process.pid).children(recursive=True)]
+        owned = inodes(processes)
+        assert len(processes) > 1  # The guard, and the program.
+        assert not owned & set(ports("self")) and not owned & set(unix_sockets(running.process.pid))
+        assert not reached(NOBODY, files=[str(running.workdir), str(running.workdir / "config.json")])
+        running.end()
