@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import calls, load, load_program, muzero, restarts, timing, tunnel
+from boonta.benchmarks import calls, inference, load, load_program, muzero, restarts, timing, tunnel
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -28,6 +28,21 @@ def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["part", "8", "(7-9)", "125,000"]
     assert lines[4].split() == ["whole", "2", "(1-6)", "500,000", "50%", "(50%-75%)"]
+
+
+def test_central_inference_is_compared_in_turns(capsys, monkeypatch):
+    rates = iter([100.0, 80.0, 120.0, 90.0])
+
+    def whole(program, flags, seconds):
+        found = {"env_steps_per_s": next(rates), "updates_per_s": 1.0, "policy_lag": 0.0, "rss_mb/actor/0": 50.0}
+        return found | ({"rss_mb/inference": 10.0} if program == inference.PROGRAMS["central"] else {})
+
+    monkeypatch.setattr(timing, "whole", whole)
+    inference.main(inference.Options(turns=2))
+    rows = {line[:32].strip(): line[32:].split() for line in capsys.readouterr().out.splitlines()[2:]}
+    spread = ["110.0", "(100.0-120.0)", "85.0", "(80.0-90.0)", "0.78", "(0.75-0.80)"]
+    assert rows["env steps/s"] == spread and rows["memory of all nodes, MB"][2] == "60.0"
+    assert rows["memory of inference, MB"] == ["10.0", "(10.0-10.0)"]
 
 
 def test_a_part_that_fails_ends_the_benchmark():
