@@ -15,7 +15,10 @@ OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
 @pytest.mark.parametrize(
     "part",
-    ["env", "act", pytest.param("learn", marks=pytest.mark.once), pytest.param("reverb", marks=pytest.mark.cluster)],
+    [
+        *(pytest.param(part, marks=pytest.mark.once) for part in ("env", "act", "learn")),
+        pytest.param("reverb", marks=pytest.mark.cluster),
+    ],
 )
 def test_a_part_has_a_rate(part):
     assert timing.in_process(muzero.__file__, OPTIONS, part) > 0
