@@ -141,8 +141,8 @@ def test_episodes_are_reported_raw(agent, variables):
     assert set(report["samples"]["episode_steps"]) == {9.0}
 
 
-def test_what_is_written_is_what_the_world_took(agent, variables):
-    """Where the world is the past, that isn't what the policy chose."""
+def test_what_is_written_is_what_the_env_took(agent, variables):
+    """Where the env is the past, that isn't what the policy chose."""
 
     class Recorded(Catch):
         def __call__(self, num_envs: int, seed: int):
@@ -218,7 +218,7 @@ def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
     assert node.report()["metrics"]["eval_return"] == 7.0 and node.report()["metrics"]["eval_return_min"] == 0.0
 
 
-def test_actor_and_learner_learn_over_the_pipe(tmp_path):
+def test_actor_and_learner_learn_through_the_queue(tmp_path):
     """Also on Pythons where Reverb can't be installed: only the queue is between them."""
     agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
     table = dataclasses.replace(agent.tables[0], size=64)
