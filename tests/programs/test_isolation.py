@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from boonta.nodes import metrics
 from boonta.programs.wiring import network
 from boonta.tests.helpers import intruder
 from boonta.tests.helpers.archives import write_by_chance
@@ -42,7 +43,7 @@ PROGRAMS = [
     ("programs/reanalyze.py", "catch", *MLP),
     ("programs/central_inference.py", "catch", "--actors", "2", *MLP),
     ("programs/self_play.py", "open_spiel/tic_tac_toe", *MLP),
-    ("programs/unplugged.py", "--data", DATA, "config:catch", *MLP),
+    ("programs/unplugged.py", "--data", DATA),
 ]
 SERVERLESS = [
     ("programs/impala.py", "catch", "--launch", "sebulba", *MLP),
@@ -58,6 +59,10 @@ def public() -> Iterator[pathlib.Path]:
     with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
         os.chmod(folder, 0o755)
         yield pathlib.Path(folder)
+
+
+def is_at_work(workdir: pathlib.Path) -> bool:
+    return (workdir / metrics.FILE).exists() and any(row.get("updates") for row in metrics.read(workdir))
 
 
 def ports(pid: int | str) -> dict[str, int]:
@@ -128,7 +133,7 @@ def test_nobody_outside_reaches_a_program(public, tmp_path, command):
         write_by_chance(tmp_path / "data")
     program, *flags = (str(tmp_path / "data") if word == DATA else word for word in command)
     with Running(public, program, *flags) as running:
-        running.wait_until(lambda: bool(running.rows), "at work", deadline_s=400)
+        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
         processes = [running.process.pid, *running.pids.values()]
         owned = inodes([psutil.Process(pid) for pid in processes])
         listening = {inode: port for inode, port in ports(running.process.pid).items() if inode in owned}
@@ -158,7 +163,7 @@ def test_nobody_outside_reaches_a_program(public, tmp_path, command):
 def test_a_program_of_one_process_listens_nowhere(public, command):
     program, *flags = command
     with Running(public, program, *flags) as running:
-        running.wait_until(lambda: bool(running.rows), "at work", deadline_s=400)
+        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
         processes = [psutil.Process(running.process.pid), *psutil.Process(running.process.pid).children(recursive=True)]
         owned = inodes(processes)
         assert len(processes) > 1  # The guard, and the program.
