@@ -48,6 +48,21 @@ def test_central_inference_is_compared_in_turns(capsys, monkeypatch):
     assert rows["memory of inference, MB"] == ["10.0", "(10.0-10.0)"]
 
 
+def test_cadences_are_compared_with_the_first(capsys, monkeypatch):
+    given = []
+
+    def whole(program, flags, seconds):
+        given.append(flags[-3:])
+        rate = 100.0 if "--refresh-every=40" in flags else 80.0
+        return {"env_steps_per_s": rate, "updates_per_s": 1.0, "policy_lag": 2.0, "share/learner/publishing": 0.1}
+
+    monkeypatch.setattr(timing, "whole", whole)
+    muzero.main(muzero.Options(cadences="1/10,1/10/40", turns=1))
+    assert given[1] == ["--updates-per-step=1", "--publish-every=10", "--refresh-every=40"]
+    first, second = (line.split() for line in capsys.readouterr().out.splitlines()[-2:])
+    assert (first[0], first[3], second[0], second[3]) == ("1/10", "1.00", "1/10/40", "1.25")
+
+
 def test_a_part_that_fails_ends_the_benchmark():
     def make_work(i: int):
         return lambda: 1 / 0
