@@ -16,7 +16,7 @@ from boonta.tests.helpers.runs import undeclared  # noqa: E402
 from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, TRANSITIONS, make_agent  # noqa: E402
 
 UPDATES = 12
-# Only MuZero has targets to renew, and a notion of an opponent. SAC and TD3 take real-valued actions, and it takes none.
+# Only MuZero has targets to renew, and a notion of an opponent. SAC and TD3 take real-valued actions alone.
 AGENTS = {
     "catch": ("impala", "muzero"),
     "minatar": ("impala", "muzero"),
