@@ -50,7 +50,8 @@ class Transitions:
     )
     updates_per_env_step: float = field(
         1.0,
-        "Updates for each env step of a slot, on average; actors and learner wait for each other to keep it.",
+        "Updates for each env step of a slot, on average; actors and learner wait for each other to keep it. The "
+        "table's samples_per_insert is this times batch_size.",
         unit="updates",
         source="[SAC], Appendix D, 1; [REDQ], section 3, 20",
         above=0,

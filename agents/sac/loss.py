@@ -34,23 +34,23 @@ def sac_loss(
       The loss [], and an `Outcome` whose statistics are the number of transitions, and whose metrics are means.
     """
     stop = jax.lax.stop_gradient
-    batch_of = transitions_of(batch, box, config.replay, config.layers.frame_stack, config.discount)  # [M]
-    mean, alpha = batch_of.mean, jnp.exp(params["temperature"])
+    data = transitions_of(batch, box, config.replay, config.layers.frame_stack, config.discount)  # [M]
+    mean, alpha = data.mean, jnp.exp(params["temperature"])
     next_key, key = jax.random.split(context.key)
 
     # Critics: Eq. 5, with the target of Eq. 6 by the least of the targets.
-    following = head.distribution(stop(networks.policy(params["policy"], batch_of.stack_t)))
+    following = head.distribution(stop(networks.policy(params["policy"], data.stack_t)))
     action_t, log_pi_t = following.sample_and_log_prob(next_key)
-    q_t = jnp.min(networks.critics(context.target_params, batch_of.stack_t, box.scale(action_t)), axis=-1)
-    target = stop(batch_of.reward_t + batch_of.discount_t * (q_t - alpha * log_pi_t))
-    q_tm1 = networks.critics(params["critic"], batch_of.stack_tm1, batch_of.action_tm1)  # [M, K]
+    q_t = jnp.min(networks.critics(context.target_params, data.stack_t, box.scale(action_t)), axis=-1)
+    target = stop(data.reward_t + data.discount_t * (q_t - alpha * log_pi_t))
+    q_tm1 = networks.critics(params["critic"], data.stack_tm1, data.action_tm1)  # [M, K]
     error = target[:, None] - q_tm1
     critic_loss = mean(0.5 * jnp.sum(jnp.square(error), axis=-1))
 
     # Policy: Eq. 9, with an action that is drawn anew, and through which the gradient flows.
-    policy = head.distribution(networks.policy(params["policy"], batch_of.stack_tm1))
+    policy = head.distribution(networks.policy(params["policy"], data.stack_tm1))
     action, log_pi = policy.sample_and_log_prob(key)
-    q = jnp.min(networks.critics(stop(params["critic"]), batch_of.stack_tm1, box.scale(action)), axis=-1)
+    q = jnp.min(networks.critics(stop(params["critic"]), data.stack_tm1, box.scale(action)), axis=-1)
     policy_loss = mean(stop(alpha) * log_pi - q)
 
     # Temperature: Eq. 18.
@@ -67,5 +67,5 @@ def sac_loss(
         "entropy_wanted": jnp.float32(wanted),
         **entropy_metrics(head, -mean(log_pi)),
     }
-    transitions = jnp.sum(batch_of.mask_tm1)
+    transitions = jnp.sum(data.mask_tm1)
     return critic_loss + policy_loss + temperature_loss, Outcome(None, metrics, transitions)

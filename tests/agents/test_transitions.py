@@ -10,6 +10,7 @@ from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import real_actions
 from boonta.agents.transitions import Transitions, make_table, transitions_of
 from boonta.envs.base import FIRST, LAST, MID
+from boonta.nodes.fused.fusion import ratio
 
 BOX = real_actions(specs.BoundedArray((1,), np.float32, 0, 4), "SAC")
 
@@ -67,6 +68,17 @@ def test_the_table_keeps_the_ratio_of_updates_to_env_steps():
     assert (table.sequence_length, table.period, table.batch_size) == (3 + 8 + 3, 8, 8)
     # A sequence is 8 env steps, so 160 updates; each draws 8 sequences.
     assert table.samples_per_insert == 160 * 8 and (table.size, table.min_size) == (125_000, 125)
+
+
+@pytest.mark.parametrize(("updates", "round_"), [(1 / 16, (4, 1)), (1.0, (1, 4)), (20.0, (1, 80))])
+def test_a_fused_program_keeps_it_exactly(updates, round_):
+    """By rounds of so many rollouts of one step, here in four slots, and so many updates."""
+    assert ratio(make_table(Transitions(updates_per_env_step=updates), 1), num_envs=4) == round_
+
+
+def test_a_ratio_that_no_round_keeps_is_refused():
+    with pytest.raises(ValueError, match="that makes 0.004 updates a rollout; it must be a fraction over at most 64"):
+        ratio(make_table(Transitions(updates_per_env_step=0.001), 1), num_envs=4)
 
 
 @pytest.mark.parametrize(
