@@ -107,7 +107,8 @@ def make_networks(
             values.append(scalar_head(x, f"critic_{i}_value"))
         return jnp.stack(values, axis=-1)
 
-    policy, critics = hk.without_apply_rng(hk.transform(act)), hk.without_apply_rng(hk.transform(judge))
+    policy = hk.without_apply_rng(hk.transform(act))
+    critics = hk.without_apply_rng(hk.transform(judge))
 
     def init(key: jax.Array) -> Nest:
         policy_key, critic_key = jax.random.split(key)

@@ -60,14 +60,15 @@ def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name)
 
 def test_critics_share_nothing_and_policies_see_images():
     box = real_actions(SPEC.actions, "SAC")
-    layers = Layers(Torso("nature", channels=(2, 2, 2), widths=(5,)), widths=(8, 7), critics=3, frame_stack=2)
+    layers = Layers(Torso("nature", channels=(4, 4, 4), widths=(32,)), widths=(16, 15), critics=3, frame_stack=2)
     made = make_networks(layers, IMAGE, box, lambda x, name: hk.Linear(4, name=name)(x))
     params = made.init(jax.random.PRNGKey(0))
-    stack, action = jnp.ones((6, 36, 36, 3, 2), jnp.uint8), jnp.zeros((6, 2))
+    stack = np.random.default_rng(0).integers(0, 256, (6, 36, 36, 3, 2)).astype(np.uint8)
+    action = jnp.zeros((6, 2))
     assert made.policy(params["policy"], stack).shape == (6, 4)
     values = made.critics(params["critic"], stack, action)
     assert values.shape == (6, 3) and len(np.unique(values[0])) == 3
-    assert params["critic"]["critic_1_0"]["w"].shape == (5 + 2, 8)  # The action comes above the convolutions.
+    assert params["critic"]["critic_1_0"]["w"].shape == (32 + 2, 16)  # The action comes above the convolutions.
 
     def reached(i):
         slopes = jax.grad(lambda p: made.critics(p, stack, action)[:, i].sum())(params["critic"])
