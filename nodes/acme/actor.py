@@ -14,7 +14,7 @@ from boonta.agents.base import Agent, Author
 from boonta.envs.base import Env
 from boonta.envs.dm_env import OneSlot
 from boonta.nodes.acme.acting import Published
-from boonta.nodes.acme.adder import StepsAdder, signature_of
+from boonta.nodes.acme.adder import StepsAdder, require_extras
 from boonta.nodes.acme.monitoring import MonitorLogger, ProgramCounter
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.base import Node, Stopped
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
 
     Attributes:
       environment: one slot of the program's environment; `acme.make_environment_spec` has its specs.
-      counter: the program's counters.
+      counter: the program's counters; those of Acme's parts may have it as their parent.
       logger: the monitor.
       seed: of this node and this life of it.
       adder: writes to the program's tables; an `AcmeLoop` has none.
@@ -77,7 +77,7 @@ class AcmeLoop(Node):
         with self.stopwatch("starting environments"):
             self._environment = _Watched(self, self._env, seed)
         self._logger = MonitorLogger(self)
-        counter = counting.Counter(ProgramCounter(self, counted=("env_steps", "episodes")), prefix="actor")
+        counter = ProgramCounter(self, counted=("env_steps", "episodes"))
         parts = Parts(self._environment, counter, self._logger, seed)
         self._loop = self._make_loop(self.complete(parts))
 
@@ -104,7 +104,7 @@ class AcmeActor(AcmeLoop):
       gives_extras: see `StepsAdder`.
 
     Raises:
-      ValueError: the program runs in a way that has no place for an Acme loop; or see `signature_of`.
+      ValueError: the program runs in a way that has no place for an Acme loop; or see `require_extras`.
     """
 
     role: Author = "actor"
@@ -128,7 +128,7 @@ class AcmeActor(AcmeLoop):
         if isinstance(variables, Colocated):
             raise ValueError(f"{name}: --launch sebulba can't run an Acme loop; local_mp, local_mt and serial can")
         try:
-            signature_of(agent, env.spec, gives_extras)
+            require_extras(agent, env.spec, gives_extras)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         self._agent = agent

@@ -21,21 +21,26 @@ from boonta.nodes.tables.base import Store, open_writer
 from boonta.nodes.tables.contract import written_by
 
 
-def signature_of(agent: Agent, spec: EnvSpec, gives_extras: bool) -> Steps:
-    """Shapes and dtypes of the steps that an Acme actor writes, see `nodes.acting.local.step_shapes`.
+def require_extras(agent: Agent, spec: EnvSpec, gives_extras: bool) -> None:
+    """Refuses an agent that learns from what an Acme actor doesn't have: the extras of its own policy.
+
+    Args:
+      agent: has the tables, and the extras of a step.
+      spec: spec of the environment.
+      gives_extras: whether the actor gives its adder the agent's extras.
 
     Raises:
-      ValueError: an Acme actor has no part of the steps that the agent learns from; the message says which.
+      ValueError: names the tables and the extras.
     """
-    shapes = step_shapes(agent, spec)
     learned = [table.name for table in agent.tables if table.writer == "actor" and table.share > 0]
-    if tree.flatten(shapes.extras) and learned and not gives_extras:
+    if gives_extras or not learned:
+        return
+    if names := _names(step_shapes(agent, spec).extras):
         raise ValueError(
-            f"the agent learns from {learned}, whose steps have extras {_names(shapes.extras)} of its own policy. An "
-            "Acme actor has none: let reanalyzers find them and learn from theirs alone (for MuZero, reanalyze_ratio "
-            "1 and a Reanalyzer), or set gives_extras if it gives its adder the same"
+            f"the agent learns from {learned}, whose steps have extras {names} of its own policy. An Acme actor has "
+            "none: let reanalyzers find them and learn from theirs alone (for MuZero, reanalyze_ratio 1 and a "
+            "Reanalyzer), or set gives_extras if it gives its adder the same"
         )
-    return shapes
 
 
 class StepsAdder(adders.Adder):
@@ -57,7 +62,7 @@ class StepsAdder(adders.Adder):
       version: the version of the params that act; 0 for an actor without any of ours.
 
     Raises:
-      ValueError: see `signature_of`; or no table is for actors to fill.
+      ValueError: see `require_extras`; or no table is for actors to fill.
     """
 
     def __init__(
@@ -70,7 +75,8 @@ class StepsAdder(adders.Adder):
         gives_extras: bool = False,
         version: Callable[[], int] = lambda: 0,
     ):
-        self._shapes = signature_of(agent, spec, gives_extras)
+        require_extras(agent, spec, gives_extras)
+        self._shapes = step_shapes(agent, spec)
         self._node = node or Node("acme")
         self._gives_extras = gives_extras
         self._version = version

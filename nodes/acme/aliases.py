@@ -23,7 +23,8 @@ def install() -> None:
     """
     if acme.__version__ != VERSION:
         raise ImportError(f"the aliases are for dm-acme {VERSION}, and this is {acme.__version__}: install that one")
-    _add(jax, tree_map=jax.tree.map, xla=types.SimpleNamespace(DeviceArray=jax.Array, Device=jax.Device))
+    _add(jax, tree_map=jax.tree.map, tree_multimap=jax.tree.map)
+    _add(jax, xla=types.SimpleNamespace(DeviceArray=jax.Array, Device=jax.Device))
     _add(jax, pxla=types.SimpleNamespace(ShardedDeviceArray=jax.Array))
     _add(jnp, DeviceArray=jax.Array)
     savers = types.ModuleType("acme.tf.savers")

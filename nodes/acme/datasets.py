@@ -33,7 +33,7 @@ def as_trajectories(agent: Agent, spec: EnvSpec) -> Callable[[reverb.ReplaySampl
     shapes = step_shapes(agent, spec)._replace(core=())
 
     def postprocess(sample: reverb.ReplaySample) -> reverb.ReplaySample:
-        steps = _unpack(shapes, tf.nest.flatten(sample.data)[0])
+        steps = unpack(shapes, tf.nest.flatten(sample.data)[0])
         before: Steps = tree.map_structure(lambda leaf: leaf[:-1], steps)
         ended = before.step_type == LAST
         data = adders.Step(
@@ -49,7 +49,7 @@ def as_trajectories(agent: Agent, spec: EnvSpec) -> Callable[[reverb.ReplaySampl
     return postprocess
 
 
-def _unpack(like: Nest, packed: Any) -> Nest:
+def unpack(like: Nest, packed: Any) -> Nest:
     """As `nodes.tables.reverb.signature.unpack`, of a tensor uint8 [T, N]."""
     leaves, start = [], 0
     for leaf in tree.flatten(like):

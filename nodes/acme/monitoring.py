@@ -12,11 +12,17 @@ from boonta.nodes.base import Node
 
 PREFIX = "acme/"  # Begins the monitor's names of what only Acme's parts know.
 # Acme's names of counters that programs have, too.
-OURS = {"actor_steps": "env_steps", "actor_episodes": "episodes", "learner_steps": "updates"}
+OURS = {
+    "steps": "env_steps",
+    "actor_steps": "env_steps",
+    "actor_episodes": "episodes",
+    "episodes": "episodes",
+    "learner_steps": "updates",
+}
 
 
 class ProgramCounter(counting.Counter):
-    """The program's counters, as the parent of Acme's: `counting.Counter(ProgramCounter(node), prefix="learner")`.
+    """The program's counters, for Acme's loops and as the parent of `counting.Counter(parent, prefix="learner")`.
 
     Acme's names stand for the program's counters of the same: `learner_steps` is "updates". Other counters are the
     monitor's under `acme/` and their name.
