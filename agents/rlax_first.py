@@ -18,7 +18,9 @@ try:
 except ImportError as error:
     if _HIDDEN:
         raise
-    raise ImportError(f"import boonta's modules before TensorFlow, and before acme, which brings it: {error}") from error
+    raise ImportError(
+        f"import boonta's modules before TensorFlow, and before acme, which brings it: {error}"
+    ) from error
 finally:
     if _HIDDEN:
         del sys.modules["tensorflow"]

@@ -1,9 +1,9 @@
 """Acme's own JAX agents as a Boonta program: one process that acts and learns in turn, as Acme's local layout does.
 
-    ./run python benchmarks/peers/acme_agents.py dqn catch --stop.seconds 120
+    ./run python benchmarks/peers/acme_agents.py catch --agent dqn --stop.seconds 120
 
-This is experimental, see `nodes/acme/aliases.py`. The hyper-parameters are those of Acme's configs but for what is named
-here: small networks, and a replay that is served as soon as the agent asks.
+This is experimental, see `nodes/acme/aliases.py`. The hyper-parameters are those of Acme's configs but for what is
+named here: small networks, and a replay that is served as soon as the agent asks.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from boonta.programs.wiring.launch import Program, RunFlags, group, main
 aliases.install()
 
 import acme  # noqa: E402  # isort: skip
-import haiku as hk  # noqa: E402
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
+import haiku as hk  # noqa: E402  # isort: skip
+import jax  # noqa: E402  # isort: skip
+import jax.numpy as jnp  # noqa: E402  # isort: skip
 from acme import wrappers  # noqa: E402  # isort: skip
 from acme.agents.jax import dqn, impala, r2d2, sac  # noqa: E402  # isort: skip
 from acme.agents.jax.impala.builder import IMPALABuilder  # noqa: E402  # isort: skip

@@ -77,8 +77,8 @@ class AcmeLoop(Node):
         with self.stopwatch("starting environments"):
             self._environment = _Watched(self, self._env, seed)
         self._logger = MonitorLogger(self)
-        counter = ProgramCounter(self, counted=("env_steps", "episodes"))
-        parts = Parts(self._environment, counter, self._logger, seed)
+        self._counter = ProgramCounter(self, counted=("env_steps", "episodes"))
+        parts = Parts(self._environment, self._counter, self._logger, seed)
         self._loop = self._make_loop(self.complete(parts))
 
     def complete(self, parts: Parts) -> Parts:
@@ -86,7 +86,9 @@ class AcmeLoop(Node):
         return parts
 
     def step(self) -> None:
-        self._logger.write(self._loop.run_episode())  # `run` would take Launchpad's signals over, and log by itself.
+        result = self._loop.run_episode()  # `run` would take Launchpad's signals over, and log by itself.
+        counted = self._counter.get_counts()
+        self._logger.write({name: value for name, value in result.items() if name not in counted})
 
     def close(self) -> None:
         if hasattr(self, "_environment"):

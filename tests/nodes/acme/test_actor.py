@@ -53,13 +53,14 @@ def test_an_episode_is_a_step_and_all_is_counted_and_logged():
 
     node = AcmeActor("actor/0", agent, Catch(), variables, rows, make_loop=make_loop, seed=5)
     node.start()
+    node.program_counts = {"env_steps": 90.0, "updates": 6.0}
     node.step()
     node.step()
     report = node.report()
     assert report["counts"] == {"env_steps": 18, "frames": 18, "episodes": 2, "sequences": 20}
     assert report["samples"]["episode_steps"] == [9, 9]
-    assert report["metrics"]["acme/episode_return"] == report["samples"]["return"][-1]
-    assert report["metrics"]["acme/episode_length"] == 9
+    assert report["metrics"].pop("acme/steps_per_second") > 0
+    assert report["metrics"] == {"acme/episode_return": report["samples"]["return"][-1], "acme/episode_length": 9}
     assert len(rows) == 20 and {int(row.version[0]) for row in rows} == {6}
     again = AcmeActor("actor/0", agent, Catch(), variables, Rows(), make_loop=make_loop, seed=5)
     again.past_lives = 1
