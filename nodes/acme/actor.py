@@ -12,7 +12,7 @@ from acme.utils import counting, loggers
 
 from boonta.agents.base import Agent, Author
 from boonta.envs.base import Env
-from boonta.envs.dm_env import OneSlot
+from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acme.acting import Published
 from boonta.nodes.acme.adder import StepsAdder, require_extras
 from boonta.nodes.acme.monitoring import MonitorLogger, ProgramCounter

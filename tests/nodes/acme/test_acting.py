@@ -11,7 +11,7 @@ import pytest
 from boonta.agents import impala
 from boonta.agents.groups import Torso
 from boonta.envs.catch import Catch
-from boonta.envs.dm_env import OneSlot
+from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import VariableServer, pack

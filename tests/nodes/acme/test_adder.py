@@ -14,7 +14,7 @@ from boonta.agents.base import Steps
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
-from boonta.envs.dm_env import OneSlot
+from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny

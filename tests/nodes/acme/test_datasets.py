@@ -9,7 +9,7 @@ import tree
 from boonta.agents.base import Steps
 from boonta.envs.base import FIRST, BoardView
 from boonta.envs.catch import Catch
-from boonta.envs.dm_env import OneSlot
+from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.tables.reverb.signature import pack
 from boonta.tests.helpers import tiny

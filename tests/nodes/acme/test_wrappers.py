@@ -7,7 +7,8 @@ import pytest
 
 from boonta.envs import conformance
 from boonta.envs.catch import Catch
-from boonta.envs.dm_env import DmEnv, OneSlot
+from boonta.envs.dm_env import DmEnv
+from boonta.envs.one_slot import OneSlot
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
