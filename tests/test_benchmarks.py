@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import calls, inference, load, load_program, muzero, restarts, timing, tunnel
+from boonta.benchmarks import acme, calls, inference, load, load_program, muzero, restarts, timing, tunnel
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -108,3 +108,21 @@ def test_a_tunnel_is_measured_beside_none():
     assert head.split()[:2] == ["none", "ours"]
     assert len(rows) == len(tunnel.SIZES)
     assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in row[12:].split())
+
+
+def test_ours_and_acme_s_are_compared_where_there_are_both():
+    lines, measured = [], []
+
+    def measure(program, flags):
+        measured.append((program, *flags))
+        return {"env_steps_per_s": 300.0 if program == "impala.py" else 200.0, "env_steps": 9e3, "updates_per_s": 2.0}
+
+    acme.compare(["impala"], measure, lines.append)
+    assert measured == [("impala.py", "catch"), (acme.THEIRS, "catch", "--agent", "impala")]
+    assert [line.split()[-5:] for line in lines[1:3]] == [
+        ["ours", "300", "nan", "9,000", "2.0"],
+        ["Acme's", "200", "nan", "9,000", "2.0"],
+    ]
+    assert lines[3].split() == ["impala", "ratio", "1.50"]
+    with pytest.raises(SystemExit, match="--agents ppo is unknown; allowed: impala, dqn"):
+        acme.compare(["ppo"], measure)

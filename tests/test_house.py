@@ -67,7 +67,7 @@ def is_concrete(name: str) -> bool:
     package, _, rest = name.partition(".")
     if package == "agents":
         return (ROOT / "agents" / rest.partition(".")[0]).is_dir() and rest != ""
-    return package == "envs" and rest != "" and not {"actions", "base", "names"} & set(rest.split("."))
+    return package == "envs" and rest != "" and not {"actions", "base", "names", "one_slot"} & set(rest.split("."))
 
 
 def test_agents_and_envs_know_nothing_of_processes():
@@ -133,17 +133,25 @@ def test_only_a_benchmark_calls_by_courier_which_runs_what_it_is_sent():
 def test_who_imports_reverb_imports_rlax_first():
     """Reverb brings TensorFlow, after which rlax can't be imported, see `agents/rlax_first.py`.
 
-    The exceptions are functions that a replay server calls, which has imported both, and a process without rlax.
+    A package may do it for its modules. The exceptions are functions that a replay server calls, which has imported
+    both, and a process without rlax.
     """
     late, found = set(), set()
     for path in sources("nodes", "programs"):
         text = path.read_text()
         if reverb := re.search(r"(?m)^ *import reverb\b", text):
             found.add(name_of(path))
-            if "from boonta.agents import rlax_first" not in text[: reverb.start()]:
+            before = text[: reverb.start()] + path.with_name("__init__.py").read_text()
+            if "from boonta.agents import rlax_first" not in before:
                 late.add(name_of(path))
     assert late == {"nodes.tables.reverb.server", "programs.tools.checks.inside"}
     assert {"nodes.replay", "nodes.tables.reverb.dataset", "programs.wiring.launchpad"} <= found
+
+
+def test_acme_is_touched_in_its_room_alone():
+    """It needs CPython 3.10, and brings TensorFlow."""
+    found = {words.partition(" ")[0] for words in offences(ROOMS, {"acme"})}
+    assert found and all(file.startswith("nodes/acme/") for file in found)
 
 
 def written(pattern: str) -> set[str]:
