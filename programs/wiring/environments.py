@@ -43,6 +43,8 @@ FAMILIES = {
     "atari": Family("boonta.envs.atari", "Atari", "atari/Pong"),
     "brax": Family("boonta.envs.jax.brax", "Brax", "brax/ant", jax=True),
     "catch": Family("boonta.envs.catch", "Catch", "catch"),
+    "dm_control": Family("boonta.envs.dm_control", "DmControl", "dm_control/cartpole-swingup"),
+    "envpool": Family("boonta.envs.envpool", "EnvPool", "envpool/Pendulum-v1"),
     "grid_world": Family("boonta.envs.jax.grid_world", "GridWorld", "grid_world", jax=True),
     "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/CartPole-v1"),
     "gymnax": Family("boonta.envs.jax.gymnax", "Gymnax", "gymnax/CartPole-v1", jax=True),

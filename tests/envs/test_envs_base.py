@@ -4,6 +4,7 @@ import pytest
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.looped import LoopedEnv
 
 
 class Countdown(dm_env.Environment):
@@ -43,7 +44,7 @@ SPEC = base.EnvSpec(
 
 
 def test_looped_env_resets_each_slot_after_its_own_last():
-    env = base.LoopedEnv([Countdown(1), Countdown(2)], SPEC)
+    env = LoopedEnv([Countdown(1), Countdown(2)], SPEC)
     steps = [env.reset()] + [env.step(np.array([3, 4])) for _ in range(4)]
     assert [step.step_type.tolist() for step in steps] == [[0, 0], [2, 1], [0, 2], [2, 0], [0, 1]]
     assert [step.reward.tolist() for step in steps] == [[0, 0], [3, 4], [0, 4], [3, 0], [0, 4]]
@@ -54,14 +55,14 @@ def test_looped_env_resets_each_slot_after_its_own_last():
 
 
 def test_looped_env_takes_the_dtypes_of_its_spec():
-    step = base.LoopedEnv([Countdown(3)], SPEC).reset()
+    step = LoopedEnv([Countdown(3)], SPEC).reset()
     assert step.observation["left"].dtype == np.float32
     assert step.observation["board"].dtype == np.int64
     assert (step.step_type.dtype, step.reward.dtype, step.discount.dtype) == (np.int32, np.float32, np.float32)
 
 
 def test_looped_env_forgets_the_running_episode_on_reset():
-    env = base.LoopedEnv([Countdown(2)], SPEC)
+    env = LoopedEnv([Countdown(2)], SPEC)
     env.reset()
     env.step(np.array([4]))
     env.reset()
@@ -72,7 +73,7 @@ def test_looped_env_forgets_the_running_episode_on_reset():
 
 def test_looped_env_closes_its_environments():
     envs = [Countdown(1), Countdown(1)]
-    base.LoopedEnv(envs, SPEC).close()
+    LoopedEnv(envs, SPEC).close()
     assert all(env.closed for env in envs)
 
 
