@@ -13,8 +13,8 @@ import os
 VARIABLE = "MUJOCO_GL"  # What MuJoCo's packages read when they are first imported.
 NONE = "off"  # The value with which they draw nothing.
 WANTED = (
-    "drawing needs EGL (Debian and Ubuntu: apt install libegl1 libgl1-mesa-dri) or OSMesa (apt install libosmesa6), and "
-    f"a new process; {VARIABLE} may name one of them: egl, osmesa"
+    "drawing needs EGL (Debian and Ubuntu: apt install libegl1 libgl1-mesa-dri) or OSMesa (apt install libosmesa6); "
+    f"{VARIABLE}=egl or {VARIABLE}=osmesa chooses one of them"
 )
 
 

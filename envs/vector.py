@@ -54,11 +54,9 @@ class VectorBatch(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = base.check_action(action, self.spec.actions, self.num_envs)
-        first = self._last
-        observation, reward, terminated, truncated, _ = self._env.step(
-            spaces.to_spaces(self._env.single_action_space, action)
-        )
-        return self._timestep(observation, reward, first, np.asarray(terminated, bool), np.asarray(truncated, bool))
+        action = spaces.to_spaces(self._env.single_action_space, action)
+        observation, reward, terminated, truncated, _ = self._env.step(action)
+        return self._timestep(observation, reward, self._last, np.array(terminated, bool), np.array(truncated, bool))
 
     def episodes(self) -> list[base.Episode]:
         return self._tracker.take()
@@ -77,14 +75,13 @@ class VectorBatch(base.BatchedEnv):
         self._last = (terminated | truncated) & ~first
         reward = np.where(first, 0, reward).astype(np.float32)
         self._tracker.update(reward, first, ended=self._last)
+        observation = spaces.from_space(self._env.single_observation_space, observation)
         return base.TimeStep(
             step_type=np.where(first, base.FIRST, np.where(self._last, base.LAST, base.MID)).astype(np.int32),
             reward=reward,
             discount=np.where(terminated & ~first, 0, 1).astype(np.float32),
             observation=tree.map_structure(
-                lambda spec, leaf: np.array(leaf, spec.dtype),
-                self.spec.observations,
-                spaces.from_spaces(self._env.single_observation_space, observation),
+                lambda spec, leaf: np.array(leaf, spec.dtype), self.spec.observations, observation
             ),
         )
 
