@@ -31,8 +31,8 @@ class DmControl:
 
     Attributes:
       task: the name of domain and task, such as "cartpole-swingup" or "ball_in_cup-catch".
-      observe: "state" shows all that the task observes as one vector; "leaves" shows it as the task's own dict; "pixels"
-        shows a camera's picture, uint8 [height, width, 3]; "both" shows a dict of "pixels" and "state".
+      observe: "state" shows all that the task observes as one vector; "leaves" shows it as the task's own dict;
+        "pixels" shows a camera's picture, uint8 [height, width, 3]; "both" shows a dict of "pixels" and "state".
       action_repeat: control steps for which an action is repeated; rewards add up. 2 is usual for pixels, see "Image
         Augmentation Is All You Need" (https://arxiv.org/abs/2004.13649), Appendix B.
       height: rows of a picture; 84 in the same paper.
@@ -95,9 +95,7 @@ class _Task(dm_env.Environment):
         self.steps_per_s = 1 / (self._env.control_timestep() * settings.action_repeat)
         cameras = self._env.physics.model.ncam
         if settings.camera >= cameras:
-            raise ValueError(
-                f"camera is {settings.camera}; {settings.task} has {cameras}, from 0 on, and -1, which is free"
-            )
+            raise ValueError(f"camera is {settings.camera}; {settings.task} has {cameras} from 0 on, and -1 is free")
 
     def reset(self) -> dm_env.TimeStep:
         return self._shown(self._env.reset())
