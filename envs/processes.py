@@ -163,11 +163,8 @@ class _Share(gymnasium.Env):
     @functools.cached_property
     def _batch(self) -> base.BatchedEnv:
         """The slots. Only workers ask for them, not the process that starts those."""
-        for number in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # They may reach all processes, but the first one ends the others.
-            signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)  # They may reach all processes, but the first one ends the others.
         return self._env(self._slots, self._seed)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -210,9 +207,8 @@ def _box(spec: specs.Array, slots: int) -> spaces.Box:
 @contextlib.contextmanager
 def _without_main() -> Iterator[None]:
     """Hides the main module from multiprocessing, which would import it, and with it all of JAX, into each worker."""
-    multiprocessing.get_context(_CONTEXT).set_forkserver_preload(
-        [__name__]
-    )  # Workers are forks of one process with it.
+    # Workers are forks of one process, which has imported this module.
+    multiprocessing.get_context(_CONTEXT).set_forkserver_preload([__name__])
     main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
