@@ -34,7 +34,7 @@ class Gymnasium:
 
     `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
     whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
-    `MultiDiscrete` becomes a tuple with a number for each of its entries.
+    `MultiDiscrete` becomes a tuple with a number for each of its entries, as an action one array of them.
 
     It is drawn as the environment draws itself, where it knows `render_mode="rgb_array"`; a callable is given that mode
     by `kwargs`.
@@ -149,7 +149,7 @@ class _Slot(dm_env.Environment):
         return spaces.to_spec(self._env.observation_space, "observation")
 
     def action_spec(self) -> specs.Array:
-        return spaces.to_spec(self._env.action_space, "action")
+        return spaces.to_action_spec(self._env.action_space)
 
     def render(self) -> np.ndarray | None:
         """The environment's picture, uint8 [H, W, 3]; None where it draws none."""

@@ -12,6 +12,7 @@ import numpy as np
 import tree
 
 from boonta.envs import base
+from boonta.envs.actions import check_action
 
 
 class LoopedEnv(base.BatchedEnv):
@@ -33,7 +34,7 @@ class LoopedEnv(base.BatchedEnv):
         return self._batch([env.reset() for env in self._envs])
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         return self._batch(
             [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
         )

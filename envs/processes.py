@@ -23,6 +23,7 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv
 
 from boonta.envs import base
+from boonta.envs.actions import check_action
 
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
 CLOSE_S = 5.0  # Time in which they close their environments; after that they are killed.
@@ -81,7 +82,7 @@ class _Batch(base.BatchedEnv):
         return self._timestep(leaves)
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         self._workers.step_async(action.reshape(-1, self._slots, *self.spec.actions.shape))
         leaves, _, _, _, more = self._answer("step", self._workers.step_wait)
         for worker in np.flatnonzero(more.get("_episodes", ())):

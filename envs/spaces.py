@@ -15,7 +15,8 @@ from gymnasium import spaces
 
 from boonta.envs import base
 
-SPACES = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")  # The kinds of observations.
+SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+ALLOWED = ", ".join(space.__name__ for space in SPACES)
 
 
 def env_spec(observation: spaces.Space, action: spaces.Space) -> base.EnvSpec:
@@ -24,9 +25,9 @@ def env_spec(observation: spaces.Space, action: spaces.Space) -> base.EnvSpec:
     Raises:
       ValueError: agents don't support one of them; the message shows it.
     """
-    if not isinstance(action, (spaces.Box, spaces.Discrete)):
-        raise ValueError(f"action_space is {action}; allowed: Box, Discrete")
-    return base.EnvSpec(observations=to_spec(observation, "observation"), actions=to_spec(action, "action"))
+    if not isinstance(action, SPACES):
+        raise ValueError(f"action_space is {action}; allowed: {ALLOWED}")
+    return base.EnvSpec(observations=to_spec(observation, "observation"), actions=to_action_spec(action))
 
 
 def to_spec(space: spaces.Space, name: str) -> Any:
@@ -45,7 +46,14 @@ def to_spec(space: spaces.Space, name: str) -> Any:
         return tuple(to_spec(inner, f"{name}.{i}") for i, inner in enumerate(space))
     if isinstance(space, spaces.Dict):
         return {key: to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
-    raise ValueError(f"space of {name} is {space}; allowed: {', '.join(SPACES)}, and Dict and Tuple of them")
+    raise ValueError(f"space of {name} is {space}; allowed: {ALLOWED}, and Dict and Tuple of them")
+
+
+def to_action_spec(space: spaces.Space) -> specs.Array:
+    """Converts a space of actions to a dm_env spec; the choices of a `MultiDiscrete` are one array."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return specs.BoundedArray(space.shape, np.int32, 0, space.nvec - 1, "action")
+    return to_spec(space, "action")
 
 
 def from_space(space: spaces.Space, value: Any) -> Any:
@@ -62,13 +70,11 @@ def from_space(space: spaces.Space, value: Any) -> Any:
 
 
 def to_space(space: spaces.Space, action: np.ndarray) -> Any:
-    """Converts an action of `to_spec(space)` to an action of the gymnasium space."""
-    if isinstance(space, spaces.Discrete):
-        return int(action) + int(space.start)
-    return np.asarray(action, space.dtype)
+    """Converts an action of `to_action_spec(space)` to an action of the space."""
+    return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else to_spaces(space, action)
 
 
 def to_spaces(space: spaces.Space, action: np.ndarray) -> np.ndarray:
-    """Converts B actions of our spec to actions of a space, batched as Gymnasium does."""
+    """Converts B actions of `to_action_spec(space)` to actions of the space, batched as Gymnasium does."""
     start = space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else 0
     return np.asarray(action + start, space.dtype)

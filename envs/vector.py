@@ -15,6 +15,7 @@ import tree
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from boonta.envs import base, spaces
+from boonta.envs.actions import check_action
 
 MODE = "autoreset_mode"  # The name of the auto-reset in a vector environment's metadata.
 
@@ -53,7 +54,7 @@ class VectorBatch(base.BatchedEnv):
         return self._timestep(observation, no, ~no, no, no)
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         action = spaces.to_spaces(self._env.single_action_space, action)
         observation, reward, terminated, truncated, _ = self._env.step(action)
         return self._timestep(observation, reward, self._last, np.array(terminated, bool), np.array(truncated, bool))

@@ -19,9 +19,10 @@ import jax.numpy as jnp
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
-from boonta.agents.heads import scalar_head
+from boonta.agents.heads import ActionHead, scalar_head
 from boonta.agents.impala.config import Config
 from boonta.agents.recurrence import initial_lstm, unroll_lstm, with_last
+from boonta.envs.base import EnvSpec
 
 
 class Inputs(NamedTuple):
@@ -31,7 +32,7 @@ class Inputs(NamedTuple):
       stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
       step_type: int32 [T, B]; the core starts anew where it is FIRST.
       reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
-      action_tm1: int32 [T, B], the row before's; ignored where `step_type` is FIRST.
+      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
     """
 
     stack: Nest
@@ -44,7 +45,7 @@ class Outputs(NamedTuple):
     """The network's output for T rows.
 
     Attributes:
-      logits: float32 [T, B, A].
+      logits: float32 [T, B, P], parameters of the policy, see `heads.ActionHead`; of discrete actions their logits.
       value: float32 [T, B].
     """
 
@@ -67,24 +68,22 @@ class Network(NamedTuple):
     unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
 
 
-def make_network(
-    config: Config, observation: Nest, num_actions: int, torso: networks.MakeTorso | None = None
-) -> Network:
+def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None) -> Network:
     """Makes the network; computes nothing yet.
 
     Args:
       config: hyper-parameters.
-      observation: nest of specs of one frame.
-      num_actions: A.
+      spec: of the environment.
+      head: of the policy.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:
       ValueError: the config's torso can't take such frames.
     """
-    make_torso = networks.encoder(config.torso, observation) if torso is None else torso
+    make_torso = networks.encoder(config.torso, spec.observations) if torso is None else torso
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
+        chex.assert_rank([inputs.step_type, inputs.reward], 2)
         t, b = inputs.step_type.shape
         # Time is folded into the batch: XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The
         # batch comes first, or else a batch split over devices could not stay split, and each device would gather it.
@@ -96,9 +95,9 @@ def make_network(
 
         x = features("torso")
         if config.lstm_size:
-            x = with_last(x, inputs.step_type, inputs.reward, inputs.action_tm1, num_actions)
+            x = with_last(x, inputs.step_type, inputs.reward, head.encode(inputs.action_tm1))
             x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
-        logits = hk.Linear(num_actions, name="policy")(x)  # [T, B, A]
+        logits = head.layer(x, "policy")  # [T, B, P]
         if config.value_torso == "own":
             x = features("value_torso")
         return Outputs(logits, scalar_head(x, "value")), lstm
@@ -107,7 +106,7 @@ def make_network(
     initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(observation, config.frame_stack), initial_state(1))
+        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
 
     def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         return transformed.apply(params, None, inputs, lstm)
@@ -115,16 +114,17 @@ def make_network(
     return Network(init, initial_state, unroll)
 
 
-def example_inputs(observation: Nest, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
+def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
     """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
 
     Args:
-      observation: nest of specs of one frame.
+      spec: of the environment.
       frame_stack: L.
       rows: T.
       batch_size: B.
     """
-    shapes = networks.frames(observation, frame_stack, rows, batch_size)
+    shapes = networks.frames(spec.observations, frame_stack, rows, batch_size)
     number = jnp.zeros((rows, batch_size), jnp.int32)
+    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
     stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return Inputs(stack, number, number.astype(jnp.float32), number)
+    return Inputs(stack, number, number.astype(jnp.float32), action)
