@@ -19,6 +19,7 @@ FIRST = int(dm_env.StepType.FIRST)
 MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
 
+PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we choose them.
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 

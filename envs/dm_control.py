@@ -20,8 +20,6 @@ from boonta.envs.dm_env import DmEnv
 from boonta.envs.looped import LoopedEnv
 from boonta.envs.processes import InProcesses
 
-PICTURE = (240, 320)  # Rows and columns of the pictures for people.
-
 
 @dataclasses.dataclass(frozen=True)
 class DmControl:
@@ -120,7 +118,7 @@ class _Task(dm_env.Environment):
 
     def render(self) -> np.ndarray | None:
         """A picture for people, uint8 [240, 320, 3]; None where nothing draws."""
-        return None if rendering.choose() == rendering.NONE else self._picture(*PICTURE)
+        return None if rendering.choose() == rendering.NONE else self._picture(*base.PICTURE)
 
     def close(self) -> None:
         self._env.close()

@@ -1,7 +1,7 @@
 """Any brax environment by name: continuous control of rigid bodies.
 
 See "Brax -- A Differentiable Physics Engine for Large Scale Rigid Body Simulation" (https://arxiv.org/abs/2106.13281).
-brax is not a dependency of this project; install it yourself.
+It is one of the package's extras, and among the locked packages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from boonta.envs import base
+from boonta.envs import base, rendering
 from boonta.envs.jax.base import Game
 
 
@@ -74,6 +74,43 @@ class Brax(Game):
     def observe(self, state: State) -> jax.Array:
         return state.inner.obs
 
+    @property
+    def steps_per_s(self) -> float | None:
+        env = _make(self.env, self.backend)
+        return 1 / float(env.dt) if _is_drawn(env) else None
+
+    def draw(self, state: Any) -> np.ndarray | None:
+        """Draws the bodies with MuJoCo, by their model's first camera if it has one; None where nothing draws."""
+        if rendering.choose() == rendering.NONE or not _is_drawn(_make(self.env, self.backend)):
+            return None
+        bodies = state.game.inner.pipeline_state
+        return np.stack([_picture(self.env, self.backend, q, qd) for q, qd in zip(bodies.q, bodies.qd)])
+
+
+def _is_drawn(env: Any) -> bool:
+    """Whether brax's environment has a model of bodies; one, for tests, has none."""
+    return getattr(env, "sys", None) is not None
+
+
+def _picture(name: str, backend: str | None, q: np.ndarray, qd: np.ndarray) -> np.ndarray:
+    """Draws one slot, uint8 [240, 320, 3], given the positions and velocities of its joints."""
+    import mujoco
+
+    renderer, data = _renderer(name, backend)
+    data.qpos, data.qvel = q, qd
+    mujoco.mj_forward(renderer.model, data)
+    renderer.update_scene(data, camera=0 if renderer.model.ncam else -1)
+    return renderer.render()
+
+
+@functools.cache
+def _renderer(name: str, backend: str | None) -> tuple[Any, Any]:
+    """MuJoCo's renderer of an environment, and the data that it shows."""
+    import mujoco
+
+    model = _make(name, backend).sys.mj_model
+    return mujoco.Renderer(model, *base.PICTURE), mujoco.MjData(model)
+
 
 @functools.cache
 def _make(name: str, backend: str | None) -> Any:
@@ -88,9 +125,9 @@ def _make(name: str, backend: str | None) -> Any:
             from brax import envs
         except ImportError as error:
             raise ImportError(
-                f"envs.jax.brax needs brax, which can't be imported ({error}); pip install brax"
+                f"envs.jax.brax needs brax, which can't be imported ({error}); pip install 'boonta-rl[brax]'"
             ) from error
         try:
             return envs.get_environment(name, **({} if backend is None else {"backend": backend}))
         except KeyError as error:
-            raise ValueError(f"env is {name!r}, which brax does not know") from error
+            raise ValueError(f"env is {name!r}, which brax does not know; {base.suggest(name, envs._envs)}") from error

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tyro
 
 from boonta.envs.base import Env, suggest
+from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
 from boonta.programs.wiring.run import BadInput
@@ -99,6 +100,10 @@ def _own(name: str) -> Env:
         raise BadInput(
             f"environment {name!r} is a {type(env).__name__}, not an Env: it needs a spec and (num_envs, seed)"
         )
+    try:
+        check_spec(env.spec)
+    except ConformanceError as error:
+        raise BadInput(f"environment {name!r} has a spec that agents can't take: {error}") from error
     return env
 
 
