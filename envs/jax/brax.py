@@ -62,12 +62,12 @@ class Brax(Game):
         )
 
     def reset(self, key: jax.Array) -> State:
-        return State(_make(self.env, self.backend).reset(key), jnp.int32(0))
+        return State(_typed(_make(self.env, self.backend).reset(key)), jnp.int32(0))
 
     def move(
         self, key: jax.Array, state: State, action: jax.Array
     ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
-        inner = _make(self.env, self.backend).step(state.inner, action)
+        inner = _typed(_make(self.env, self.backend).step(state.inner, action))
         steps = state.steps + 1
         return State(inner, steps), inner.reward, inner.done > 0, steps >= self.max_episode_steps
 
@@ -85,6 +85,11 @@ class Brax(Game):
             return None
         bodies = state.game.inner.pipeline_state
         return np.stack([_picture(self.env, self.backend, q, qd) for q, qd in zip(bodies.q, bodies.qd)])
+
+
+def _typed(inner: Any) -> Any:
+    """Gives every leaf of brax's state its dtype for good: some environments begin with Python's numbers."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(jnp.result_type(leaf)), inner)
 
 
 def _is_drawn(env: Any) -> bool:
@@ -120,6 +125,7 @@ def _make(name: str, backend: str | None) -> Any:
       ImportError: brax is not installed.
       ValueError: the name is unknown.
     """
+    rendering.choose()  # brax imports MuJoCo.
     with jax.ensure_compile_time_eval():
         try:
             from brax import envs

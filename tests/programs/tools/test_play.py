@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import dm_env
 import imageio.v3 as imageio
 import jax
 import numpy as np
 import pytest
+from dm_env import specs
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.agents.base import Agent, Policy  # noqa: E402
+from boonta.envs.base import EnvSpec  # noqa: E402
+from boonta.envs.looped import LoopedEnv  # noqa: E402
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
@@ -65,6 +70,45 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
     monkeypatch.setattr("boonta.tests.helpers.nim._NimBatch.render", lambda self: drawn)
     frames = shown(*play.agent_and_env(nim_program.make_run(tmp_path / "run", 1)))
     assert frames and all((frame == drawn[0]).all() for frame in frames)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slides:
+    """Draws where it is, 120 times in a second of its own time, for 60 steps."""
+
+    spec = EnvSpec(specs.Array((1,), np.float32), specs.BoundedArray((1,), np.float32, -1, 1))
+
+    def __call__(self, num_envs, seed):
+        return LoopedEnv([Slide() for _ in range(num_envs)], self.spec)
+
+
+class Slide(dm_env.Environment):
+    steps_per_s, steps = 120.0, 0
+    observation_spec = action_spec = None
+
+    def reset(self):
+        return dm_env.restart(np.zeros(1))
+
+    def step(self, action):
+        self.steps += 1
+        end = dm_env.termination if self.steps == 60 else dm_env.transition
+        return end(float(action[0]), np.zeros(1))
+
+    def render(self):
+        picture = np.zeros((176, 240, 3), np.uint8)
+        picture[:, : 4 * self.steps] = 255
+        return picture
+
+
+def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys):
+    policy = Policy(lambda size: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
+    monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides()))
+    monkeypatch.setattr(play, "params_of", lambda *_: {})
+    play.play(tmp_path, out=tmp_path / "slide.mp4")
+    assert capsys.readouterr().out == f"return 30 in 60 env steps: {tmp_path / 'slide.mp4'}\n"
+    assert imageio.immeta(tmp_path / "slide.mp4")["fps"] == 30  # Every fourth of its steps.
+    white = [(frame > 128).all(axis=-1).mean() for frame in imageio.imread(tmp_path / "slide.mp4")]
+    np.testing.assert_allclose(white, np.arange(16) / 15, atol=0.03)
 
 
 def test_another_ending_is_refused_before_playing(run_folder):

@@ -1,0 +1,146 @@
+"""Slots in processes of their own: the same streams, and processes that end by name."""
+
+import os
+import signal
+import time
+
+import dm_env
+import numpy as np
+import pytest
+from dm_env import specs
+
+from boonta.envs import base, catch, conformance
+from boonta.envs.dm_env import DmEnv
+from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.processes import InProcesses
+from boonta.tests.helpers.nim import Nim
+
+
+class Fragile(dm_env.Environment):
+    """Shows its process, and breaks as the action says; the observation is nested, and one leaf is bool."""
+
+    steps_per_s = 25.0
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def observation_spec(self):
+        leaves = {"process": specs.Array((), np.int32), "flag": specs.Array((1,), bool)}
+        return (leaves, specs.BoundedArray((2, 2), np.uint8, 0, 255))
+
+    def action_spec(self):
+        return specs.DiscreteArray(3)
+
+    def reset(self):
+        return dm_env.restart(self._shown())
+
+    def step(self, action):
+        if action == 1:
+            raise LookupError("the motor is gone")
+        if action == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return dm_env.transition(1.0, self._shown())
+
+    def render(self):
+        return np.full((2, 3, 3), 7, np.uint8)
+
+    def _shown(self):
+        return {"process": np.int32(os.getpid()), "flag": np.array([True])}, np.full((2, 2), 250, np.uint8)
+
+
+def make_fragile(seed):
+    return Fragile(seed)
+
+
+def test_the_steps_are_those_of_each_workers_batch():
+    """It compares with batches in this process, each with the seed of a worker."""
+    inner, actions = catch.Catch(rows=4, columns=3), np.random.default_rng(0).integers(3, size=(20, 4))
+    batch = InProcesses(inner, workers=2)(num_envs=4, seed=3)
+    ours = [inner(2, int(seed)) for seed in base.slot_seeds(2, 3)]
+    steps, wanted = [batch.reset()], [[env.reset() for env in ours]]
+    for action in actions:
+        steps.append(batch.step(action))
+        wanted.append([env.step(half) for env, half in zip(ours, np.split(action, 2))])
+    for step, halves in zip(steps, wanted):
+        for got, *parts in zip(step, *halves):
+            np.testing.assert_array_equal(got, np.concatenate(parts))
+            assert got.dtype == parts[0].dtype
+    episodes = [
+        [episode._replace(slot=episode.slot + 2 * i) for episode in env.episodes()] for i, env in enumerate(ours)
+    ]
+    assert sorted(batch.episodes()) == sorted(sum(episodes, [])) != []
+    batch.close()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "env",
+    [
+        InProcesses(Nim(), workers=3),
+        Gymnasium("Pendulum-v1", {"max_episode_steps": 9}, workers=2),
+    ],
+    ids=str,
+)
+def test_conforms(env):
+    conformance.check(env, num_envs=4, steps=40)
+
+
+def test_nests_pictures_and_speed_come_through_and_every_worker_is_a_process():
+    batch = DmEnv(make_fragile, workers=8)(num_envs=6, seed=0)  # At most one worker for each slot.
+    step = batch.reset()
+    assert len({os.getpid(), *step.observation[0]["process"].tolist()}) == 7
+    assert step.observation[0]["flag"].dtype == bool and step.observation[0]["flag"].all()
+    assert step.observation[1].dtype == np.uint8 and (step.observation[1] == 250).all()
+    assert batch.render().shape == (6, 2, 3, 3) and batch.steps_per_s == 25.0
+    batch.close()
+    batch.close()
+
+
+def processes_of(step: base.TimeStep) -> list[int]:
+    return step.observation[0]["process"].tolist()
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within seconds; one that has ended may still be in its parent's list."""
+    for _ in range(500):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_what_an_environment_raises_comes_through_and_no_process_stays():
+    batch = DmEnv(make_fragile, workers=2)(num_envs=4, seed=0)
+    processes = processes_of(batch.reset())
+    with pytest.raises(LookupError, match="the motor is gone"):
+        batch.step(np.array([0, 0, 1, 0]))
+    batch.close()
+    assert all(map(is_gone, processes))
+
+
+def test_a_process_that_is_killed_is_named_by_its_slots():
+    batch = DmEnv(make_fragile, workers=2)(num_envs=4, seed=0)
+    processes = processes_of(batch.reset())
+    with pytest.raises(RuntimeError, match="the process of slots 2 to 3 ended with exit code -9, at 'step'"):
+        batch.step(np.array([0, 0, 0, 2]))
+    batch.close()
+    assert all(map(is_gone, processes))
+
+
+def test_signals_that_reach_all_processes_are_left_to_the_first():
+    batch = DmEnv(make_fragile, workers=1)(num_envs=2, seed=0)
+    (process, _) = processes_of(batch.reset())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(process, number)
+    assert processes_of(batch.step(np.zeros(2, int))) == [process] * 2
+    batch.close()
+
+
+@pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])
+def test_refuses_bad_settings(slots, workers, seed):
+    with pytest.raises(ValueError, match="must be at least"):
+        InProcesses(catch.Catch(), workers)(slots, seed)
