@@ -300,7 +300,7 @@ def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
 
 
 def _beyond(spec: specs.BoundedArray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Moves actions [..., *shape] to the nearer one of their bounds, and 1 beyond it; where there is none, neither."""
+    """Moves actions [..., *shape] to a bound, the nearer one of two, and 1 beyond it; without a bound they stay."""
     low = actions < (np.nan_to_num(spec.minimum) + np.nan_to_num(spec.maximum)) / 2
     bound = np.where(low, spec.minimum, spec.maximum)
     is_bound = np.isfinite(bound)

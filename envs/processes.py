@@ -73,8 +73,14 @@ class _Batch(base.BatchedEnv):
         self._slots = num_envs // workers
         self._episodes: list[base.Episode] = []
         shares = [_Share(env, self.spec, self._slots, int(each)) for each in base.slot_seeds(workers, seed)]
-        with _without_main():
-            self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+        try:
+            with _without_main():
+                self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+        except (EOFError, OSError) as error:
+            raise RuntimeError(
+                f"a process for environments could not start ({type(error).__name__}); it wrote the reason on standard "
+                "error. It must be able to import the environment: a class or a function of a module"
+            ) from error
 
     def reset(self) -> base.TimeStep:
         self._workers.reset_async()

@@ -70,7 +70,7 @@ def test_a_sound_one_conforms():
 @pytest.mark.parametrize(
     ("env", "message"),
     [
-        (Changed(Unclipped), "a real action beyond its bounds is the same as the bound; seen: .*where differs"),
+        (Changed(Unclipped), "a real action beyond its bounds is the same as the bound; seen: reward differs"),
         (Changed(TwoLeaves), "a step has the structure of the spec"),
         (
             Changed(LoopedEnv, lambda spec: spec._replace(observations={"where": specs.Array((2,), np.float64)})),
@@ -92,5 +92,5 @@ def test_actions_are_moved_to_a_bound_and_beyond_it_and_those_without_one_stay()
     spec = specs.BoundedArray((3,), np.float32, [-1, -1, -np.inf], [2, np.inf, np.inf])
     actions = np.array([[0.4, 7, 3], [0.6, -0.9, -3]], np.float32)
     within, beyond = conformance._beyond(spec, actions)
-    assert within.tolist() == [[-1, 7, 3], [2, -1, -3]] and beyond.tolist() == [[-2, 7, 3], [3, -2, -3]]
+    assert within.tolist() == [[-1, -1, 3], [2, -1, -3]] and beyond.tolist() == [[-2, -2, 3], [3, -2, -3]]
     assert within.dtype == np.float32

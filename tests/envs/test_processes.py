@@ -4,52 +4,15 @@ import os
 import signal
 import time
 
-import dm_env
 import numpy as np
 import pytest
-from dm_env import specs
 
 from boonta.envs import base, catch, conformance
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.processes import InProcesses
-from boonta.tests.helpers.nim import Nim
-
-
-class Fragile(dm_env.Environment):
-    """Shows its process, and breaks as the action says; the observation is nested, and one leaf is bool."""
-
-    steps_per_s = 25.0
-
-    def __init__(self, seed):
-        self.seed = seed
-
-    def observation_spec(self):
-        leaves = {"process": specs.Array((), np.int32), "flag": specs.Array((1,), bool)}
-        return (leaves, specs.BoundedArray((2, 2), np.uint8, 0, 255))
-
-    def action_spec(self):
-        return specs.DiscreteArray(3)
-
-    def reset(self):
-        return dm_env.restart(self._shown())
-
-    def step(self, action):
-        if action == 1:
-            raise LookupError("the motor is gone")
-        if action == 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return dm_env.transition(1.0, self._shown())
-
-    def render(self):
-        return np.full((2, 3, 3), 7, np.uint8)
-
-    def _shown(self):
-        return {"process": np.int32(os.getpid()), "flag": np.array([True])}, np.full((2, 2), 250, np.uint8)
-
-
-def make_fragile(seed):
-    return Fragile(seed)
+from boonta.tests.helpers.fragile import Fragile
 
 
 def test_the_steps_are_those_of_each_workers_batch():
@@ -73,20 +36,25 @@ def test_the_steps_are_those_of_each_workers_batch():
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
-    "env",
-    [
-        InProcesses(Nim(), workers=3),
-        Gymnasium("Pendulum-v1", {"max_episode_steps": 9}, workers=2),
-    ],
-    ids=str,
-)
-def test_conforms(env):
-    conformance.check(env, num_envs=4, steps=40)
+def test_conforms():
+    conformance.check(Gymnasium("Pendulum-v1", {"max_episode_steps": 9}, workers=2), num_envs=4, steps=40)
+
+
+def test_the_board_of_a_game_comes_through_and_actions_are_checked_before_they_go():
+    batch = InProcesses(OpenSpiel("tic_tac_toe"), workers=2)(num_envs=2, seed=0)
+    first, second = batch.reset(), batch.step(np.array([4, 0], np.int32))
+    assert type(first.observation) is base.BoardView and first.observation.legal.all()
+    assert second.observation.player.tolist() == [1, 1] and np.argwhere(~second.observation.legal).tolist() == [
+        [0, 4],
+        [1, 0],
+    ]
+    with pytest.raises(ValueError, match="action of slot 1 is 9; allowed: 0 to 8"):
+        batch.step(np.array([1, 9]))
+    batch.close()
 
 
 def test_nests_pictures_and_speed_come_through_and_every_worker_is_a_process():
-    batch = DmEnv(make_fragile, workers=8)(num_envs=6, seed=0)  # At most one worker for each slot.
+    batch = DmEnv(Fragile, workers=8)(num_envs=6, seed=0)  # At most one worker for each slot.
     step = batch.reset()
     assert len({os.getpid(), *step.observation[0]["process"].tolist()}) == 7
     assert step.observation[0]["flag"].dtype == bool and step.observation[0]["flag"].all()
@@ -114,7 +82,7 @@ def is_gone(process: int) -> bool:
 
 
 def test_what_an_environment_raises_comes_through_and_no_process_stays():
-    batch = DmEnv(make_fragile, workers=2)(num_envs=4, seed=0)
+    batch = DmEnv(Fragile, workers=2)(num_envs=4, seed=0)
     processes = processes_of(batch.reset())
     with pytest.raises(LookupError, match="the motor is gone"):
         batch.step(np.array([0, 0, 1, 0]))
@@ -123,7 +91,7 @@ def test_what_an_environment_raises_comes_through_and_no_process_stays():
 
 
 def test_a_process_that_is_killed_is_named_by_its_slots():
-    batch = DmEnv(make_fragile, workers=2)(num_envs=4, seed=0)
+    batch = DmEnv(Fragile, workers=2)(num_envs=4, seed=0)
     processes = processes_of(batch.reset())
     with pytest.raises(RuntimeError, match="the process of slots 2 to 3 ended with exit code -9, at 'step'"):
         batch.step(np.array([0, 0, 0, 2]))
@@ -132,12 +100,23 @@ def test_a_process_that_is_killed_is_named_by_its_slots():
 
 
 def test_signals_that_reach_all_processes_are_left_to_the_first():
-    batch = DmEnv(make_fragile, workers=1)(num_envs=2, seed=0)
+    batch = DmEnv(Fragile, workers=1)(num_envs=2, seed=0)
     (process, _) = processes_of(batch.reset())
     for number in (signal.SIGINT, signal.SIGTERM):
         os.kill(process, number)
     assert processes_of(batch.step(np.zeros(2, int))) == [process] * 2
     batch.close()
+
+
+class OfTests(Fragile):
+    """Pytest's modules are in no folder where another process would look for them."""
+
+
+def test_one_that_no_other_process_can_import_is_refused_with_a_reason():
+    with pytest.raises(
+        RuntimeError, match="could not start .*; it wrote the reason on standard error. It must be able to"
+    ):
+        DmEnv(OfTests, workers=2)(num_envs=2, seed=0)
 
 
 @pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])
