@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import warnings
 from typing import Any, Literal
 
 import dm_env
@@ -118,7 +119,13 @@ class _Task(dm_env.Environment):
 
     def render(self) -> np.ndarray | None:
         """A picture for people, uint8 [240, 320, 3]; None where nothing draws."""
-        return None if rendering.choose() == rendering.NONE else self._picture(*base.PICTURE)
+        if rendering.choose() == rendering.NONE:
+            return None
+        try:
+            return self._picture(*base.PICTURE)
+        except RuntimeError as error:
+            warnings.warn(str(error), stacklevel=2)
+            return None
 
     def close(self) -> None:
         self._env.close()
@@ -145,12 +152,20 @@ class _Task(dm_env.Environment):
         return {"pixels": pixels(), "state": state()}
 
     def _picture(self, height: int, width: int) -> np.ndarray:
+        """Draws uint8 [height, width, 3].
+
+        Raises:
+          RuntimeError: it can't be drawn; the message says what it needs.
+        """
         try:
             return self._env.physics.render(height, width, camera_id=self._settings.camera)
-        except RuntimeError as error:
+        except Exception as error:
+            wanted = f"{rendering.WANTED}, before dm_control is first imported"
             if "current on another thread" in str(error):
-                raise RuntimeError(f"{error} Give the environment workers, or the actor one thread.") from error
-            raise
+                wanted = "give the environment workers, or the actor one thread"
+            raise RuntimeError(
+                f"{self._settings.task} can't be drawn ({type(error).__name__}: {error}); {wanted}"
+            ) from error
 
 
 def _names(task: str) -> tuple[str, str]:

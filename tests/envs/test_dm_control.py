@@ -9,19 +9,23 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-pytest.importorskip("dm_control")
-from dm_control import suite  # noqa: E402
+from boonta.envs import base, conformance, rendering
+from boonta.envs.dm_control import DmControl
 
-from boonta.envs import base, conformance, rendering  # noqa: E402
-from boonta.envs.dm_control import DmControl  # noqa: E402
-
+rendering.choose()  # It has to come before the first import of dm_control.
+suite = pytest.importorskip("dm_control.suite")
 drawn = pytest.mark.skipif(rendering.choose() == rendering.NONE, reason=rendering.WANTED)
 IN_STATE = 5  # Numbers of cartpole's state: 3 of positions, 2 of velocities.
 
 
 @pytest.mark.filterwarnings("ignore:no episode ended")
 @pytest.mark.parametrize(
-    "env", [DmControl("cartpole-swingup", action_repeat=2), DmControl("ball_in_cup-catch", "leaves")], ids=str
+    "env",
+    [
+        DmControl("cartpole-swingup", action_repeat=2),
+        pytest.param(DmControl("ball_in_cup-catch", "leaves"), marks=pytest.mark.once),
+    ],
+    ids=str,
 )
 def test_conforms(env):
     conformance.check(env, num_envs=2, steps=12)
@@ -78,7 +82,7 @@ def test_pixels_are_those_of_a_camera_and_move():
 
 
 @drawn
-@pytest.mark.once
+@pytest.mark.slow
 def test_pixels_conform():
     with pytest.warns(UserWarning, match="no episode ended"):
         conformance.check(DmControl("cartpole-swingup", "pixels", height=8, width=8), num_envs=1, steps=4)
