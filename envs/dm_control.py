@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import warnings
 from typing import Any, Literal
 
 import dm_env
@@ -119,13 +118,7 @@ class _Task(dm_env.Environment):
 
     def render(self) -> np.ndarray | None:
         """A picture for people, uint8 [240, 320, 3]; None where nothing draws."""
-        if rendering.choose() == rendering.NONE:
-            return None
-        try:
-            return self._picture(*base.PICTURE)
-        except RuntimeError as error:
-            warnings.warn(str(error), stacklevel=2)
-            return None
+        return rendering.drawn(self._settings.task, lambda: self._picture(*base.PICTURE))
 
     def close(self) -> None:
         self._env.close()
@@ -155,17 +148,14 @@ class _Task(dm_env.Environment):
         """Draws uint8 [height, width, 3].
 
         Raises:
-          RuntimeError: it can't be drawn; the message says what it needs.
+          RuntimeError: another thread has begun to draw.
         """
         try:
             return self._env.physics.render(height, width, camera_id=self._settings.camera)
-        except Exception as error:
-            wanted = f"{rendering.WANTED}, before dm_control is first imported"
+        except RuntimeError as error:
             if "current on another thread" in str(error):
-                wanted = "give the environment workers, or the actor one thread"
-            raise RuntimeError(
-                f"{self._settings.task} can't be drawn ({type(error).__name__}: {error}); {wanted}"
-            ) from error
+                raise RuntimeError(f"{error} Give the environment workers, or the actor one thread.") from error
+            raise
 
 
 def _names(task: str) -> tuple[str, str]:

@@ -9,6 +9,10 @@ import ctypes
 import ctypes.util
 import functools
 import os
+import warnings
+from collections.abc import Callable
+
+import numpy as np
 
 VARIABLE = "MUJOCO_GL"  # What MuJoCo's packages read when they are first imported.
 NONE = "off"  # The value with which they draw nothing.
@@ -39,6 +43,22 @@ def require() -> str:
     if chosen == NONE:
         raise ValueError(f"{VARIABLE} is {NONE!r}: {WANTED}")
     return chosen
+
+
+def drawn(what: str, draw: Callable[[], np.ndarray]) -> np.ndarray | None:
+    """The picture that MuJoCo draws for people; None, with a warning that says what it needs, where it can't.
+
+    Args:
+      what: the environment's name.
+      draw: draws it.
+    """
+    try:
+        require()
+        return draw()
+    except Exception as error:  # PyOpenGL and MuJoCo raise whatever they meet first.
+        advice = "" if WANTED in str(error) else f"; {WANTED}, before MuJoCo is first imported"
+        warnings.warn(f"{what} is not drawn: {type(error).__name__}: {error}{advice}", stacklevel=3)
+        return None
 
 
 @functools.cache

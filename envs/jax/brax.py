@@ -6,6 +6,7 @@ It is one of the package's extras, and among the locked packages.
 
 from __future__ import annotations
 
+import atexit
 import dataclasses
 import functools
 from typing import Any, NamedTuple
@@ -81,10 +82,11 @@ class Brax(Game):
 
     def draw(self, state: Any) -> np.ndarray | None:
         """Draws the bodies with MuJoCo, by their model's first camera if it has one; None where nothing draws."""
-        if rendering.choose() == rendering.NONE or not _is_drawn(_make(self.env, self.backend)):
+        if not _is_drawn(_make(self.env, self.backend)):
             return None
         bodies = state.game.inner.pipeline_state
-        return np.stack([_picture(self.env, self.backend, q, qd) for q, qd in zip(bodies.q, bodies.qd)])
+        poses = list(zip(bodies.q, bodies.qd))
+        return rendering.drawn(self.env, lambda: np.stack([_picture(self.env, self.backend, *pose) for pose in poses]))
 
 
 def _typed(inner: Any) -> Any:
@@ -114,7 +116,9 @@ def _renderer(name: str, backend: str | None) -> tuple[Any, Any]:
     import mujoco
 
     model = _make(name, backend).sys.mj_model
-    return mujoco.Renderer(model, *base.PICTURE), mujoco.MjData(model)
+    renderer = mujoco.Renderer(model, *base.PICTURE)
+    atexit.register(renderer.close)  # Python would free it after EGL has ended.
+    return renderer, mujoco.MjData(model)
 
 
 @functools.cache

@@ -12,7 +12,6 @@ from dm_env import specs
 from boonta.envs import base, conformance, rendering
 from boonta.envs.dm_control import DmControl
 
-rendering.choose()  # It has to come before the first import of dm_control.
 suite = pytest.importorskip("dm_control.suite")
 drawn = pytest.mark.skipif(rendering.choose() == rendering.NONE, reason=rendering.WANTED)
 IN_STATE = 5  # Numbers of cartpole's state: 3 of positions, 2 of velocities.
@@ -94,7 +93,10 @@ def test_without_a_renderer_pixels_are_refused_and_nothing_is_drawn(monkeypatch)
         DmControl("cartpole-swingup", "pixels")
     batch = DmControl("cartpole-swingup")(num_envs=1, seed=0)
     batch.reset()
-    assert batch.render() is None
+    with pytest.warns(
+        UserWarning, match="cartpole-swingup is not drawn: ValueError: MUJOCO_GL is 'off': drawing needs EGL"
+    ):
+        assert batch.render() is None
 
 
 @pytest.mark.once
