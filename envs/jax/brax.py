@@ -55,11 +55,10 @@ class Brax(Game):
 
     @property
     def spec(self) -> base.EnvSpec:
-        env = _make(self.env, self.backend)
-        sizes = (env.observation_size,), (env.action_size,)
+        size = _make(self.env, self.backend).action_size
         return base.EnvSpec(
-            observations=specs.Array(sizes[0], np.float32, "observation"),
-            actions=specs.BoundedArray(sizes[1], np.float32, -1.0, 1.0, "action"),
+            observations=_observation(self.env, self.backend),
+            actions=specs.BoundedArray((size,), np.float32, -1.0, 1.0, "action"),
         )
 
     def reset(self, key: jax.Array) -> State:
@@ -92,6 +91,13 @@ class Brax(Game):
 def _typed(inner: Any) -> Any:
     """Gives every leaf of brax's state its dtype for good: some environments begin with Python's numbers."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf).astype(jnp.result_type(leaf)), inner)
+
+
+@functools.cache
+def _observation(name: str, backend: str | None) -> specs.Array:
+    """The spec of brax's observation, from a trace; brax itself would compile each operation of a reset."""
+    shown = jax.eval_shape(lambda: _make(name, backend).reset(jax.random.PRNGKey(0)).obs)
+    return specs.Array(shown.shape, np.float32, "observation")
 
 
 def _is_drawn(env: Any) -> bool:
