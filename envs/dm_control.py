@@ -122,6 +122,7 @@ class _Task(dm_env.Environment):
 
     def close(self) -> None:
         self._env.close()
+        self._env.physics.free()  # It ends the renderer, which dm_control leaves to the end of the process.
 
     def _shown(self, step: dm_env.TimeStep) -> dm_env.TimeStep:
         own = step.observation
