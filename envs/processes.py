@@ -28,6 +28,7 @@ from boonta.envs.actions import check_action
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
 CLOSE_S = 5.0  # Time in which they close their environments; after that they are killed.
 _CONTEXT = "forkserver"  # A fork of this process itself could hang: its threads may hold locks.
+_MAIN = sys.modules["__main__"]  # Several threads may hide it at once, and each puts this one back.
 _STEP_TYPE = specs.Array((), np.int32, "step_type")
 
 
@@ -76,21 +77,21 @@ class _Batch(base.BatchedEnv):
         try:
             with _without_main():
                 self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
-        except (EOFError, OSError) as error:
+        except (EOFError, ConnectionError) as error:
             raise RuntimeError(
                 f"a process for environments could not start ({type(error).__name__}); it wrote the reason on standard "
                 "error. It must be able to import the environment: a class or a function of a module"
             ) from error
 
     def reset(self) -> base.TimeStep:
-        self._workers.reset_async()
-        leaves, _ = self._answer("reset", self._workers.reset_wait)
+        leaves, _ = self._answer("reset", self._workers.reset_async, self._workers.reset_wait)
         return self._timestep(leaves)
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
-        self._workers.step_async(action.reshape(-1, self._slots, *self.spec.actions.shape))
-        leaves, _, _, _, more = self._answer("step", self._workers.step_wait)
+        shares = action.reshape(-1, self._slots, *self.spec.actions.shape)
+        ask = functools.partial(self._workers.step_async, shares)
+        leaves, _, _, _, more = self._answer("step", ask, self._workers.step_wait)
         for worker in np.flatnonzero(more.get("_episodes", ())):
             for slot, *episode in more["episodes"][worker]:
                 self._episodes.append(base.Episode(int(worker) * self._slots + slot, *episode))
@@ -125,22 +126,23 @@ class _Batch(base.BatchedEnv):
 
     def _call(self, name: str, *arguments: Any, deadline_s: float = DEADLINE_S) -> tuple[Any, ...]:
         """The results [W] of a method of the workers' shares."""
-        self._workers.call_async(name, *arguments)
-        return self._answer(name, self._workers.call_wait, deadline_s)
+        ask = functools.partial(self._workers.call_async, name, *arguments)
+        return self._answer(name, ask, self._workers.call_wait, deadline_s)
 
-    def _answer(self, what: str, wait: Any, deadline_s: float = DEADLINE_S) -> Any:
-        """Waits for what all workers answer.
+    def _answer(self, what: str, ask: Any, wait: Any, deadline_s: float = DEADLINE_S) -> Any:
+        """Asks all workers, and waits for what they answer.
 
         Raises:
           RuntimeError: a worker has ended, or doesn't answer.
           Exception: a worker's environment raised it.
         """
         try:
+            ask()
             return wait(timeout=deadline_s)
         except multiprocessing.TimeoutError as error:
             self._kill()
             raise RuntimeError(f"the environments' processes gave no answer to {what!r} in {deadline_s:g} s") from error
-        except (EOFError, OSError) as error:
+        except (EOFError, ConnectionError) as error:
             ended = [process for process in self._workers.processes if process.join(1.0) or not process.is_alive()]
             worker = self._workers.processes.index(ended[0]) if ended else 0
             first, code = worker * self._slots, self._workers.processes[worker].exitcode
@@ -216,9 +218,8 @@ def _without_main() -> Iterator[None]:
     """Hides the main module from multiprocessing, which would import it, and with it all of JAX, into each worker."""
     # Workers are forks of one process, which has imported this module.
     multiprocessing.get_context(_CONTEXT).set_forkserver_preload([__name__])
-    main = sys.modules["__main__"]
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
         yield
     finally:
-        sys.modules["__main__"] = main
+        sys.modules["__main__"] = _MAIN

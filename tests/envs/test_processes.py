@@ -99,6 +99,15 @@ def test_a_process_that_is_killed_is_named_by_its_slots():
     assert all(map(is_gone, processes))
 
 
+def test_a_process_that_was_killed_between_steps_is_named_too():
+    batch = DmEnv(Fragile, workers=2)(num_envs=2, seed=0)
+    processes = processes_of(batch.reset())
+    os.kill(processes[0], signal.SIGKILL)
+    assert is_gone(processes[0])
+    with pytest.raises(RuntimeError, match="the process of slots 0 to 0 ended with exit code -9, at 'step'"):
+        batch.step(np.zeros(2, int))
+
+
 def test_signals_that_reach_all_processes_are_left_to_the_first():
     batch = DmEnv(Fragile, workers=1)(num_envs=2, seed=0)
     (process, _) = processes_of(batch.reset())
