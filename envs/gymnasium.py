@@ -117,12 +117,29 @@ class Gymnasium:
         """Makes one environment, or a vector environment if it is vectorised."""
         if self.kind == "mujoco":
             rendering.choose()
+            _quieten_mujoco()
         kwargs = {**more, **self.kwargs}
         if self.vectorised:
             kwargs["num_envs"] = num_envs
         if callable(self.env):
             return self.env(**kwargs)
         return gymnasium.make_vec(self.env, **kwargs) if self.vectorised else gymnasium.make(self.env, **kwargs)
+
+
+def _quieten_mujoco() -> None:
+    """Makes MuJoCo's warnings Python's; by itself it prints them, for every slot, and writes a file in this folder.
+
+    What is deprecated in the environments' own files is left out, since their users can't change it.
+    """
+
+    def warn(message: str) -> None:
+        if "deprecated" not in message:
+            warnings.warn(f"MuJoCo: {message}", stacklevel=2)
+
+    with contextlib.suppress(ImportError):  # Gymnasium then says what to install.
+        import mujoco
+
+        mujoco.set_mju_user_warning(warn)
 
 
 class _Slot(dm_env.Environment):

@@ -245,7 +245,7 @@ class Faulty:
 def test_nan_of_an_environment_ends_actors_evaluators_and_placed_environments_by_its_place(agent, variables, leaf):
     message = rf"the environment's {leaf}.* is nan in slot 1 at step 2 of its stream"
     actor = Actor("actor/0", agent, Faulty(leaf), variables, QueueTable(agent.tables[0]), num_envs=4)
-    evaluator = Evaluator("evaluator", agent, Faulty(leaf), variables, episodes=3)
+    evaluator = Evaluator("evaluator", agent, Faulty(leaf), variables, episodes=3, every_s=0.0)
     for node in (actor, evaluator):
         node.start()
         with pytest.raises(FloatingPointError, match=message):
