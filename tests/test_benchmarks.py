@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import acme, calls, inference, load, load_program, muzero, restarts, timing, tunnel
+from boonta.benchmarks import acme, calls, envs, inference, load, load_program, muzero, restarts, timing, tunnel
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -90,6 +90,16 @@ def test_restarts_are_measured_by_node(capsys):
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[-2:]]
     assert [row[:2] for row in rows] == [["actor/0", "kill"], ["monitor", "kill"]]
     assert all(0.0 < float(named) <= float(works) for _, _, named, _, works, _ in rows)
+
+
+def test_environments_are_measured_in_one_process_and_in_several(capsys):
+    names = ("gymnasium/Pendulum-v1", "gymnasium/CartPole-v1")
+    envs.main(envs.Options(names, slots=(1, 2), workers=(0, 2), seconds=0.01, turns=1))
+    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head == ["slots", "workers", "0", "workers", "2"]
+    assert [row[:2] for row in rows] == [[name, slots] for name in names for slots in "12"]
+    assert [row[-1] == "-" for row in rows] == [True, False] * 2  # One slot has no use for two processes.
+    assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
 def test_calls_are_measured_by_every_way_that_is_installed():

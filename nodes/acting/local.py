@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents.base import Agent, Policy, Steps, Table
-from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
+from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.metrics import Stopwatch
@@ -178,7 +178,8 @@ class Play:
 
     def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
         self.env = env
-        self.timestep = env.reset()
+        self._checked = NanCheck()
+        self.timestep = self._checked(env.reset())
         self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
         self._stopwatch = stopwatch
 
@@ -188,7 +189,7 @@ class Play:
         action, extras, _ = self._acting(params, timestep)
         action = self.env.executed_action(action)
         with self._stopwatch("stepping environments"):
-            self.timestep = self.env.step(action)
+            self.timestep = self._checked(self.env.step(action))
         return timestep, action, extras
 
 
