@@ -19,10 +19,12 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
+from boonta.envs.followed import with_open_spiel_states
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
+from boonta.programs.reports import frames as drawings
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
@@ -52,10 +54,12 @@ def play(
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
-    frames, total = episode(agent, env, params_of(agent, workdir, which), max_steps, seed)
+    frames, actions, total = episode(agent, readable(env), params_of(agent, workdir, which), max_steps, seed)
     rate = STEPS_PER_S[env.spec.num_players]
     options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
-    imageio.imwrite(target, [picture(frame) for frame in frames], **options)
+    drawn = drawings.vectors(frames) if frames[0].ndim == 1 else [picture(frame) for frame in frames]
+    captions = [f"{i}: {action}" for i, action in enumerate(actions)] + ["end" if total is not None else ""]
+    imageio.imwrite(target, [drawings.captioned(*each) for each in zip(drawings.alike(drawn), captions)], **options)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {len(frames) - 1} env steps: {target}")
 
@@ -142,21 +146,42 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, in
     return agent.update.params(state), int(counts.get("updates", 0))
 
 
-def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
-    """Plays one episode; returns a picture of every time step, and player 0's raw return, or None if it isn't over."""
+def readable(env: Env) -> Env:
+    """The environment, with OpenSpiel's game beside it if it is a board game in JAX, which has no text of its own."""
+    with contextlib.suppress(ValueError):
+        return with_open_spiel_states(env)
+    return env
+
+
+def episode(
+    agent: Agent, env: Env, params: Any, max_steps: int, seed: int
+) -> tuple[list[np.ndarray], list[str], float | None]:
+    """Plays one episode.
+
+    Returns:
+      A picture of every time step, the action taken in each but the last, and player 0's raw return, or None if the
+      episode isn't over.
+    """
+    actions: list[str] = []
     with contextlib.closing(env(1, seed)) as batch:
         play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+        play.chosen = lambda action: actions.append(
+            batch.action_name(0, int(action[0])) if action.ndim == 1 else np.array2string(action[0], precision=2)
+        )
         frames = [frame_of(play)]
         while len(frames) <= max_steps:
             play.step(params)
             frames.append(frame_of(play))
             for finished in batch.episodes():
-                return frames, finished.episode_return
-    return frames, None
+                return frames, actions, finished.episode_return
+    return frames, actions, None
 
 
 def frame_of(play: Play) -> np.ndarray:
-    """The environment's own picture of this time step, or else the first leaf of the observation."""
+    """The environment's own picture of this time step, its text as a picture, or else the observation's first leaf."""
+    text = play.env.text(0)
+    if text is not None:
+        return drawings.position(text)
     drawn = play.env.render()
     return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
 

@@ -49,7 +49,7 @@ def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
     run = nim_program.make_run(tmp_path / "run", 1)
     play.play(run)
     assert capsys.readouterr().out == f"return 1 in 5 env steps: {run / 'play.gif'}\n"  # 5-4-3-2-1-0: player 0 wins
-    frames, _ = play.episode(*play.agent_and_env(run), {"number": np.ones(1, np.int32)}, max_steps=10, seed=0)
+    frames, _, _ = play.episode(*play.agent_and_env(run), {"number": np.ones(1, np.int32)}, max_steps=10, seed=0)
     assert [frame.tolist() for frame in frames] == [[5], [4], [3], [2], [1], [0]]
 
 
@@ -57,7 +57,7 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
     drawn = np.full((1, 200, 300, 3), 9, np.uint8)
     monkeypatch.setattr("boonta.tests.helpers.nim._NimBatch.render", lambda self: drawn)
     agent, env = play.agent_and_env(nim_program.make_run(tmp_path / "run", 1))
-    frames, _ = play.episode(agent, env, {"number": np.ones(1, np.int32)}, 10, seed=0)
+    frames, _, _ = play.episode(agent, env, {"number": np.ones(1, np.int32)}, 10, seed=0)
     assert all((frame == drawn[0]).all() for frame in frames)
 
 
