@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import http.server
 import json
 import pathlib
@@ -50,7 +51,9 @@ class Live:
                 picture.draw(self._config.picture, path)
             drawn = path.read_text() if path.exists() else "<p>An older Boonta has not recorded the program.</p>"
         svg = drawn[drawn.index("<svg") :] if "<svg" in drawn else drawn
-        return HTML.read_text().replace("{{name}}", self._folder.resolve().name).replace("{{picture}}", svg)
+        return (
+            HTML.read_text().replace("{{name}}", html.escape(self._folder.resolve().name)).replace("{{picture}}", svg)
+        )
 
     def status(self) -> str:
         """The monitor's status, its age in seconds, and whether the run goes on, as JSON."""
@@ -76,7 +79,7 @@ class Live:
                     path = pathlib.Path(folder) / name
                     figures.draw(chart.panels, path, chart.xlabel, chart.ylabel, "", "", formats=("svg",))
                     svg = path.with_suffix(".svg").read_text()
-                    parts.append(f"<h3>{chart.caption}</h3>{svg[svg.index('<svg') :]}")
+                    parts.append(f"<h3>{html.escape(chart.caption)}</h3>{svg[svg.index('<svg') :]}")
             self._drawn = last, "\n".join(parts)
         return self._drawn[1]
 
@@ -136,7 +139,7 @@ def serve(config: Config, folder: pathlib.Path, port: int) -> None:
     Raises:
       OSError: the port is taken.
     """
-    with server(Live(config, folder), port, secrets.token_urlsafe()) as (made, address):
+    with Server(Live(config, folder), port, secrets.token_urlsafe()) as (made, address):
         print(f"{address}\nCtrl-C ends this page, and not the run.", flush=True)
         try:
             made.serve_forever()
@@ -144,7 +147,7 @@ def serve(config: Config, folder: pathlib.Path, port: int) -> None:
             print()
 
 
-class server:  # noqa: N801  # Used as a function.
+class Server:
     """The server of a live page and its address, whose key keeps other users of the machine, and other pages, out."""
 
     def __init__(self, live: Live, port: int, key: str):

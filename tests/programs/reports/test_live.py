@@ -44,7 +44,7 @@ def nodes(pid: int) -> dict[str, dict[str, object]]:
 def run(tmp_path):
     """The folder of a run whose learner waits and whose actor hangs; both are this process."""
     rows = [{**row, "share/actor/acting": 0.9, "eval_return/actor/0": 1.5} for row in run_folders.rows([0.0, 1.0])]
-    folder = run_folders.write_run(tmp_path / "run", metrics=rows, end=["INFO done: updates reached 3"])
+    folder = run_folders.write_run(tmp_path / "r<u>n", metrics=rows, end=["INFO done: updates reached 3"])
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "picture": dataclasses.asdict(PICTURE)}))
     (folder / "logs" / "20260101-000000" / "actor").mkdir(parents=True)
@@ -58,7 +58,7 @@ def run(tmp_path):
 @contextlib.contextmanager
 def served(folder) -> Iterator[str]:
     """The address of the run's live page."""
-    with live.server(Live(read_config(folder / "config.json"), folder), 0, "a-key") as (made, address):
+    with live.Server(Live(read_config(folder / "config.json"), folder), 0, "a-key") as (made, address):
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -79,6 +79,7 @@ def test_it_answers_who_has_the_key_and_nobody_else(run):
         assert address.startswith("http://127.0.0.1:") and address.endswith("/a-key/")
         page = get(address)
         assert 'id="box-actor/0"' in page and 'id="doing-learner"' in page and "{{" not in page
+        assert "r&lt;u&gt;n" in page and "<u>" not in page
         for wrong in (
             address.replace("a-key", "b-key"),
             address.replace("a-key/", ""),
