@@ -41,7 +41,7 @@ def make_optimiser(
     """Clips the global norm of the gradient, then steps.
 
     Args:
-      settings: of the optimiser.
+      settings: the optimiser's settings.
       steps_per_update: steps that an update takes.
       weights: float32 [P], the params that decay; 0 in place of those that don't.
     """

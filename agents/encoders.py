@@ -15,6 +15,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from dm_env import specs
+from jax.tree_util import tree_leaves_with_path
 
 from boonta.agents.base import Nest
 from boonta.agents.groups import Torso
@@ -40,23 +41,28 @@ def check_observation(torso: Torso, observation: Nest) -> None:
       observation: nest of specs of one frame.
 
     Raises:
-      ValueError: a leaf is no array of numbers; or the only leaf is no image, but the torso needs one; or an image
-        is smaller than the convolutions' windows.
+      ValueError: a leaf is no array of numbers; or no leaf is an image, but the torso needs one; or an image is
+        smaller than the convolutions' windows.
     """
-    leaves = jax.tree.leaves(observation)
-    for leaf in leaves:
+    leaves = {f"observations{jax.tree_util.keystr(path)}": leaf for path, leaf in tree_leaves_with_path(observation)}
+    for leaf in leaves.values():
         if not isinstance(leaf, specs.Array) or isinstance(leaf, specs.StringArray):
             raise ValueError(f"an encoder takes arrays of numbers, but observations have a leaf {leaf}")
-        if len(leaves) == 1 or is_image(leaf.shape):
-            check_image(torso, leaf.shape)
+    images = {name: leaf.shape for name, leaf in leaves.items() if is_image(leaf.shape)}
+    for name, shape in images.items():
+        check_image(torso, shape, name)
+    if not images:
+        for name, leaf in leaves.items():  # A torso that needs an image refuses the first one.
+            check_image(torso, leaf.shape, name)
 
 
-def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
+def check_image(torso: Torso, shape: tuple[int, ...], name: str = "observations") -> None:
     """Refuses an array that a torso cannot take.
 
     Args:
       torso: its settings.
       shape: shape of one frame, without batch and stack: [H, W] or [H, W, C] for every torso but "mlp".
+      name: the array's name, for the message.
 
     Raises:
       ValueError: the frame is no image, or is smaller than the convolutions' windows.
@@ -65,7 +71,7 @@ def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
         return
     if not is_image(shape):
         raise ValueError(
-            f"torso.kind is {torso.kind!r}, which takes images [H, W] or [H, W, C], but observations are {shape}; take "
+            f"torso.kind is {torso.kind!r}, which takes images [H, W] or [H, W, C], but {name} are {shape}; take "
             "planes, or the 'mlp'"
         )
     own = torso.resolved
@@ -73,7 +79,7 @@ def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
         if min(shape[:2]) < kernel:
             raise ValueError(
                 f"torso.kind is {torso.kind!r}: its layer of {channels} channels has a window of {kernel}, but from "
-                f"this observation only {shape[:2]} reach it; use 'deep' or 'mlp' for small images"
+                f"{name} only {shape[:2]} reach it; use 'deep' or 'mlp' for small images"
             )
         shape = tuple((size - kernel) // stride + 1 for size in shape[:2])
 

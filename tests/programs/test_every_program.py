@@ -42,11 +42,11 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
     ("name", "env"),
     [
         ("impala", "catch"),
-        ("muzero", "catch"),
-        ("self_play", "pgx/tic_tac_toe"),
+        pytest.param("muzero", "catch", marks=pytest.mark.once),
+        pytest.param("self_play", "pgx/tic_tac_toe", marks=pytest.mark.once),
         ("population", "catch"),
         ("sac", "gymnax/Pendulum-v1"),
-        ("td3", "gymnax/Pendulum-v1"),
+        pytest.param("td3", "gymnax/Pendulum-v1", marks=pytest.mark.once),
     ],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):
