@@ -37,7 +37,7 @@ class InProcesses:
     """The slots of an environment in processes of their own, so that they step at the same time.
 
     A batch waits for its slowest slot, but no slot waits while another computes. It pays for environments that take
-    more than about a tenth of a millisecond a step, with as many workers as there are cores to spare: see
+    longer for a step than the way to another process and back, or that wait for something, and with cores to spare: see
     benchmarks/README.md. Seeds are spread over workers, so the same seed gives other episodes than without, and other
     ones with another number of workers.
 
