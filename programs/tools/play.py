@@ -193,7 +193,7 @@ def recording(target: pathlib.Path, rate: float) -> Iterator[Callable[[np.ndarra
     """
     if target.suffix == ".mp4":
         with imageio_v2.get_writer(target, fps=rate) as writer:
-            yield lambda frame: writer.append_data(picture(frame))
+            yield lambda frame: writer.append_data(picture(frame))  # type: ignore[attr-defined]
         return
     frames: list[np.ndarray] = []
     yield lambda frame: frames.append(picture(frame))
