@@ -48,7 +48,7 @@ def check_observation(torso: Torso, observation: Nest) -> None:
     for leaf in leaves.values():
         if not isinstance(leaf, specs.Array) or isinstance(leaf, specs.StringArray):
             raise ValueError(f"an encoder takes arrays of numbers, but observations have a leaf {leaf}")
-    images = {name: leaf.shape for name, leaf in leaves.items() if _is_image(leaf.shape)}
+    images = {name: leaf.shape for name, leaf in leaves.items() if is_image(leaf.shape)}
     for name, shape in images.items():
         check_image(torso, shape, name)
     if not images:
@@ -69,7 +69,7 @@ def check_image(torso: Torso, shape: tuple[int, ...], name: str = "observations"
     """
     if torso.kind == "mlp":
         return
-    if not _is_image(shape):
+    if not is_image(shape):
         raise ValueError(
             f"torso.kind is {torso.kind!r}, which takes images [H, W] or [H, W, C], but {name} are {shape}; take "
             "planes, or the 'mlp'"
@@ -103,7 +103,7 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
     for i, (x, kind) in enumerate(zip(leaves, kinds, strict=True)):
         chex.assert_rank(x, len(kind.shape) + 2)
         x = one_hot(x, kind)
-        flat = len(leaves) > 1 and not _is_image(kind.shape)
+        flat = len(leaves) > 1 and not is_image(kind.shape)
         own = Torso("mlp", torso.widths, normalise=torso.normalise) if flat else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
@@ -220,7 +220,8 @@ def to_float(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32) * (1 / 255 if x.dtype == jnp.uint8 else 1.0)
 
 
-def _is_image(shape: tuple[int, ...]) -> bool:
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Whether a frame of this shape may be an image or a board: [H, W] or [H, W, C]."""
     return len(shape) in (2, 3)
 
 

@@ -1,4 +1,4 @@
-"""Any dm_env environment, which is what Acme's agents take.
+"""Any dm_env environment, which is what Acme's agents take, as one of ours. The reverse is `envs/one_slot.py`.
 
 See "dm_env: A Python interface for reinforcement learning environments" (https://github.com/google-deepmind/dm_env).
 

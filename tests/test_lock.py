@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 JAXES = ("cuda12", "tpu")
-CLUSTER = {"dm-acme", "dm-launchpad", "dm-reverb", "tensorflow-cpu"}
+CLUSTER = {"dm-acme", "dm-launchpad", "dm-reverb", "gym", "tensorflow-cpu"}
 
 
 def lock_entries(jax: str = "") -> list[str]:

@@ -26,11 +26,11 @@ def impala_loss(
     """The loss of section 4.2: policy gradient, plus value loss, minus entropy.
 
     Args:
-      params: of `network`.
+      params: params of `network`.
       context: not used.
       batch: steps with leaves [L-1+T+1, B, ...].
       network: as in `make_network`.
-      head: of the policy.
+      head: the action head, which makes the policy's distribution.
       config: hyper-parameters.
 
     Returns:

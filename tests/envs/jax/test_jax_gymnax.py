@@ -8,6 +8,8 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.gymnax import Gymnax
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])
 def test_keeps_the_contract(name):

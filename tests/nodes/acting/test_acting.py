@@ -142,8 +142,8 @@ def test_episodes_are_reported_raw(agent, variables):
     assert set(report["samples"]["episode_steps"]) == {9.0}
 
 
-def test_what_is_written_is_what_the_world_took(agent, variables):
-    """Where the world is the past, that isn't what the policy chose."""
+def test_what_is_written_is_what_the_env_took(agent, variables):
+    """Where the env is the past, that isn't what the policy chose."""
 
     class Recorded(Catch):
         def __call__(self, num_envs: int, seed: int):
@@ -258,7 +258,7 @@ def test_nan_of_an_environment_ends_actors_evaluators_and_placed_environments_by
         placed.step(np.zeros(4, int))
 
 
-def test_actor_and_learner_learn_over_the_pipe(tmp_path):
+def test_actor_and_learner_learn_through_the_queue(tmp_path):
     """Also on Pythons where Reverb can't be installed: only the queue is between them."""
     agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
     table = dataclasses.replace(agent.tables[0], size=64)

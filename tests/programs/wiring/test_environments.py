@@ -78,12 +78,12 @@ def test_an_environment_that_lacks_a_package_is_refused_with_what_to_install():
 
 
 def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypatch):
-    (tmp_path / "a_world_of_mine.py").write_text(
+    (tmp_path / "an_env_of_mine.py").write_text(
         "from boonta.envs.catch import Catch\n\n\ndef small():\n    return Catch(6, 3)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert environments.make_env("a_world_of_mine:small") == Catch(6, 3)
+    assert environments.make_env("an_env_of_mine:small") == Catch(6, 3)
 
 
 def test_one_of_your_own_whose_spec_mixes_dtypes_is_refused(tmp_path, monkeypatch):
