@@ -218,13 +218,13 @@ def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Sho
 
         def show(frame: np.ndarray, caption: str) -> None:
             if streamed and frame.ndim > 1:
-                film.append_data(drawings.captioned(picture(frame), caption))
+                film.append_data(drawings.captioned(picture(frame), caption))  # type: ignore[attr-defined]
             else:
                 kept.append((frame, caption))
 
         yield show
         for frame in drawn(kept):
-            film.append_data(frame)
+            film.append_data(frame)  # type: ignore[attr-defined]
 
 
 def drawn(kept: Sequence[tuple[np.ndarray, str]]) -> list[np.ndarray]:
