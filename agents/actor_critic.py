@@ -84,8 +84,8 @@ def make_networks(
 
     Args:
       layers: their settings.
-      spec: of the env.
-      box: of its actions.
+      spec: the env's spec.
+      box: the bounds of its actions.
       last: `(features [M, F], name) -> outputs [M, P]`, the policy's last layer; a haiku function.
       torso: makes torsos in place of the settings'; their features are [M, F].
 
@@ -150,8 +150,8 @@ def make_policy(
 
     Args:
       act: `(params of "policy", key, stack [B, ..., L]) -> action [B, *shape]`.
-      box: of the actions.
-      spec: of the env.
+      box: the bounds of the actions.
+      spec: the env's spec.
       frame_stack: L.
       explores: whether this is the policy of actors.
 

@@ -73,8 +73,8 @@ def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: network
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
-      head: of the policy.
+      spec: the environment's spec.
+      head: the action head, which makes the policy's distribution.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:
@@ -118,7 +118,7 @@ def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: i
     """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
 
     Args:
-      spec: of the environment.
+      spec: the environment's spec.
       frame_stack: L.
       rows: T.
       batch_size: B.
