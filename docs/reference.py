@@ -25,12 +25,22 @@ from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, check_nodes
 from boonta.programs.wiring.run import BadInput, Run
 
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What refuses a program, by way to run, as far as nothing need be compiled; local_mt and serial run what local_mp does.
 CHECKS: Mapping[str, Callable[[Program], Any]] = {
     "local_mp": check_nodes,
     "sebulba": sebulba.build,
     "anakin": lambda program: (program.of_role("anakin") or anakin.fused(program), anakin.jax_env_of(program.env)),
 }
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Lists the pages of all agents."""
+    assert config.nav is not None
+    pages = [f"agents/{name}/README.md" for name, _ in choices()["agents"]]
+    (place,) = (item for item in config.nav if "Agents" in item)
+    place["Agents"] = [page for page in pages if (ROOT / page).is_file()]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
