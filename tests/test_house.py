@@ -166,6 +166,7 @@ def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
     assert written(r"\bos\._exit\(") == {"nodes.watch.ending"}
     assert written(r"\bjax\.tree_map = ") == {"agents.muzero.search"}
     hidden = {"agents.rlax_first", "nodes.tables.reverb.client"}  # TensorFlow, from rlax and from writers.
+    hidden |= {"envs.processes"}  # The main module, from workers.
     assert written(r"\bsys\.modules\[.*\] = ") == hidden | {"programs.wiring.arguments"}  # The program's own file.
 
 
