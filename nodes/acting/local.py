@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Policy, Steps, Table
+from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node, Stopped
@@ -28,7 +28,7 @@ class Acting:
     Args:
       policy: pure functions.
       act: `jit_policy(policy)`; given, so that several streams share its compilation.
-      num_envs: B, of the time steps.
+      slots: those of the time steps.
       seed: of the policy's randomness.
       stopwatch: times acting.
       device: where to act, and to leave extras and core; None acts where the params are, and brings both here.
@@ -38,14 +38,14 @@ class Acting:
         self,
         policy: Policy,
         act: Act,
-        num_envs: int,
+        slots: Slots,
         seed: int,
         stopwatch: Stopwatch,
         device: jax.Device | None = None,
     ):
         self._act = act
         self._stopwatch = stopwatch
-        self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(num_envs)
+        self._key, self._state = jax.random.PRNGKey(seed), initial_state_of(policy, slots)
         self._device = device
         if device is not None:
             self._key, self._state = jax.device_put((self._key, self._state), device)
@@ -149,16 +149,16 @@ def open_local_acting(
                 f"{node.name}: refresh_every is {refresh_every}; in lock-step params change where a sequence has ended"
             )
 
-        def open_colocated(group: int, num_envs: int, seed: int) -> ColocatedAct:
-            acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch, variables.device)
+        def open_colocated(group: int, slots: Slots, seed: int) -> ColocatedAct:
+            acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
             return ColocatedAct(acting, variables, group, table, refresh_every, node.wait_for)
 
         return open_colocated
     params = VariableClient(variables, acting_params(agent))
 
-    def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
+    def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
         del group
-        acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
+        acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
         return LocalAct(acting, params, refresh_every or table.period, node.wait_for)
 
     return open_act
@@ -178,7 +178,7 @@ class Play:
     def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
         self.env = env
         self.timestep = env.reset()
-        self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
+        self._acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
         self._stopwatch = stopwatch
 
     def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:
