@@ -63,8 +63,8 @@ class Config:
     )
     quantiles: int = field(
         200,
-        '"quantile", "implicit": Z, quantiles of a value; of fractions that are drawn, as many for the learned network, '
-        "the target and acting.",
+        '"quantile", "implicit": Z, quantiles of a value; of fractions that are drawn, as many for the learned '
+        "network, the target and acting.",
         unit="quantiles",
         source="[Q], section 5, 200; [I], section 4, 64, and 32 for acting",
         at_least=1,
@@ -114,7 +114,7 @@ class Config:
     )
     replay: Replay = field(
         Replay(size=1_000_000, min_size=50_000, samples_per_insert=8.0),
-        "Sequences to learn from. Their error is |target - value|; of a distribution its loss, for \"categorical\" the "
+        'Sequences to learn from. Their error is |target - value|; of a distribution its loss, for "categorical" the '
         "KL divergence.",
         source="[D], Table 1: 32 transitions every 4 steps; [H], Table 1: 80,000 frames first, exponent 0.5",
     )
@@ -170,7 +170,12 @@ class ApeX(Config):
 
 
 # What the three agents differ in; [H], Table 1, and [X], section 4.1 and App. C.
-PRIORITISED: Mapping[str, Any] = {"replay.sampler": "proportional", "double": True, "dueling": True, "bootstrap_length": 3}
+PRIORITISED: Mapping[str, Any] = {
+    "replay.sampler": "proportional",
+    "double": True,
+    "dueling": True,
+    "bootstrap_length": 3,
+}
 RAINBOWS_PARTS: Mapping[str, Any] = {
     **PRIORITISED,
     "replay.priority_exponent": 0.5,

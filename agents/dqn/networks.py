@@ -37,8 +37,8 @@ class Network(NamedTuple):
 
     Attributes:
       init: `(key) -> params`, a nest of float32.
-      apply: `(params, key, stack) -> outputs`, for a nest of frames [N, ..., L]. The key draws noise and fractions; with
-        None there is no noise, and fractions are spread evenly.
+      apply: `(params, key, stack) -> outputs`, for a nest of frames [N, ..., L]. The key draws noise and fractions;
+        with None there is no noise, and fractions are spread evenly.
     """
 
     init: Callable[[jax.Array], Nest]
@@ -101,17 +101,18 @@ def fractions(rows: int, number: int, key: jax.Array | None) -> jax.Array:
 def embed(tau: jax.Array, size: int) -> jax.Array:
     """Embeds fractions [N, K] as features [N, K, size]; a haiku function.
 
-    See "Implicit Quantile Networks for Distributional Reinforcement Learning" (https://arxiv.org/abs/1806.06923), Eq. 4.
+    See "Implicit Quantile Networks for Distributional Reinforcement Learning" (https://arxiv.org/abs/1806.06923),
+    Eq. 4.
     """
     cosines = jnp.cos(jnp.pi * jnp.arange(COSINES) * tau[..., None])
     return jax.nn.relu(hk.Linear(size, name="tau")(cosines))
 
 
 class NoisyLinear(hk.Module):
-    """A dense layer whose weights have learned, factorised Gaussian noise, independent in each row; none without a key.
+    """A dense layer whose weights have learned Gaussian noise, drawn for each row; without a key there is none.
 
-    See "Noisy Networks for Exploration" (https://arxiv.org/abs/1706.10295), section 3, Eq. 10 and 11. As noise factorises
-    into inputs and outputs, no row needs a weight matrix of its own:
+    See "Noisy Networks for Exploration" (https://arxiv.org/abs/1706.10295), section 3, Eq. 10 and 11. As noise is
+    factorised into inputs and outputs, no row needs a weight matrix of its own:
     x (W + S * f(e) f(e')^T) = x W + ((x * f(e)) S) * f(e').
     """
 
@@ -143,8 +144,7 @@ class NoisyLinear(hk.Module):
         noise_in, noise_out = (
             jnp.sign(noise) * jnp.sqrt(jnp.abs(noise))
             for noise in (
-                jax.random.normal(each, (*rows, units))
-                for each, units in zip(jax.random.split(key), (inputs, size))
+                jax.random.normal(each, (*rows, units)) for each, units in zip(jax.random.split(key), (inputs, size))
             )
         )
         return x @ w + b + (((x * noise_in) @ noisy_w) + noisy_b) * noise_out

@@ -114,8 +114,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check(self)
-        most = self.roots
-        require(self, "period", self.period <= most, f"at most roots, {most}; otherwise some rows are never learned from")
+        allowed = f"at most roots, {self.roots}, or else some rows are never learned from"
+        require(self, "period", self.period <= self.roots, allowed)
 
 
 # Measured where agents/r2d2/README.md shows the curves.

@@ -62,7 +62,8 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
       agent: its policy acts in this process; unused with `Remote`.
       variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
       table: the table at whose sequences' ends local params may change.
-      refresh_every: env steps of a slot between two looks for newer params; None takes the table's period.
+      refresh_every: env steps of a slot between two looks for newer params; None takes
+        `nodes.acting.local.refresh_rows`.
 
     Raises:
       ValueError: refresh_every is given, but it isn't this node that decides when params change.

@@ -21,6 +21,8 @@ from boonta.nodes.variables import Colocated, VariableClient
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
+REFRESH_ROWS = 8  # Env steps of a slot that share a look for newer params.
+
 
 class Acting:
     """A policy within a stream of time steps, of which it must see every one: its state, and its randomness.
@@ -159,9 +161,14 @@ def open_local_acting(
     def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
         del group
         acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
-        return LocalAct(acting, params, refresh_every or table.period, node.wait_for)
+        return LocalAct(acting, params, refresh_every or refresh_rows(table), node.wait_for)
 
     return open_act
+
+
+def refresh_rows(table: Table) -> int:
+    """Env steps of a slot between two looks for newer params: whole periods, but not a call at each of a few steps."""
+    return -(-REFRESH_ROWS // table.period) * table.period
 
 
 class Play:

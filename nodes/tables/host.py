@@ -61,7 +61,7 @@ class HostTable:
         self._inserted = self._sampled = 0
         self._limit = contract.rate_limit(table)
 
-    def insert(self, group: int, block: int, steps: Steps, timeout_s: float) -> bool | None:
+    def insert(self, group: int, block: int, steps: Steps, priorities: np.ndarray, timeout_s: float) -> bool | None:
         """Adds a sequence of each slot of a group; None if the rate did not allow it within `timeout_s`.
 
         Args:
@@ -69,6 +69,7 @@ class HostTable:
           block: number of its sequences, from 0.
           steps: the rows that the group has added to those of the block before, leaves [rows, n, ...], and the one
             core of these sequences, leaves [n, ...].
+          priorities: [n], of the sequences.
           timeout_s: to wait.
         """
 
@@ -82,7 +83,7 @@ class HostTable:
             self._write(group, block, np.arange(end - len(steps.reward), end) % self._ring, steps)
             keys = (block * self._groups + group) * self._num_envs + np.arange(self._num_envs)
             self._keys[keys % self._size] = keys
-            self._weights[keys % self._size] = contract.NEW_PRIORITY**self.table.priority_exponent
+            self._weights[keys % self._size] = priorities**self.table.priority_exponent
             self._inserted += self._num_envs
             self._changed.notify_all()
         return True
@@ -168,6 +169,7 @@ class HostWriter:
         self._rows: list[Steps] = []  # Those since the last sequence was complete.
         self._cores: collections.deque[Any] = collections.deque()  # Those of the sequences under way, oldest first.
         self._number = 0  # Rows of each slot so far.
+        self._newest: Steps | None = None  # What errors are made of, of a sequence's rows, leaves [T, n, ...].
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [n, ...]; the number of sequences that it completed."""
@@ -188,10 +190,25 @@ class HostWriter:
         rows = rows._replace(core=jax.device_get(self._cores.popleft()))
         self._rows.clear()
         block = contract.completed(table, self._number) - 1
+        priorities = self._priorities(rows)
         self._wait_for(
-            f"room in {table.name}", lambda timeout_s: self._store.insert(self._group, block, rows, timeout_s)
+            f"room in {table.name}",
+            lambda timeout_s: self._store.insert(self._group, block, rows, priorities, timeout_s),
         )
         return len(steps.reward)
+
+    def _priorities(self, rows: Steps) -> np.ndarray:
+        """The priorities [n] of the sequences that these rows complete."""
+        table = self._store.table
+        if contract.knows_errors(table):
+            new, old = contract.light(rows), self._newest
+            if old is not None:
+                new = tree.map_structure(lambda *leaves: np.concatenate(leaves), old, new)
+            self._newest = tree.map_structure(lambda leaf: leaf[-table.sequence_length :], new)
+        return contract.fresh_priorities(table, self._newest or rows, len(rows.reward[0]))
+
+    def flush(self) -> None:
+        """Nothing: sequences are there once they are complete."""
 
     def close(self) -> None:
         """Nothing to free."""

@@ -12,6 +12,7 @@ import pytest
 import tree
 
 from boonta.agents import impala, muzero
+from boonta.agents.base import Slots
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.envs.catch import Catch
