@@ -115,8 +115,8 @@ def page() -> str:
         "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
         "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
-        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), [DQN](../agents/dqn/metrics.py), "
-        "[R2D2](../agents/r2d2/metrics.py) and [nodes](watch/declarations.py).",
+        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), "
+        "[DQN](../agents/dqn/metrics.py), [R2D2](../agents/r2d2/metrics.py) and [nodes](watch/declarations.py).",
     ]
     for title, group in GROUPS.items():
         parts += [f"## {title}", "\n".join(_markdown(group))]
