@@ -40,7 +40,8 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [("impala", "catch"), ("muzero", "catch"), ("self_play", "pgx/tic_tac_toe"), ("population", "catch")],
+    [(name, "catch") for name in ("impala", "muzero", "population", "dqn", "r2d2")]
+    + [("self_play", "pgx/tic_tac_toe")],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):
     flags = ["--vary", "optimiser.learning_rate=1e-3", "--seeds", "1"] if name == "population" else []

@@ -13,10 +13,10 @@ pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
-from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
+from boonta.tests.helpers.swap_parts import DQN, ENVS, IMPALA, MUZERO, R2D2, make_agent  # noqa: E402
 
 UPDATES = 12
-# IMPALA has no targets to renew, and no notion of an opponent: it refuses board games.
+# IMPALA has no targets to renew, and no notion of an opponent: it refuses board games, as R2D2 does.
 MATRIX = [
     (env, agent, acting, reanalyzers)
     for env in ENVS
@@ -25,6 +25,9 @@ MATRIX = [
     for reanalyzers in (0, 1)
     if agent == "muzero" or (env != "tic_tac_toe" and not reanalyzers)
 ]
+MATRIX += [("catch", "r2d2", acting, 0) for acting in ("local", "central")]
+MATRIX += [(env, "dqn", acting, 0) for env in ENVS for acting in ("local", "central")]
+REPLAYS = {"muzero": (MUZERO.roots, MUZERO.replay), "dqn": (DQN.roots, DQN.replay), "r2d2": (R2D2.period, R2D2.replay)}
 
 
 def flags(folder, env: str, agent: str, acting: str, reanalyzers: int, schedule: str) -> list[str]:
@@ -40,12 +43,13 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     if agent == "impala":
         assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
     else:
-        fresh = row["updates"] * MUZERO.replay.batch_size * (0.5 if reanalyzers else 1.0)
-        assert row["env_steps"] / MUZERO.roots * MUZERO.replay.samples_per_insert + MUZERO.replay.batch_size >= fresh
+        period, replay = REPLAYS[agent]
+        fresh = row["updates"] * replay.batch_size * (0.5 if reanalyzers else 1.0)
+        assert row["env_steps"] / period * replay.samples_per_insert + replay.batch_size >= fresh
     assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
     assert (row.get("inferences", 0) > 0) == (acting == "central")
     assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)
-    assert row["policy_lag"] >= 0 and np.isfinite(row["loss" if agent == "impala" else "policy_loss"])
+    assert row["policy_lag"] >= 0 and np.isfinite(row["policy_loss" if agent == "muzero" else "loss"])
     checkpoints = Checkpointer(folder / "checkpoints")
     assert checkpoints.latest() == row["updates"]
     update = make_agent(ENVS[env], agent, reanalyzers).update

@@ -141,11 +141,18 @@ class TooLarge(Broken):
         super().__init__(dataclasses.replace(table, size=100))
 
 
+def reweigh(store, change):
+    """Changes the weights of a store."""
+    weights = store._weights.values.copy()
+    change(weights)
+    store._weights.set(np.arange(len(weights)), weights)
+
+
 class Weights(Broken):
     """Gives what it holds other weights before each draw."""
 
     def next(self, timeout_s):
-        self.reweigh(self.store._weights, self.store._keys)
+        reweigh(self.store, lambda weights: self.reweigh(weights, self.store._keys))
         return self.dataset.next(timeout_s)
 
     def reweigh(self, weights, keys):
@@ -181,7 +188,7 @@ class Lying(Broken):
         self.store._choose = lambda number: self.choose(number)
 
     def choose(self, number):
-        weights, keys = self.store._weights, self.store._keys
+        weights, keys = self.store._weights.values, self.store._keys
         places = np.random.default_rng(0).choice(np.flatnonzero(keys >= 0), number)
         return places, (np.sum(keys >= 0) * weights[places] / weights.sum()).astype(np.float32)
 
@@ -205,7 +212,7 @@ class Forgetful(Broken):
     """Begins anew with the priorities lost."""
 
     def restart(self):
-        self.store._weights[self.store._weights > 0] = 1.0
+        reweigh(self.store, lambda weights: np.copyto(weights, weights > 0))
         return self
 
 
