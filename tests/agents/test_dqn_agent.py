@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import dqn
-from boonta.agents.base import Slots, initial_state_of
+from boonta.agents.base import Batch, Slots, initial_state_of
 from boonta.agents.config import replaced
 from boonta.agents.dqn.config import RAINBOWS_PARTS
 from boonta.agents.dqn.networks import NoisyLinear, make_network
@@ -18,6 +18,7 @@ from boonta.agents.exploration import ActingParams
 from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
+from boonta.nodes.acting.local import step_shapes
 
 pytestmark = pytest.mark.unoptimised
 SPEC = Catch().spec
@@ -79,6 +80,20 @@ def test_epsilon_falls_with_updates():
     agent = dqn.make(replaced(TINY, {"exploration.anneal_updates": 100, "exploration.epsilon": 0.2}), SPEC)
     for updates, epsilon in ((0, 1.0), (50, 0.6), (100, 0.2), (10**6, 0.2)):
         assert np.mean(explores(agent, updates, Slots(8))) == pytest.approx(epsilon, abs=0.06)
+
+
+def test_the_number_of_updates_comes_with_the_params():
+    """So a schedule goes on wherever params go: in actors that start again, and in runs that are resumed."""
+    agent = dqn.make(TINY, SPEC)
+    (table,) = agent.tables
+    steps = jax.tree.map(
+        lambda leaf: jnp.zeros((table.sequence_length, table.batch_size, *leaf.shape), leaf.dtype),
+        step_shapes(agent, SPEC),
+    )
+    state, step = agent.update.init(KEY), jax.jit(agent.update.step)
+    for updates in (1, 2):
+        state, priorities, _ = step(state, Batch(steps, jnp.ones(table.batch_size)))
+        assert int(agent.update.params(state).updates) == updates and priorities.shape == (table.batch_size,)
 
 
 def test_epsilon_by_slot_is_that_of_all_actors():

@@ -159,6 +159,13 @@ class Weights(Broken):
         raise NotImplementedError
 
 
+class Deaf(Broken):
+    """Counts what was never drawn as an error of 1, whatever the agent says."""
+
+    def __init__(self, table):
+        super().__init__(dataclasses.replace(table, errors=None))
+
+
 class NewIsLargest(Weights):
     """Counts what was never drawn as the largest error so far, as flashbax does."""
 
@@ -221,6 +228,7 @@ queue_cut = functools.partial(conformance.check_sequences, kind="queue")
 ratio = functools.partial(conformance.check_ratio, in_rounds=False)
 uniform = functools.partial(conformance.check_priorities, sampler="uniform", in_rounds=False)
 proportional = functools.partial(conformance.check_priorities, sampler="proportional", in_rounds=False)
+fresh = functools.partial(conformance.check_fresh, in_rounds=False)
 
 CASES = [
     (LateCut, cut, "append() gives the number of sequences completed"),
@@ -250,6 +258,7 @@ CASES = [
     (Lying, proportional, "sequences are drawn as often as `probability` says"),
     (Careless, proportional, "errors below 0 or not finite are refused"),
     (Confused, proportional, "`probability` is N p"),
+    (Deaf, fresh, "`probability` is N p"),
     (Forgetful, conformance.check_restart, "`probability` is N p"),
 ]
 
