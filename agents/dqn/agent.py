@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -59,6 +60,21 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
         tables=(make_table(config),),
     )
+
+
+def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+    """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
+
+    They replay episodes as they were recorded, and add nothing to them that is learned from. Give a `conservative_cost`
+    where the trajectories don't show what every action leads to.
+
+    Args:
+      config: hyper-parameters.
+      spec: spec of the recorded environment.
+      network: as in `make`.
+    """
+    table = dataclasses.replace(make_table(config), name="reanalyzed", writer="reanalyzer", errors=None)
+    return make(config, spec, network)._replace(tables=(table,))
 
 
 def require_discount(config: Config, spec: EnvSpec) -> None:

@@ -92,6 +92,12 @@ class Config:
         source="[D], Methods; [Q], section 4.3",
         above=0,
     )
+    conservative_cost: float = field(
+        0.0,
+        "Weight of the term that lowers the values of all actions but the recorded one, for recorded data; 0 is none.",
+        source="CQL (https://arxiv.org/abs/2006.04779), Eq. 4 and App. F, 1 and 4 for Atari",
+        at_least=0,
+    )
     reward_clip: Literal["abs_one", "none"] = field(
         "abs_one", 'Which rewards are learned from: clipped to [-1, 1], or with "none" raw.', source="[D], Methods"
     )

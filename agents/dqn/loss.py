@@ -48,22 +48,24 @@ def dqn_loss(
     steps = sequences.drop_context(batch.steps, config.frame_stack)
     reward = jnp.clip(steps.reward, -1, 1) if config.reward_clip == "abs_one" else steps.reward
     moved = n_step(steps.step_type, reward, steps.discount, config.discount, config.bootstrap_length)  # [R, B]
+    seen = (stack, legal_of(steps.observation, (*steps.reward.shape, num_actions)))
     ahead = functools.partial(ahead_of_roots, ahead=moved.ahead, length=config.bootstrap_length)
-    legal = ahead(legal_of(steps.observation, (*steps.reward.shape, num_actions)))
-    roots = jax.tree.map(lambda x: x[: config.roots], stack)
-    action, moved, legal, roots, later = folded(
-        (steps.action[: config.roots], moved, legal, roots, jax.tree.map(ahead, stack))
+    (later, later_legal), (roots, legal), action, moved = folded(
+        (jax.tree.map(ahead, seen), *jax.tree.map(lambda x: x[: config.roots], (seen, steps.action)), moved)
     )
     # 2. The target network values the next action, which with double Q-learning the learned network chooses.
     key, target_key, choice_key = jax.random.split(context.key, 3)
     outputs = network.apply(params, key, roots)  # [M, A, Z]
     next_outputs = network.apply(context.target_params, target_key, later)
     chooser = network.apply(jax.lax.stop_gradient(params), choice_key, later) if config.double else next_outputs
-    next_action = jnp.argmax(mask_illegal(expected(config, chooser.values), legal), axis=-1)
+    next_action = jnp.argmax(mask_illegal(expected(config, chooser.values), later_legal), axis=-1)
     target = Target(moved.reward, moved.discount, _of(next_outputs.values, next_action))
     # 3. Only the action that was taken learns.
     values = _of(outputs.values, action)  # [M, Z]
     loss, error = losses(config, values, outputs.tau, target)
+    if config.conservative_cost:
+        best = jax.nn.logsumexp(mask_illegal(expected(config, outputs.values), legal), axis=-1)
+        loss += config.conservative_cost * (best - expected(config, values))
     # 4. Sequences drawn with a higher probability count less; a root that is LAST doesn't count.
     weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
     transitions = jnp.maximum(jnp.sum(moved.mask), 1)

@@ -14,6 +14,7 @@ from boonta.agents.dqn.loss import dqn_loss
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView
 
+pytestmark = pytest.mark.unoptimised
 A = 3
 CONFIG = replaced(
     dqn.CATCH, {"double": False, "bootstrap_length": 2, "roots": 1, "discount": 0.5, "replay.importance_exponent": 1.0}
@@ -103,6 +104,12 @@ def test_illegal_actions_are_not_bootstrapped_from():
     legal = np.array([[[True] * 3], [[True] * 3], [[True, False, False]]])
     _, priorities, _ = loss_of(batch_of([rows], legal=legal))
     assert priorities == pytest.approx([0.25 * 0.6])
+
+
+def test_recorded_actions_are_worth_more_than_others():
+    rows = [(MID, 0, 1, 0, 1), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)]
+    plain, conservative = (loss_of(batch_of([rows]), replaced(CONFIG, {"conservative_cost": c}))[0] for c in (0.0, 4.0))
+    assert conservative - plain == pytest.approx(4 * (np.log(np.sum(np.exp([0, 0.1, 0.2]))) - 0.1), rel=1e-4)
 
 
 def test_two_players_take_turns():
