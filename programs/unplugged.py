@@ -40,8 +40,10 @@ def unplugged(
     """
     folder = pathlib.Path(data)  # The command line's parser has made it a text.
     env = env_of_archive(folder)
-    make = dqn.make_unplugged if isinstance(config, dqn.Config) else muzero.make_unplugged
-    agent = make(config, env.spec)
+    if isinstance(config, dqn.Config):
+        agent = dqn.make_unplugged(config, env.spec)
+    else:
+        agent = muzero.make_unplugged(config, env.spec)
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)
     groups = [
         group(Learner),

@@ -84,7 +84,8 @@ def dqn_loss(
     if config.distribution == "categorical":
         share = jnp.abs(wanted) * moved.mask / config.support_limit
         metrics |= {"largest_target_share": jnp.max(share), "outside_support": mean(share > 1)}
-    priorities = sequence_error(*(x.reshape(-1, config.roots).T for x in (error, moved.mask)), 0.0)
+    error, mask = (x.reshape(-1, config.roots).T for x in (error, moved.mask))  # [R, B]
+    priorities = sequence_error(error, mask, 0.0)
     return mean(jnp.repeat(weights, config.roots) * loss), Outcome(priorities, metrics)
 
 

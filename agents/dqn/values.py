@@ -5,7 +5,7 @@ Glossary of shapes: N rows, A actions, Z numbers for each action.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ def losses(config: Config, values: jax.Array, tau: jax.Array, target: Target) ->
     return loss, jax.lax.stop_gradient(error)
 
 
-def _plain(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[jax.Array, jax.Array]:
+def _plain(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[Any, Any]:
     """Half the squared error, linear beyond `huber`; see "Human-level control through deep reinforcement learning"."""
     del tau
     error = target.reward + target.discount * target.values[0] - values[0]
@@ -66,7 +66,7 @@ def _plain(config: Config, values: jax.Array, tau: jax.Array, target: Target) ->
     return loss, jnp.abs(error)
 
 
-def _categorical(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[jax.Array, jax.Array]:
+def _categorical(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[Any, Any]:
     """Cross-entropy with the projected target; the error is the KL divergence, as Rainbow has it.
 
     See "A Distributional Perspective on Reinforcement Learning" (https://arxiv.org/abs/1707.06887), Algorithm 1.
@@ -79,7 +79,7 @@ def _categorical(config: Config, values: jax.Array, tau: jax.Array, target: Targ
     return cross_entropy, jnp.maximum(cross_entropy - jnp.sum(jax.scipy.special.entr(wanted)), 0.0)
 
 
-def _quantile(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[jax.Array, jax.Array]:
+def _quantile(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[Any, Any]:
     """Quantile regression; see "Distributional Reinforcement Learning with Quantile Regression", Eq. 10.
 
     (https://arxiv.org/abs/1710.10044; of implicit quantiles https://arxiv.org/abs/1806.06923, Eq. 3.)

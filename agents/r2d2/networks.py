@@ -58,10 +58,13 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
         x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
         return dueling(stream(x, num_actions, "advantage"), stream(x, 1, "state_value"))[..., 0], lstm
 
-    network = hk.without_apply_rng(hk.transform(forward))
+    transformed = hk.transform(forward)
     initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        return network.init(key, example_inputs(view, config.frame_stack), initial_state(1))
+        return transformed.init(key, example_inputs(view, config.frame_stack), initial_state(1))
 
-    return Network(init, initial_state, network.apply)
+    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
+        return transformed.apply(params, None, inputs, lstm)
+
+    return Network(init, initial_state, unroll)

@@ -122,7 +122,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     return DeviceTable(init, add, sample, prioritise)
 
 
-def _with_errors(buffer: Any, table: Table, kept: Any, before: jax.Array, added: int) -> Any:
+def _with_errors(buffer: Any, table: Table, kept: Any, before: Any, added: int) -> Any:
     """Gives the sequences that the last rows have completed the errors that their policy has for them.
 
     Args:

@@ -16,7 +16,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import WaitFor
 from boonta.nodes.tables.reverb.signature import pack
 
-FLUSH_ROWS = 8  # Rows of a slot that may be under way to the server.
+ROWS_UNDER_WAY = 4  # Steps that share the wait for the server.
 
 
 class ReverbWriter:
@@ -109,10 +109,10 @@ def _open(client: Any, length: int, timeout_s: float) -> Any:
 def under_way(table: Table) -> int:
     """Sequences of a slot that may be under way to the server while the slot goes on.
 
-    A sequence for every few steps would otherwise cost each step the time of a message and its answer. Those of longer
-    periods are waited for, so that what is written is there.
+    A sequence for each step would otherwise cost each the time of a message and its answer. Those of longer periods are
+    waited for, so that what is written is there; so are those of a queue, whose runs are repeatable.
     """
-    return (FLUSH_ROWS - 1) // table.period
+    return 0 if table.kind == "queue" else (ROWS_UNDER_WAY - 1) // table.period
 
 
 def chunk_length(table: Table) -> int:
