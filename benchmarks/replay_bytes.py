@@ -38,6 +38,7 @@ from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.tables.reverb import writer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Options:
       steps: env steps that are written.
       num_envs: slots of the writer.
       lengths: bootstrap lengths.
+      rows_under_way: steps that share the wait for the server; None is the writer's own number.
       seconds: time to draw batches.
     """
 
@@ -56,11 +58,13 @@ class Options:
     steps: int = 20_000
     num_envs: int = 16
     lengths: tuple[int, ...] = (1, 3, 5)
+    rows_under_way: int | None = None
     seconds: float = 5.0
 
 
 def main(options: Options) -> None:
     """Prints a row for each bootstrap length."""
+    writer.ROWS_UNDER_WAY = options.rows_under_way or writer.ROWS_UNDER_WAY
     env = Atari(options.game)
     rows = frames(env, options)
     print(f"{'N':>2s} {'sent':>8s} {'resident':>9s} {'saved':>8s} {'steps/s':>9s} {'drawn/s':>9s}   (bytes by step)")
@@ -85,7 +89,6 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
     import reverb
 
     from boonta.nodes.tables.reverb.dataset import ReverbDataset
-    from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     like = step_shapes(agent, spec)
@@ -93,13 +96,13 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
     node = Node("benchmark")
     with tempfile.TemporaryDirectory() as folder, served(agent, spec, folder) as (port, process), Proxy(port) as proxy:
         before = process.memory_info().rss
-        writer = ReverbWriter(reverb.Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
+        stream = writer.ReverbWriter(reverb.Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
         began = time.perf_counter()
         for timestep in shown:
             step_type, reward, discount, observation = timestep
             steps = zeros._replace(observation=observation, step_type=step_type, reward=reward, discount=discount)
-            writer.append(steps)
-        writer.flush()
+            stream.append(steps)
+        stream.flush()
         seconds = time.perf_counter() - began
         resident = process.memory_info().rss - before
         client = reverb.Client(f"localhost:{port}")

@@ -17,6 +17,7 @@ from boonta.nodes.tables.base import WaitFor
 from boonta.nodes.tables.reverb.signature import pack
 
 ROWS_UNDER_WAY = 4  # Steps that share the wait for the server.
+ITEMS_UNDER_WAY = 48  # Reverb warns of more than 50 that it has not confirmed.
 
 
 class ReverbWriter:
@@ -60,12 +61,12 @@ class ReverbWriter:
         first = -table.sequence_length
         core_row = slice(first + table.core_row, first + table.core_row + 1 or None)
         newest = tree.map_structure(lambda *rows: np.stack(rows), *self._newest) if self._knows_errors else steps
-        for table in self._tables:
-            priorities = contract.fresh_priorities(table, newest, self._num_envs)
+        for one in self._tables:
+            priorities = contract.fresh_priorities(one, newest, self._num_envs)
             for (rows, *cores), priority in zip(self._writer.history, priorities.tolist()):
                 sequence = [rows[first:], *[column[core_row] for column in cores]]
-                self._writer.create_item(table.name, priority, sequence)
-        self._wait_until_left(self._num_envs * len(self._tables) * under_way(self._tables[0]))
+                self._writer.create_item(one.name, priority, sequence)
+        self._wait_until_left(under_way(table, self._num_envs * len(self._tables)))
         return self._num_envs
 
     def flush(self) -> None:
@@ -106,13 +107,19 @@ def _open(client: Any, length: int, timeout_s: float) -> Any:
         return None
 
 
-def under_way(table: Table) -> int:
-    """Sequences of a slot that may be under way to the server while the slot goes on.
+def under_way(table: Table, items: int) -> int:
+    """Items that may be under way to the server while their slots go on.
 
     A sequence for each step would otherwise cost each the time of a message and its answer. Those of longer periods are
     waited for, so that what is written is there; so are those of a queue, whose runs are repeatable.
+
+    Args:
+      table: the table.
+      items: number that a step completes, of all slots and tables.
     """
-    return 0 if table.kind == "queue" else (ROWS_UNDER_WAY - 1) // table.period
+    if table.kind == "queue":
+        return 0
+    return max(0, min((ROWS_UNDER_WAY - 1) // table.period * items, ITEMS_UNDER_WAY - items))
 
 
 def chunk_length(table: Table) -> int:
