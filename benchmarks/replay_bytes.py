@@ -170,6 +170,8 @@ class Proxy:
             while True:
                 client, _ = self._listening.accept()
                 server = socket.create_connection(("127.0.0.1", self._target))
+                for each in (client, server):  # Small messages must not wait for each other.
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for pair in ((client, server, True), (server, client, False)):
                     threading.Thread(target=self._pass_on, args=pair, daemon=True).start()
 

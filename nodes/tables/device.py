@@ -106,6 +106,12 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
 
     def sample(state: State, key: jax.Array) -> Sample:
         drawn = buffer.sample(state.buffer, key)
+        if prioritised:
+            # Rounding leads flashbax's sum tree now and then, in a few of 100,000 batches, to a place that has no
+            # sequence, or an old one. The likeliest of the batch takes its place.
+            likeliest = jnp.argmax(drawn.probabilities)
+            chosen = jnp.where(drawn.probabilities > 0, jnp.arange(table.batch_size), likeliest)
+            drawn = jax.tree.map(lambda x: x[chosen], drawn)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
         if jax.tree.leaves(steps.core):
             steps = steps._replace(core=cores.of(state.cores, steps.core[0]))
