@@ -4,7 +4,8 @@
 
 For each bootstrap length it fills the table of `dqn.DQN` with real frames. A proxy between writer and server counts the
 bytes that writers send; the server's resident memory, and what its checkpoint takes, are those of all steps. The last
-column draws batches while nobody writes. Only CPython 3.10 has Reverb.
+column draws batches while nobody writes. The last row is the replay in this process, which compresses nothing. Only
+CPython 3.10 has Reverb.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.tables.host import HostTable
 from boonta.nodes.tables.reverb import writer
 
 
@@ -73,6 +75,21 @@ def main(options: Options) -> None:
         agent = dqn.make(replaced(dqn.DQN, {**settings, "replay.size": 2 * options.steps}), env.spec)
         sent, resident, saved, written, drawn = measure(agent, env.spec, rows, options)
         print(f"{length:2d} {sent:8,.0f} {resident:9,.0f} {saved:8,.0f} {written:9,.0f} {drawn:9,.0f}", flush=True)
+    print(f"in this process {in_process(env, rows, options):9,.0f} bytes by step")
+
+
+def in_process(env: Atari, shown: list[Any], options: Options) -> float:
+    """Bytes by step that the replay of threads takes when it is full."""
+    number = (len(shown) - 1) // 2 * options.num_envs  # It is filled, and then written over.
+    agent = dqn.make(replaced(dqn.DQN, {"replay.min_size": 1, "replay.size": number}), env.spec)
+    (table,) = agent.tables
+    store = HostTable(dataclasses.replace(table, samples_per_insert=None), 1, options.num_envs)
+    stream = store.open_writer([table], options.num_envs, Node("benchmark").wait_for, 0)
+    zeros = nothing(step_shapes(agent, env.spec), options.num_envs)
+    before = psutil.Process().memory_info().rss
+    for timestep in shown:
+        stream.append(raw_step(zeros, timestep))
+    return (psutil.Process().memory_info().rss - before) / number
 
 
 def frames(env: Atari, options: Options) -> list[Any]:
@@ -92,16 +109,14 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
 
     (table,) = agent.tables
     like = step_shapes(agent, spec)
-    zeros = jax.tree.map(lambda leaf: np.zeros((options.num_envs, *leaf.shape), leaf.dtype), like)
+    zeros = nothing(like, options.num_envs)
     node = Node("benchmark")
     with tempfile.TemporaryDirectory() as folder, served(agent, spec, folder) as (port, process), Proxy(port) as proxy:
         before = process.memory_info().rss
         stream = writer.ReverbWriter(reverb.Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
         began = time.perf_counter()
         for timestep in shown:
-            step_type, reward, discount, observation = timestep
-            steps = zeros._replace(observation=observation, step_type=step_type, reward=reward, discount=discount)
-            stream.append(steps)
+            stream.append(raw_step(zeros, timestep))
         stream.flush()
         seconds = time.perf_counter() - began
         resident = process.memory_info().rss - before
@@ -117,6 +132,17 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         dataset.close()
         number = len(shown) * options.num_envs
         return proxy.sent / number, resident / number, saved / number, number / seconds, drawn
+
+
+def nothing(like: Steps, num_envs: int) -> Steps:
+    """Zeros as a raw step of all slots."""
+    return jax.tree.map(lambda leaf: np.zeros((num_envs, *leaf.shape), leaf.dtype), like)
+
+
+def raw_step(zeros: Steps, timestep: Any) -> Steps:
+    """A raw step that shows what the environment did."""
+    step_type, reward, discount, observation = timestep
+    return zeros._replace(observation=observation, step_type=step_type, reward=reward, discount=discount)
 
 
 @contextlib.contextmanager
