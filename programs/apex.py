@@ -36,7 +36,7 @@ def apex(
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 10.
-      refresh_every: env steps of a slot between two fetches of params; default: 8.
+      refresh_every: env steps of a slot between two fetches of params; default: 4.
     """
     program = dqn(run, config, evaluation, env, actors, num_envs, updates_per_step, publish_every, refresh_every)
     return dataclasses.replace(program, name="apex")

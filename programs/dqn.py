@@ -33,7 +33,7 @@ def dqn(
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 10.
-      refresh_every: env steps of a slot between two fetches of params; default: 8.
+      refresh_every: env steps of a slot between two fetches of params; default: 4.
     """
     agent = make(config, env.spec)
     groups = [

@@ -21,7 +21,7 @@ from boonta.nodes.variables import Colocated, VariableClient
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
-REFRESH_ROWS = 8  # Env steps of a slot that share a look for newer params.
+REFRESH_ROWS = 4  # Env steps of a slot that share a look for newer params.
 
 
 class Acting:
