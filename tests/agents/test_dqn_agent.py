@@ -20,7 +20,7 @@ from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.local import step_shapes
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 SPEC = Catch().spec
 TINY = replaced(dqn.CATCH, {"torso.widths": (8,), "replay.batch_size": 4})
 KEY = jax.random.PRNGKey(0)

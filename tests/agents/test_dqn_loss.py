@@ -14,7 +14,7 @@ from boonta.agents.dqn.loss import dqn_loss
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 A = 3
 CONFIG = replaced(
     dqn.CATCH, {"double": False, "bootstrap_length": 2, "roots": 1, "discount": 0.5, "replay.importance_exponent": 1.0}

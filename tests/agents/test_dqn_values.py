@@ -13,7 +13,7 @@ from boonta.agents import dqn
 from boonta.agents.dqn.values import Target, expected, losses
 from boonta.agents.rlax_first import rlax
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 N, A = 5, 3
 RNG = np.random.default_rng(0)
 

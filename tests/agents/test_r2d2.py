@@ -21,7 +21,7 @@ from boonta.envs.base import FIRST, LAST, MID, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 
-pytestmark = pytest.mark.unoptimised
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 A = 3
 SPEC = Catch().spec
 KEY = jax.random.PRNGKey(0)

@@ -18,9 +18,12 @@ AGENTS = {
     "quantile, apex": (dqn, replaced(dqn.ApeX.preset("catch"), {"distribution": "quantile", "quantiles": 8}), 3_000),
     "r2d2": (r2d2, r2d2.CATCH, 2_000),
 }
+SLOW = ("dqn", "rainbow")  # The others have most of their parts.
 
 
-@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AGENTS]
+)
 def test_it_learns_catch(name, tmp_path):
     agent, config, updates = AGENTS[name]
     made = agent.make(config, ENV.spec)
