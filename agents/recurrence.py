@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from boonta.agents import networks, sequences
 from boonta.agents.base import Nest, Steps
 from boonta.agents.views import view_of
-from boonta.envs.base import FIRST
+from boonta.envs.base import FIRST, EnvSpec
 
 Rows = TypeVar("Rows")
 Outputs = TypeVar("Outputs")
@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
       stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
       step_type: int32 [T, B]; the core starts anew where it is FIRST.
       reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
-      action_tm1: int32 [T, B], the row before's; ignored where `step_type` is FIRST.
+      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
     """
 
     stack: Nest
@@ -45,26 +45,27 @@ class Core(NamedTuple):
 
     Attributes:
       lstm: state [B, D], or () without a core.
-      action_tm1: int32 [B], the last action, which the core sees.
+      action_tm1: [B, ...], the last action, which the core sees.
     """
 
     lstm: Nest
     action_tm1: jax.Array
 
 
-def example_inputs(observation: Nest, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
+def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
     """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
 
     Args:
-      observation: nest of specs of one frame.
+      spec: of the environment.
       frame_stack: L.
       rows: T.
       batch_size: B.
     """
-    shapes = networks.frames(observation, frame_stack, rows, batch_size)
+    shapes = networks.frames(view_of(spec.observations), frame_stack, rows, batch_size)
     number = jnp.zeros((rows, batch_size), jnp.int32)
+    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
     stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return Inputs(stack, number, number.astype(jnp.float32), number)
+    return Inputs(stack, number, number.astype(jnp.float32), action)
 
 
 def inputs_as_acted(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps]:
@@ -114,25 +115,20 @@ def unroll_lstm(x: jax.Array, step_type: jax.Array, state: Nest, size: int) -> t
     return hk.dynamic_unroll(hk.ResetCore(hk.LSTM(size)), (x, step_type == FIRST), state)
 
 
-def with_last(
-    x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array, num_actions: int
-) -> jax.Array:
+def with_last(x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array) -> jax.Array:
     """Appends the last reward and action to each row's features; they are zeros where an episode starts.
 
     Args:
       x: float32 [T, B, D].
       step_type: int32 [T, B].
       reward: float32 [T, B], raw; it is clipped, since a raw score could drown the features.
-      action_tm1: int32 [T, B].
-      num_actions: A.
+      action_tm1: float32 [T, B, F], as `heads.ActionHead.encode` gives it.
 
     Returns:
-      float32 [T, B, D + 1 + A].
+      float32 [T, B, D + 1 + F].
     """
-    first = step_type == FIRST
-    action = jax.nn.one_hot(jnp.where(first, -1, action_tm1), num_actions)
-    reward = jnp.where(first, 0, jnp.clip(reward, -1, 1))
-    return jnp.concatenate([x, reward[..., None], action], axis=-1)
+    last = jnp.concatenate([jnp.clip(reward, -1, 1)[..., None], action_tm1], axis=-1)
+    return jnp.concatenate([x, jnp.where((step_type == FIRST)[..., None], 0, last)], axis=-1)
 
 
 def burn_in(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
@@ -19,6 +19,7 @@ FIRST = int(dm_env.StepType.FIRST)
 MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
 
+PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we choose them.
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
@@ -30,7 +31,7 @@ class EnvSpec(NamedTuple):
 
     Attributes:
       observations: a nest of dm_env specs.
-      actions: a `DiscreteArray` or a `BoundedArray`.
+      actions: a `DiscreteArray`; or a `BoundedArray`, of integers for several choices at once, or of real numbers.
       rewards: float32 scalar. Rewards are raw; agents that clip do so in their loss.
       discounts: float32 scalar in [0, 1].
       frames_per_step: simulator frames per env step (Atari: the action repeat).
@@ -99,6 +100,7 @@ class BatchedEnv(abc.ABC):
 
     num_envs: int
     spec: EnvSpec
+    steps_per_s: float | None = None  # Env steps in a second of the simulated time, where there is such a time.
 
     @abc.abstractmethod
     def reset(self) -> TimeStep:
@@ -108,8 +110,10 @@ class BatchedEnv(abc.ABC):
     def step(self, action: np.ndarray) -> TimeStep:
         """Steps every slot with action [B, ...]; slots whose last step was LAST reset and ignore theirs.
 
+        Real-valued actions are clipped to the spec's bounds.
+
         Raises:
-          ValueError: the action doesn't have the shape or dtype of the spec, see `check_action`.
+          ValueError: the action doesn't have the shape or dtype of the spec, see `envs.actions.check_action`.
         """
 
     def executed_action(self, action: np.ndarray) -> np.ndarray:
@@ -219,73 +223,30 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}"
 
 
-def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
-    """Refuses an invalid action, with which simulators would return nonsense or hang.
+class NanCheck:
+    """Refuses NaN in the time steps of a batch, before it reaches the params, where nobody can tell where it came from.
 
-    Real-valued actions out of bounds pass, because environments clip them, each in its own way.
-
-    Args:
-      action: [B, ...], anything that numpy can convert to an array.
-      spec: spec of one slot's action.
-      num_envs: B.
-
-    Returns:
-      The action as a numpy array.
-
-    Raises:
-      ValueError: wrong shape, a discrete action that is not an integer, or one out of range.
+    Whoever steps an environment passes every time step through one of these.
     """
-    action = np.asarray(action)
-    shape = (num_envs, *spec.shape)
-    if action.shape != shape:
-        raise ValueError(f"action has shape {action.shape}; it must be {shape}")
-    if isinstance(spec, specs.DiscreteArray):
-        if not np.issubdtype(action.dtype, np.integer):
-            raise ValueError(f"action has dtype {action.dtype}; a discrete action must be an integer")
-        outside = (action < 0) | (action >= spec.num_values)
-        if outside.any():
-            slot = int(np.argmax(outside))
-            raise ValueError(f"action of slot {slot} is {action[slot]}; allowed: 0 to {spec.num_values - 1}")
-    return action
+
+    def __init__(self) -> None:
+        self._step = -1  # The number of the last step; that of `reset` is 0.
+
+    def __call__(self, timestep: TimeStep) -> TimeStep:
+        """Returns the same time step [B]; leaves that aren't numpy arrays, and may be on a device, are not read.
+
+        Raises:
+          FloatingPointError: the message has the leaf, the slot and the step.
+        """
+        self._step += 1
+        if not any(map(_has_nan, tree.flatten(timestep))):
+            return timestep
+        path, leaf = next((path, leaf) for path, leaf in tree.flatten_with_path(timestep) if _has_nan(leaf))
+        slot, *place = map(int, np.argwhere(np.isnan(leaf))[0])
+        name = ".".join(map(str, path)) + (str(place) if place else "")
+        raise FloatingPointError(f"the environment's {name} is nan in slot {slot} at step {self._step:,} of its stream")
 
 
-class LoopedEnv(BatchedEnv):
-    """Steps B dm_env environments one after another: the easiest base for an environment without its own batching."""
-
-    def __init__(self, envs: Sequence[dm_env.Environment], spec: EnvSpec):
-        """Takes B environments, each already seeded, and the spec that they share."""
-        self.num_envs = len(envs)
-        self.spec = spec
-        self._envs = envs
-        self._last = np.zeros(len(envs), bool)  # Whether the slot's last step was LAST, [B].
-        self._tracker = EpisodeTracker(len(envs))
-
-    def reset(self) -> TimeStep:
-        return self._batch([env.reset() for env in self._envs])
-
-    def step(self, action: np.ndarray) -> TimeStep:
-        action = check_action(action, self.spec.actions, self.num_envs)
-        return self._batch(
-            [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
-        )
-
-    def episodes(self) -> list[Episode]:
-        return self._tracker.take()
-
-    def close(self) -> None:
-        for env in self._envs:
-            env.close()
-
-    def _batch(self, steps: list[dm_env.TimeStep]) -> TimeStep:
-        step_type = np.array([step.step_type for step in steps], np.int32)
-        # dm_env sets the reward and discount of FIRST to None.
-        reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
-        discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
-        observation = tree.map_structure(
-            lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
-            self.spec.observations,
-            *[step.observation for step in steps],
-        )
-        self._last = step_type == LAST
-        self._tracker.update(reward, first=step_type == FIRST, ended=self._last)
-        return TimeStep(step_type, reward, discount, observation)
+def _has_nan(leaf: Any) -> bool:
+    """Whether a numpy array of real numbers has a NaN, which its sum of squares then is, too: it takes no copy."""
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and bool(np.isnan(np.vdot(leaf, leaf)))

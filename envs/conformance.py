@@ -19,7 +19,9 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import other_actions, random_actions
 
+CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 
 
@@ -39,12 +41,19 @@ class _Play(NamedTuple):
 
 
 def check(
-    env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False, endless: bool = False
+    env: base.Env,
+    num_envs: int = 3,
+    steps: int = 200,
+    seed: int = 0,
+    lives: bool = False,
+    endless: bool = False,
+    apart: bool = True,
 ) -> None:
     """Plays random actions, legal ones where the observation gives them, and asserts every rule of the contract.
 
-    The environment is played five times and the recordings are compared: a first play, an identical one, one with
-    other actions in the first slot, one with other actions in all slots but the first, one with other actions on LAST.
+    The environment is played several times and the recordings are compared: a first play, an identical one, one with
+    other actions in the first slot, one with other actions in all slots but the first, one with other actions on LAST,
+    and, if they are real numbers, one with actions beyond their bounds.
 
     Args:
       env: the factory to check.
@@ -54,17 +63,19 @@ def check(
       seed: seed of the environment and of the actions.
       lives: whether games may go on after LAST, as in `Atari(life_loss=True)`. The steps then don't determine what
         `episodes()` must return; the check only limits the number of episodes.
+      apart: whether no slot depends on another, which isn't so where a vectorised environment draws the starts of all
+        episodes from one generator.
       endless: whether no step may be LAST, as in `envs.continuing`; a game's return is then what its slot earned.
 
     Raises:
       ConformanceError: a rule is broken.
     """
-    _check_spec(env.spec)
+    check_spec(env.spec)
     _check_pickle(env)
     _check_batch(env, num_envs, seed)
 
-    actions = _random_actions(env.spec.actions, (steps, num_envs), seed)  # [T, B, ...]
-    others = _other_actions(env.spec.actions, actions)
+    actions = random_actions(env.spec.actions, (steps, num_envs), np.random.default_rng(seed))  # [T, B, ...]
+    others = other_actions(env.spec.actions, actions)
     play = _play(env, seed, actions)
     for t, timestep in enumerate(play.steps):
         _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, env.spec.num_players, t)
@@ -81,9 +92,14 @@ def check(
     every, first = np.ones(num_envs, bool), np.arange(num_envs) == 0
     last = np.stack([timestep.step_type == base.LAST for timestep in play.steps[:-1]])  # [T, B]
     check_same(np.zeros_like(last), every, "the same seed and actions give the same steps")
-    alone = "no slot depends on the actions of another"
-    check_same(np.broadcast_to(first, last.shape), ~first, alone)
-    check_same(np.broadcast_to(~first, last.shape), first, alone)
+    if apart:
+        alone = "no slot depends on the actions of another"
+        check_same(np.broadcast_to(first, last.shape), ~first, alone)
+        check_same(np.broadcast_to(~first, last.shape), first, alone)
+    if np.issubdtype(env.spec.actions.dtype, np.floating):
+        within, beyond = _beyond(env.spec.actions, actions[:CLIPPED_STEPS])
+        clipped = "a real action beyond its bounds is the same as the bound"
+        _compare(_play(env, seed, within), _play(env, seed, beyond), every, clipped)
     if last.any():
         check_same(last, every, "the action on LAST is ignored")
     elif not endless:
@@ -122,15 +138,23 @@ def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
                 raise ConformanceError(rule, f"{_name(path)} differs", int(np.argmax(differs)), t)
 
 
-def _check_spec(spec: base.EnvSpec) -> None:
-    """Asserts that the spec consists of dm_env specs that agents support."""
+def check_spec(spec: base.EnvSpec) -> None:
+    """Asserts that the spec consists of dm_env specs that agents support.
+
+    Raises:
+      ConformanceError: it doesn't.
+    """
     if not isinstance(spec, base.EnvSpec):
         raise ConformanceError("spec is an EnvSpec", repr(spec))
     for path, leaf in tree.flatten_with_path(spec.observations):
         if not isinstance(leaf, specs.Array):
             raise ConformanceError("observations is a nest of dm_env specs", f"{_name(path)}: {leaf!r}")
+        if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
+            raise ConformanceError("real numbers are float32", f"{_name(path)} of observations is {leaf.dtype}")
     if not isinstance(spec.actions, specs.BoundedArray):
         raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
+    if spec.actions.dtype != np.float32 and not np.issubdtype(spec.actions.dtype, np.integer):
+        raise ConformanceError("actions are integers or float32", repr(spec.actions))
     for name in ("rewards", "discounts"):
         leaf = getattr(spec, name)
         if not isinstance(leaf, specs.Array) or leaf.shape != () or leaf.dtype != np.float32:
@@ -168,7 +192,7 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
             raise ConformanceError("render() gives uint8 [B, H, W, 3]", f"{picture.dtype} {list(picture.shape)}")
         rule = "step() refuses an action of the wrong shape with a ValueError"
         try:
-            batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
+            batch.step(random_actions(env.spec.actions, (num_envs + 1,), np.random.default_rng(seed)))
         except ValueError:
             return
         except Exception as error:
@@ -265,15 +289,6 @@ def _name(path: tuple) -> str:
     return ".".join(map(str, path)) or "the observation"
 
 
-def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) -> np.ndarray:
-    """Draws actions [*size, ...] within the spec; a missing bound is 2 away from the other one, or -1 or 1."""
-    rng = np.random.default_rng(seed)
-    if isinstance(spec, specs.DiscreteArray):
-        return rng.integers(spec.num_values, size=size, dtype=spec.dtype)
-    low, high = _bounds(spec)
-    return rng.uniform(low, high, (*size, *spec.shape)).astype(spec.dtype)
-
-
 def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
     """Returns the actions [B, ...] themselves, or, for a `BoardView`, the legal actions that they index."""
     if not isinstance(timestep.observation, base.BoardView):
@@ -284,14 +299,10 @@ def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
     return np.array([choice[a % len(choice)] for choice, a in zip(choices, actions)], actions.dtype)
 
 
-def _other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:
-    """Returns a different action for each action."""
-    if isinstance(spec, specs.DiscreteArray):
-        return (actions + 1) % spec.num_values
-    low, high = _bounds(spec)
-    return (low + high - actions).astype(spec.dtype)
-
-
-def _bounds(spec: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
-    low = np.where(np.isfinite(spec.minimum), spec.minimum, np.where(np.isfinite(spec.maximum), spec.maximum - 2, -1))
-    return low, np.where(np.isfinite(spec.maximum), spec.maximum, low + 2)
+def _beyond(spec: specs.BoundedArray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Moves actions [..., *shape] to a bound, the nearer one of two, and 1 beyond it; without a bound they stay."""
+    low = actions < (np.nan_to_num(spec.minimum) + np.nan_to_num(spec.maximum)) / 2
+    bound = np.where(low, spec.minimum, spec.maximum)
+    is_bound = np.isfinite(bound)
+    beyond = bound + np.where(low, -1, 1)
+    return tuple(np.where(is_bound, moved, actions).astype(spec.dtype) for moved in (bound, beyond))  # type: ignore

@@ -20,6 +20,7 @@ import numpy as np
 from dm_env import specs
 
 from boonta.envs import base, drawing
+from boonta.envs.looped import LoopedEnv
 
 if TYPE_CHECKING:
     from boonta.envs.jax import minatar as jax_minatar
@@ -78,7 +79,7 @@ class MinAtar:
         return _MinAtarBatch([_Slot(self, int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)], self.spec)
 
 
-class _MinAtarBatch(base.LoopedEnv):
+class _MinAtarBatch(LoopedEnv):
     """Steps the games one after another, and draws them."""
 
     def render(self) -> np.ndarray:
@@ -87,7 +88,7 @@ class _MinAtarBatch(base.LoopedEnv):
 
 
 class _Slot(dm_env.Environment):
-    """One game, with the sticky actions of `minatar.Environment`; `base.LoopedEnv` resets it after LAST."""
+    """One game, with the sticky actions of `minatar.Environment`; `LoopedEnv` resets it after LAST."""
 
     def __init__(self, settings: MinAtar, seed: int):
         self._game = _rules(settings.game).Env(settings.difficulty_ramping)

@@ -125,9 +125,7 @@ class Inference(Node):
 
     # Actors call these two methods: in threads of the server, or with `--launch serial` in the node's own.
 
-    def register(
-        self, name: str, num_envs: int, seed: int, first: int = 0, total: int | None = None, timeout_s: float = 0.5
-    ) -> bool | None:
+    def register(self, name: str, num_envs: int, seed: int, first=0, total=None, timeout_s: float = 0.5) -> bool | None:
         """Registers a group with a fresh state; actors call it when they start or restart.
 
         Args:
@@ -152,8 +150,8 @@ class Inference(Node):
                 return None
             old = self._groups.get(name)
             self._waiting = [request for request in self._waiting if request.group is not old]
-            state = initial_state_of(self._agent.policy, Slots(num_envs, first, total))
-            self._groups[name] = _Group(num_envs, seed, state)
+            slots = Slots(num_envs, first, total)
+            self._groups[name] = _Group(num_envs, seed, initial_state_of(self._agent.policy, slots))
         return True
 
     def act(self, name: str, t: int, leaves: Sequence[np.ndarray], timeout_s: float = 0.5) -> list[Any] | None:

@@ -15,7 +15,7 @@ from boonta.agents.dqn.loss import dqn_loss
 from boonta.agents.dqn.networks import Network, Outputs, make_network
 from boonta.agents.dqn.policy import make_policy
 from boonta.agents.exploration import with_updates
-from boonta.agents.heads import make_action_head
+from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
@@ -43,16 +43,15 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       ValueError: actions are not discrete, the discount doesn't fit the number of players, or the network cannot take
         the observations; or an output of your own network doesn't fit, and the message says what it must be.
     """
-    make_action_head(spec.actions, "DQN")
     require_discount(config, spec)
-    view, num_actions = view_of(spec.observations), spec.actions.num_values
+    view, actions = view_of(spec.observations), num_actions(spec.actions, "DQN")
     if isinstance(network, Network):
-        check_network(network, config, view, num_actions)
+        check_network(network, config, view, actions)
     else:
         if network is not None:
             networks.check_torso(network, "dqn.Network", view, config.frame_stack, {"D": None})
-        network = make_network(config, view, num_actions, network)
-    loss = functools.partial(dqn_loss, network=network, num_actions=num_actions, config=config)
+        network = make_network(config, view, actions, network)
+    loss = functools.partial(dqn_loss, network=network, num_actions=actions, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
         policy=make_policy(config, network, spec, explore=True),
@@ -101,7 +100,7 @@ def make_table(config: Config) -> Table:
     return config.replay.table("transitions", config.sequence_length, config.roots, errors if fresh else None)
 
 
-def check_network(network: Network, config: Config, view: Nest, num_actions: int) -> None:
+def check_network(network: Network, config: Config, view: Nest, actions: int) -> None:
     """Refuses a whole network whose outputs don't fit, and a config with parts that are then the network's own.
 
     Raises:
@@ -116,5 +115,5 @@ def check_network(network: Network, config: Config, view: Nest, num_actions: int
     outputs = networks.trace("apply", lambda params, stack: network.apply(params, None, stack), params, stack)
     if not isinstance(outputs, Outputs):
         raise ValueError(f"network: apply must return Outputs, but returns {networks.describe(outputs)}")
-    networks.require_array("apply's values", outputs.values, {"N": N, "A": num_actions, "Z": config.numbers})
+    networks.require_array("apply's values", outputs.values, {"N": N, "A": actions, "Z": config.numbers})
     networks.require_array("apply's tau", outputs.tau, {"N": N, "Z": config.numbers})

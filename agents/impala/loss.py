@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Steps
-from boonta.agents.heads import ActionHead
+from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.networks import Network, Outputs
 from boonta.agents.optimisation import Context, Outcome
@@ -27,11 +27,11 @@ def impala_loss(
     """The loss of section 4.2: policy gradient, plus value loss, minus entropy.
 
     Args:
-      params: of `network`.
+      params: params of `network`.
       context: not used.
       batch: steps with leaves [L-1+T+1, B, ...].
       network: as in `make_network`.
-      head: of the policy.
+      head: the action head, which makes the policy's distribution.
       config: hyper-parameters.
 
     Returns:
@@ -55,20 +55,20 @@ def impala_loss(
     def mean(x: jax.Array) -> jax.Array:
         return jnp.sum(mask_tm1 * x) / transitions
 
+    entropy = mean(policy.entropy())
     metrics = {
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
         "baseline_loss": mean(0.5 * (trace.target_tm1 - v_tm1) ** 2),
-        "entropy": mean(policy.entropy()),
-        "entropy_uniform": jnp.log(jnp.float32(head.size)),
         "rho": mean(rho_tm1),
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),
         "value": mean(v_tm1),
         "value_explained": 1 - mean((trace.target_tm1 - v_tm1) ** 2) / (_variance(trace.target_tm1, mean) + 1e-8),
         "transitions": transitions,
+        **entropy_metrics(head, entropy),
     }
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
-    loss = loss - config.entropy_cost * metrics["entropy"]
+    loss = loss - config.entropy_cost * entropy
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
 
 

@@ -18,7 +18,7 @@ import jax
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
-from boonta.agents.heads import scalar_head
+from boonta.agents.heads import ActionHead, scalar_head
 from boonta.agents.impala.config import Config
 from boonta.agents.recurrence import (
     Inputs,
@@ -29,13 +29,14 @@ from boonta.agents.recurrence import (
     unroll_lstm,
     with_last,
 )
+from boonta.envs.base import EnvSpec
 
 
 class Outputs(NamedTuple):
     """The network's output for T rows.
 
     Attributes:
-      logits: float32 [T, B, A].
+      logits: float32 [T, B, P], parameters of the policy, see `heads.ActionHead`; of discrete actions their logits.
       value: float32 [T, B].
     """
 
@@ -58,24 +59,22 @@ class Network(NamedTuple):
     unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
 
 
-def make_network(
-    config: Config, observation: Nest, num_actions: int, torso: networks.MakeTorso | None = None
-) -> Network:
+def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None) -> Network:
     """Makes the network; computes nothing yet.
 
     Args:
       config: hyper-parameters.
-      observation: nest of specs of one frame.
-      num_actions: A.
+      spec: of the environment.
+      head: of the policy.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:
       ValueError: the config's torso can't take such frames.
     """
-    make_torso = networks.encoder(config.torso, observation) if torso is None else torso
+    make_torso = networks.encoder(config.torso, spec.observations) if torso is None else torso
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
+        chex.assert_rank([inputs.step_type, inputs.reward], 2)
         t, b = inputs.step_type.shape
         stack = folded(inputs.stack)  # [B*T, ...]
 
@@ -84,9 +83,9 @@ def make_network(
 
         x = features("torso")
         if config.lstm_size:
-            x = with_last(x, inputs.step_type, inputs.reward, inputs.action_tm1, num_actions)
+            x = with_last(x, inputs.step_type, inputs.reward, head.encode(inputs.action_tm1))
             x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
-        logits = hk.Linear(num_actions, name="policy")(x)  # [T, B, A]
+        logits = head.layer(x, "policy")  # [T, B, P]
         if config.value_torso == "own":
             x = features("value_torso")
         return Outputs(logits, scalar_head(x, "value")), lstm
@@ -95,7 +94,7 @@ def make_network(
     initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(observation, config.frame_stack), initial_state(1))
+        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
 
     def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         return transformed.apply(params, None, inputs, lstm)

@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 from dm_env import specs
 
-from boonta.agents import encoders, networks, optimisation
+from boonta.agents import encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
-from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
@@ -110,7 +109,7 @@ def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
 
 
 def make_tables(config: Config) -> tuple[Table, ...]:
-    """One table, "trajectories"; three if reanalyzers take part.
+    """One table, "trajectories"; three if reanalyzers take part, or two if all that is learned from is theirs.
 
     Reanalyzers read "past", which holds the same sequences as "trajectories", in the same chunks under other items, so
     that nothing is stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was
@@ -121,16 +120,22 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     kept; these are kept for a few updates only, so that by the time an error is known its sequence is nearly gone, and
     another one with the same steps and newer targets may come. It is small for the same reason: a table of n
     sequences that are drawn k times each holds targets of about n k / (r B) updates, here 4 k / r.
+
+    With r = 1 there is no "trajectories", whose rate the actors would keep to. They keep to that of "past" instead,
+    from which reanalyzers draw each sequence so often that it is learned from `samples_per_insert` times.
     """
     fresh = config.replay.table("trajectories", config.sequence_length, config.roots, fresh_errors(config))
     ratio = config.reanalyze_ratio
     if not ratio or config.reanalyze == "update":
         return (fresh,)
-    fresh = dataclasses.replace(fresh, share=1 - ratio)
-    past = dataclasses.replace(
-        fresh, name="past", share=0.0, sampler="uniform", samples_per_insert=None, min_size=1, errors=None
-    )
-    return (fresh, past, make_reanalyzed_table(config, period=config.sequence_length, share=ratio))
+    reanalyzed = make_reanalyzed_table(config, period=config.sequence_length, share=ratio)
+    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform", errors=None)
+    if ratio == 1:
+        often = config.replay.samples_per_insert
+        draws = None if often is None else often / config.reanalyzed_samples
+        return (dataclasses.replace(past, samples_per_insert=draws), reanalyzed)
+    past = dataclasses.replace(past, samples_per_insert=None, min_size=1)
+    return (dataclasses.replace(fresh, share=1 - ratio), past, reanalyzed)
 
 
 def fresh_errors(config: Config) -> FreshErrors:
@@ -152,7 +157,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
     Raises:
       ValueError: the message names the field or the output, what it is, and what is allowed.
     """
-    make_action_head(spec.actions, "MuZero")
+    actions = heads.num_actions(spec.actions, "MuZero")
     view = view_of(spec.observations)
     if config.torso.kind == "tower" and not isinstance(view, specs.Array):
         raise ValueError(
@@ -160,10 +165,8 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
             f"environment gives {view}"
         )
     considered = config.max_considered_actions
-    if considered is not None and considered > spec.actions.num_values:
-        raise ValueError(
-            f"muzero.Config: max_considered_actions is {considered}, but there are {spec.actions.num_values} actions"
-        )
+    if considered is not None and considered > actions:
+        raise ValueError(f"muzero.Config: max_considered_actions is {considered}, but there are {actions} actions")
     two = spec.num_players == 2
     if two != (config.discount < 0):
         raise ValueError(
@@ -171,7 +174,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
             + ("below 0, since what is good for one is bad for the other" if two else "above 0")
         )
     if isinstance(network, Model):
-        check_model(network, config, view, spec.actions.num_values)
+        check_model(network, config, view, actions)
     elif network is not None:
         check_torso(network, config, view)
     else:

@@ -7,9 +7,9 @@ import functools
 import jax
 
 from boonta.agents import networks, optimisation
-from boonta.agents.base import Agent, Nest, Table
+from boonta.agents.base import Agent, Table
 from boonta.agents.exploration import with_updates
-from boonta.agents.heads import make_action_head
+from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.loss import r2d2_loss
@@ -42,17 +42,16 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       ValueError: actions are not discrete, the environment is a game of two players, or the network cannot take the
         observations; or an output of your own network doesn't fit, and the message says what it must be.
     """
-    make_action_head(spec.actions, "R2D2")
     if spec.num_players != 1:
         raise ValueError(f"R2D2 plays alone; this environment is a game of {spec.num_players} players")
-    view, num_actions = view_of(spec.observations), spec.actions.num_values
+    view, actions = view_of(spec.observations), num_actions(spec.actions, "R2D2")
     if isinstance(network, Network):
-        check_network(network, config, view, num_actions)
+        check_network(network, config, spec)
     else:
         if network is not None:
             networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
-        network = make_network(config, view, num_actions, network)
-    loss = functools.partial(r2d2_loss, network=network, num_actions=num_actions, config=config)
+        network = make_network(config, spec, network)
+    loss = functools.partial(r2d2_loss, network=network, num_actions=actions, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
         policy=make_policy(config, network, spec, explore=True),
@@ -76,7 +75,7 @@ def make_table(config: Config) -> Table:
     return config.replay.table("sequences", config.sequence_length, config.period, fresh, config.frame_stack - 1)
 
 
-def check_network(network: Network, config: Config, view: Nest, num_actions: int) -> None:
+def check_network(network: Network, config: Config, spec: EnvSpec) -> None:
     """Refuses a whole network whose outputs or state don't fit.
 
     Raises:
@@ -85,9 +84,9 @@ def check_network(network: Network, config: Config, view: Nest, num_actions: int
     params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
     networks.require_params(params)
     state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
-    inputs = jax.eval_shape(lambda: example_inputs(view, config.frame_stack, T, B))
+    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
     unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
     if not (isinstance(unrolled, tuple) and len(unrolled) == 2):
         raise ValueError(f"network: unroll must return (values, state), but returns {networks.describe(unrolled)}")
-    networks.require_array("unroll's values", unrolled[0], {"T": T, "B": B, "A": num_actions})
+    networks.require_array("unroll's values", unrolled[0], {"T": T, "B": B, "A": spec.actions.num_values})
     networks.require_same("unroll's state", unrolled[1], state, "initial_state's")

@@ -16,6 +16,8 @@ from boonta.agents.encoders import perceptron
 from boonta.agents.heads import dueling
 from boonta.agents.r2d2.config import Config
 from boonta.agents.recurrence import Inputs, example_inputs, folded, initial_lstm, unfolded, unroll_lstm, with_last
+from boonta.agents.views import view_of
+from boonta.envs.base import EnvSpec
 
 
 class Network(NamedTuple):
@@ -33,19 +35,19 @@ class Network(NamedTuple):
     unroll: Callable[[Nest, Inputs, Nest], tuple[jax.Array, Nest]]
 
 
-def make_network(config: Config, view: Nest, num_actions: int, torso: networks.MakeTorso | None = None) -> Network:
+def make_network(config: Config, spec: EnvSpec, torso: networks.MakeTorso | None = None) -> Network:
     """Makes the network; computes nothing yet.
 
     Args:
       config: hyper-parameters.
-      view: nest of specs of one frame.
-      num_actions: A.
+      spec: of the environment.
       torso: makes the torso in place of the config's; its features are [N, D].
 
     Raises:
       ValueError: the config's torso can't take such frames.
     """
-    make_torso = networks.encoder(config.torso, view) if torso is None else torso
+    num_actions = spec.actions.num_values
+    make_torso = networks.encoder(config.torso, view_of(spec.observations)) if torso is None else torso
     hidden = [config.head_width] if config.head_width else []
 
     def stream(x: jax.Array, size: int, name: str) -> jax.Array:
@@ -53,8 +55,9 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
         chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
+        action_tm1 = jax.nn.one_hot(inputs.action_tm1, num_actions)
         x = unfolded(make_torso(name="torso")(folded(inputs.stack)), *inputs.step_type.shape)  # [T, B, D]
-        x = with_last(x, inputs.step_type, inputs.reward, inputs.action_tm1, num_actions)
+        x = with_last(x, inputs.step_type, inputs.reward, action_tm1)
         x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
         return dueling(stream(x, num_actions, "advantage"), stream(x, 1, "state_value"))[..., 0], lstm
 
@@ -62,7 +65,7 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
     initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(view, config.frame_stack), initial_state(1))
+        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
 
     def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
         return transformed.apply(params, None, inputs, lstm)

@@ -10,15 +10,16 @@ import dataclasses
 import inspect
 import pathlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import imageio.v2 as imageio_v2
 import imageio.v3 as imageio
 import jax
 import numpy as np
 
 from boonta.agents.base import Agent
-from boonta.envs.base import Env
+from boonta.envs.base import BatchedEnv, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
@@ -27,7 +28,10 @@ from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
 
-STEPS_PER_S = {1: 15, 2: 1}  # Speed of the picture by number of players; a board's moves need more time.
+# Env steps in a second of the picture, by number of players, where an environment has no time of its own.
+# People need more time for the moves of a game.
+STEPS_PER_S = {1: 15.0, 2: 1.0}
+FRAMES_PER_S = 30.0  # About the most frames in a second; faster environments show every second or third step.
 ENDINGS = (".gif", ".mp4")
 SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by whole factors.
 
@@ -52,12 +56,14 @@ def play(
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
-    frames, total = episode(agent, env, params_of(agent, workdir, which), max_steps, seed)
-    rate = STEPS_PER_S[env.spec.num_players]
-    options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
-    imageio.imwrite(target, [picture(frame) for frame in frames], **options)
+    params = params_of(agent, workdir, which)
+    with contextlib.closing(env(1, seed)) as batch:
+        steps_per_s = batch.steps_per_s or STEPS_PER_S[env.spec.num_players]
+        every = max(1, round(steps_per_s / FRAMES_PER_S))
+        with recording(target, steps_per_s / every) as show:
+            steps, total = episode(agent, batch, params, max_steps, seed, show, every)
     outcome = "not over" if total is None else f"return {total:g}"
-    print(f"{outcome} in {len(frames) - 1} env steps: {target}")
+    print(f"{outcome} in {steps} env steps: {target}")
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -142,17 +148,56 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, in
     return agent.update.params(state), int(counts.get("updates", 0))
 
 
-def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
-    """Plays one episode; returns a picture of every time step, and player 0's raw return, or None if it isn't over."""
-    with contextlib.closing(env(1, seed)) as batch:
-        play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
-        frames = [frame_of(play)]
-        while len(frames) <= max_steps:
-            play.step(params)
-            frames.append(frame_of(play))
-            for finished in batch.episodes():
-                return frames, finished.episode_return
-    return frames, None
+def episode(
+    agent: Agent,
+    batch: BatchedEnv,
+    params: Any,
+    max_steps: int,
+    seed: int,
+    show: Callable[[np.ndarray], None],
+    every: int = 1,
+) -> tuple[int, float | None]:
+    """Plays one episode in an environment of one slot.
+
+    Args:
+      agent: its evaluation policy plays.
+      batch: the environment.
+      params: the policy's params.
+      max_steps: env steps after which the episode is cut.
+      seed: seed of the policy.
+      show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last.
+      every: see `show`.
+
+    Returns:
+      The number of env steps, and player 0's raw return, or None if the episode isn't over.
+    """
+    play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+    show(frame_of(play))
+    for steps in range(1, max_steps + 1):
+        play.step(params)
+        finished = batch.episodes()
+        if finished or steps % every == 0:
+            show(frame_of(play))
+        if finished:
+            return steps, finished[0].episode_return
+    return max_steps, None
+
+
+@contextlib.contextmanager
+def recording(target: pathlib.Path, rate: float) -> Iterator[Callable[[np.ndarray], None]]:
+    """A function that takes the frames of a picture file: .mp4 as they come, .gif all together at the end.
+
+    Args:
+      target: the file.
+      rate: frames in a second.
+    """
+    if target.suffix == ".mp4":
+        with imageio_v2.get_writer(target, fps=rate) as writer:
+            yield lambda frame: writer.append_data(picture(frame))
+        return
+    frames: list[np.ndarray] = []
+    yield lambda frame: frames.append(picture(frame))
+    imageio.imwrite(target, frames, duration=1000 / rate, loop=0)
 
 
 def frame_of(play: Play) -> np.ndarray:

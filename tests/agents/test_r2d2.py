@@ -153,7 +153,7 @@ def test_learning_sees_the_values_that_acting_had(burn_in):
     steps = jax.tree.map(lambda x: x[5:], steps)
     core = jax.tree.map(lambda x: x[table.core_row : table.core_row + 1], steps.core)
     assert np.any(core.lstm.hidden)
-    network = make_network(config, SPEC.observations, A)
+    network = make_network(config, SPEC)
     batch = Batch(steps._replace(core=core), np.ones(4, np.float32))
     context = Context(params.params, KEY, jnp.int32(0))
     _, outcome = r2d2_loss(params.params, context, batch, network=network, num_actions=A, config=config)

@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
-from boonta.envs import base, conformance
+from boonta.envs import base, conformance, rendering
 from boonta.envs import gymnasium as gym
 
 
@@ -76,6 +76,28 @@ class Nested(Torque):
         return self.reset()[0], 1.0, True, False, {}
 
 
+class Panel(gymnasium.Env):
+    """Two switches that begin at 1 and 5; all that is pressed is shown."""
+
+    observation_space = spaces.Box(0, 9, (2,), np.int64)
+    action_space = spaces.MultiDiscrete([2, 3], start=[1, 5])
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.int64), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return action, 0.0, bool(action[1] == 7), False, {}
+
+
+class Lights(Panel):
+    action_space = spaces.MultiBinary(2)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return action.astype(np.int64), 0.0, bool(action.all()), False, {}
+
+
 class Odd(Torque):
     def __init__(self, **spaces_):
         vars(self).update(spaces_)
@@ -90,6 +112,8 @@ class Odd(Torque):
         gym.Gymnasium(Start),
         gym.Gymnasium(Torque),
         gym.Gymnasium(Nested),
+        gym.Gymnasium(Panel),
+        gym.Gymnasium(Lights),
     ],
     ids=str,
 )
@@ -116,6 +140,15 @@ def test_nests_keep_their_structure_and_numbers_begin_at_0():
     choices, rest = env(num_envs=2, seed=0).reset().observation
     assert [choice.tolist() for choice in choices] == [[1, 1], [1, 1]]
     assert rest["flags"].tolist() == [[1, 0], [1, 0]] and rest["inner"][0].tolist() == [0, 0]
+
+
+def test_several_choices_are_one_array_and_begin_at_0():
+    spec = gym.Gymnasium(Panel).spec.actions
+    assert spec == specs.BoundedArray((2,), np.int32, 0, [1, 2], "action")
+    env = gym.Gymnasium(Panel)(num_envs=2, seed=0)
+    env.reset()
+    assert env.step(np.array([[0, 0], [1, 2]], np.int32)).observation.tolist() == [[1, 5], [2, 7]]
+    assert gym.Gymnasium(Lights).spec.actions == specs.BoundedArray((2,), np.int8, 0, 1, "action")
 
 
 def test_it_is_drawn_as_it_draws_itself():
@@ -147,6 +180,26 @@ def test_termination_goes_before_truncation():
     assert (step.step_type, step.discount) == (base.LAST, 0)
 
 
+@pytest.mark.filterwarnings("ignore:no episode ended")
+def test_gymnasiums_mujoco_conforms_and_its_specs_are_exact():
+    pytest.importorskip("mujoco")
+    env = gym.Gymnasium("HalfCheetah-v5")
+    assert env.spec.actions == specs.BoundedArray((6,), np.float32, [-1.0] * 6, [1.0] * 6, "action")
+    assert env.spec.observations.shape == (17,) and env.spec.observations.dtype == np.float32
+    assert env(1, 0).steps_per_s == 20
+    conformance.check(env, num_envs=2, steps=12)
+    conformance.check(gym.Gymnasium("InvertedPendulum-v5", {"max_episode_steps": 7}), steps=40)
+
+
+def test_without_a_renderer_mujoco_plays_on_undrawn(monkeypatch):
+    pytest.importorskip("mujoco")
+    monkeypatch.setenv(rendering.VARIABLE, rendering.NONE)
+    batch = gym.Gymnasium("InvertedPendulum-v5")(num_envs=1, seed=0)
+    batch.reset()
+    with pytest.warns(UserWarning, match="InvertedPendulum-v5 is not drawn: .*drawing needs EGL"):
+        assert batch.render() is None
+
+
 def test_slots_and_seeds_differ():
     starts = [gym.Gymnasium(Start)(num_envs=16, seed=seed).reset().observation["where"] for seed in (0, 1)]
     assert len(set(starts[0].tolist())) > 1
@@ -162,8 +215,10 @@ def test_pickles():
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
-        ({"action_space": spaces.MultiBinary(3)}, "action_space is MultiBinary.3.; allowed: Box, Discrete"),
-        ({"action_space": spaces.Dict()}, "action_space is Dict"),
+        (
+            {"action_space": spaces.Dict()},
+            "action_space is Dict.*; allowed: Box, Discrete, MultiBinary, MultiDiscrete$",
+        ),
         (
             {"observation_space": spaces.Text(4)},
             "space of observation is Text.*; allowed: Box, Discrete, MultiBinary, MultiDiscrete, and",

@@ -40,8 +40,16 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [(name, "catch") for name in ("impala", "muzero", "population", "dqn", "r2d2")]
-    + [("self_play", "pgx/tic_tac_toe")],
+    [
+        ("impala", "catch"),
+        pytest.param("muzero", "catch", marks=pytest.mark.once),
+        pytest.param("self_play", "pgx/tic_tac_toe", marks=pytest.mark.once),
+        ("population", "catch"),
+        ("sac", "gymnax/Pendulum-v1"),
+        pytest.param("td3", "gymnax/Pendulum-v1", marks=pytest.mark.once),
+        ("dqn", "catch"),
+        pytest.param("r2d2", "catch", marks=pytest.mark.once),
+    ],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):
     flags = ["--vary", "optimiser.learning_rate=1e-3", "--seeds", "1"] if name == "population" else []

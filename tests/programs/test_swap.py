@@ -13,20 +13,33 @@ pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
-from boonta.tests.helpers.swap_parts import DQN, ENVS, IMPALA, MUZERO, R2D2, make_agent  # noqa: E402
+from boonta.tests.helpers.swap_parts import (  # noqa: E402
+    DQN,
+    ENVS,
+    IMPALA,
+    MUZERO,
+    R2D2,
+    TRANSITIONS,
+    make_agent,
+)
 
 UPDATES = 12
-# IMPALA has no targets to renew, and no notion of an opponent: it refuses board games, as R2D2 does.
+# Only MuZero has targets to renew; it and DQN have a notion of an opponent. SAC and TD3 take real-valued actions.
+AGENTS = {
+    "catch": ("impala", "muzero"),
+    "minatar": ("impala", "muzero"),
+    "tic_tac_toe": ("muzero",),
+    "pendulum": ("impala", "sac", "td3"),
+}
 MATRIX = [
     (env, agent, acting, reanalyzers)
-    for env in ENVS
-    for agent in ("impala", "muzero")
+    for env, agents in AGENTS.items()
+    for agent in agents
     for acting in ("local", "central")
-    for reanalyzers in (0, 1)
-    if agent == "muzero" or (env != "tic_tac_toe" and not reanalyzers)
+    for reanalyzers in ((0, 1) if agent == "muzero" else (0,))
 ]
 MATRIX += [("catch", "r2d2", acting, 0) for acting in ("local", "central")]
-MATRIX += [(env, "dqn", acting, 0) for env in ENVS for acting in ("local", "central")]
+MATRIX += [(env, "dqn", acting, 0) for env in ("catch", "minatar", "tic_tac_toe") for acting in ("local", "central")]
 REPLAYS = {"muzero": (MUZERO.roots, MUZERO.replay), "dqn": (DQN.roots, DQN.replay), "r2d2": (R2D2.period, R2D2.replay)}
 
 
@@ -42,6 +55,9 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     assert row["updates"] >= UPDATES
     if agent == "impala":
         assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
+    elif agent in ("sac", "td3"):
+        ahead = TRANSITIONS.batch_size / TRANSITIONS.updates_per_env_step  # Samples that a reader may be ahead.
+        assert row["env_steps"] + ahead >= row["updates"] / TRANSITIONS.updates_per_env_step
     else:
         period, replay = REPLAYS[agent]
         fresh = row["updates"] * replay.batch_size * (0.5 if reanalyzers else 1.0)
@@ -49,7 +65,9 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
     assert (row.get("inferences", 0) > 0) == (acting == "central")
     assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)
-    assert row["policy_lag"] >= 0 and np.isfinite(row["policy_loss" if agent == "muzero" else "loss"])
+    assert row["policy_lag"] >= 0 and np.isfinite(
+        row["loss" if agent in REPLAYS and agent != "muzero" else "policy_loss"]
+    )
     checkpoints = Checkpointer(folder / "checkpoints")
     assert checkpoints.latest() == row["updates"]
     update = make_agent(ENVS[env], agent, reanalyzers).update

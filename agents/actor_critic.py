@@ -1,0 +1,181 @@
+"""A policy over real-valued actions beside critics of states and actions, which learn from replayed transitions.
+
+SAC and TD3 share this: the networks, how they act, and what actors get of the params.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import NamedTuple
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import encoders, networks, sequences
+from boonta.agents.base import Nest, Policy
+from boonta.agents.config import check, documented, field
+from boonta.agents.groups import Torso
+from boonta.agents.heads import Box, scalar_head
+from boonta.agents.optimisation import Statistics
+from boonta.envs.base import EnvSpec, TimeStep
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """The networks of policy and critics, which share nothing.
+
+    Sources: [TC] the code of TD3's authors (https://github.com/sfujim/TD3), [SAC] https://arxiv.org/abs/1812.05905,
+    [DroQ] https://arxiv.org/abs/2110.02034.
+    """
+
+    torso: Torso = field(
+        Torso("mlp", widths=()),
+        "What is below the dense layers, such as convolutions over images; by default nothing.",
+        source="own choice",
+    )
+    widths: tuple[int, ...] = field(
+        (256, 256),
+        "Units of each dense layer; those of a critic are above its features and the action.",
+        unit="units",
+        source="[SAC], Appendix D; [TC]",
+        at_least=1,
+    )
+    normalise: bool = field(
+        False,
+        "Whether the critics' dense layers are normalised, which helps where there are many updates for an env step.",
+        source="[DroQ], section 3; False as in [SAC] and [TC]",
+    )
+    critics: int = field(
+        2, "Number of critics; the least of their values counts.", unit="critics", source="[TC], 2", at_least=1
+    )
+    frame_stack: int = field(
+        1, "L, frames that the networks see at once.", unit="frames", source="[SAC] and [TC], 1", at_least=1
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class Networks(NamedTuple):
+    """Pure functions.
+
+    Attributes:
+      init: `(key) -> params`, a dict of "policy" and "critic".
+      policy: `(params of "policy", stack [M, ..., L]) -> outputs [M, P]` of the policy's last layer.
+      critics: `(params of "critic", stack [M, ..., L], action [M, D] scaled) -> values, float32 [M, K]`.
+    """
+
+    init: Callable[[jax.Array], Nest]
+    policy: Callable[[Nest, Nest], jax.Array]
+    critics: Callable[[Nest, Nest, jax.Array], jax.Array]
+
+
+def make_networks(
+    layers: Layers,
+    spec: EnvSpec,
+    box: Box,
+    last: Callable[[jax.Array, str], jax.Array],
+    torso: networks.MakeTorso | None = None,
+) -> Networks:
+    """Makes the networks; computes nothing yet.
+
+    Args:
+      layers: their settings.
+      spec: of the env.
+      box: of its actions.
+      last: `(features [M, F], name) -> outputs [M, P]`, the policy's last layer; a haiku function.
+      torso: makes torsos in place of the settings'; their features are [M, F].
+
+    Raises:
+      ValueError: the torso can't take the observations.
+    """
+    check_encoder(layers, spec, torso)
+    make_torso = networks.encoder(layers.torso, spec.observations) if torso is None else torso
+
+    def act(stack: Nest) -> jax.Array:
+        x = encoders.perceptron(make_torso(name="torso")(stack), layers.widths, "policy", normalised=False)
+        return last(x, "policy_out")
+
+    def judge(stack: Nest, action: jax.Array) -> jax.Array:
+        values = []
+        for i in range(layers.critics):
+            x = jnp.concatenate([make_torso(name=f"torso_{i}")(stack), action], axis=-1)
+            x = encoders.perceptron(x, layers.widths, f"critic_{i}", layers.normalise)
+            values.append(scalar_head(x, f"critic_{i}_value"))
+        return jnp.stack(values, axis=-1)
+
+    policy = hk.without_apply_rng(hk.transform(act))
+    critics = hk.without_apply_rng(hk.transform(judge))
+
+    def init(key: jax.Array) -> Nest:
+        policy_key, critic_key = jax.random.split(key)
+        shapes = networks.frames(spec.observations, layers.frame_stack, 1)
+        stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        action = jnp.zeros((1, box.size))
+        return {"policy": policy.init(policy_key, stack), "critic": critics.init(critic_key, stack, action)}
+
+    return Networks(init, policy.apply, critics.apply)
+
+
+def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | None) -> None:
+    """Refuses a torso that can't take the observations, and images for an "mlp", which learns nothing from pixels.
+
+    Raises:
+      ValueError: the message says what it is and what is allowed.
+    """
+    if torso is not None:
+        networks.check_torso(torso, "", spec.observations, layers.frame_stack, {"F": None})
+        return
+    encoders.check_observation(layers.torso, spec.observations)
+    for leaf in jax.tree.leaves(spec.observations):
+        if layers.torso.kind == "mlp" and leaf.dtype == jnp.uint8 and encoders.is_image(leaf.shape):
+            raise ValueError(
+                f"torso.kind is 'mlp', which takes numbers, but observations are images, uint8{list(leaf.shape)}; take "
+                "'nature' or another of convolutions"
+            )
+
+
+def make_policy(
+    act: Callable[[Nest, jax.Array, Nest], jax.Array], box: Box, spec: EnvSpec, frame_stack: int, explores: bool
+) -> Policy:
+    """Acts by the policy's params; as long as they have learned from nothing, an explorer acts uniformly at random.
+
+    So actions are random until the table has its `min_size`, and no more where an actor or a run starts again.
+
+    Args:
+      act: `(params of "policy", key, stack [B, ..., L]) -> action [B, *shape]`.
+      box: of the actions.
+      spec: of the env.
+      frame_stack: L.
+      explores: whether this is the policy of actors.
+
+    Returns:
+      `Policy` for the params that `published` gives; its state is the last frames.
+    """
+
+    def initial_state(batch_size: int) -> Nest:
+        return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), spec.observations)
+
+    def step(params: Nest, key: jax.Array, timestep: TimeStep, frames: Nest) -> tuple[jax.Array, Nest, Nest]:
+        stack, frames = sequences.push(frames, timestep.observation, timestep.step_type)
+        act_key, random_key = jax.random.split(key)
+        action = act(params["policy"], act_key, stack)
+        if explores:
+            uniform = jax.random.uniform(random_key, (action.shape[0], box.size), minval=-1.0, maxval=1.0)
+            action = jnp.where(params["transitions"] > 0, action, box.unscale(uniform))
+        return action, (), frames
+
+    return Policy(initial_state, step, deterministic=not explores)
+
+
+def count_transitions() -> Statistics:
+    """Statistics of an update: the number of transitions that its params have learned from."""
+    return Statistics(init=lambda: jnp.zeros(()), merge=lambda count, new: count + new)
+
+
+def published(params: Nest, statistics: Nest) -> Nest:
+    """What actors get: the policy's params, and how much they have learned from; no critics."""
+    return {"policy": params["policy"], "transitions": statistics}
