@@ -56,6 +56,20 @@ class Batch(NamedTuple):
     probability: Any
 
 
+class Slots(NamedTuple):
+    """The slots that a policy acts in, among those of all the program's actors.
+
+    Attributes:
+      size: B, how many it acts in.
+      first: number of the first of them, from 0; the others follow.
+      total: how many all actors have; None if these are all.
+    """
+
+    size: int
+    first: int = 0
+    total: int | None = None
+
+
 class Policy(NamedTuple):
     """An agent's way to act: pure functions, always batched, always with state (frame stack, LSTM core, or ()).
 
@@ -66,12 +80,20 @@ class Policy(NamedTuple):
       core: `(state) -> the part of it, [B, ...], with which a recurrent learner starts a sequence`, or (). The rest is
         made again from the rows before, as a stack of frames is.
       deterministic: whether `step` takes its best action, and so the same one in the same situation, whatever the key.
+      placed: `(initial state, slots) -> initial state` that knows its place among all slots of the program, for a
+        policy whose slots explore differently. Nodes begin every stream with `initial_state_of`.
     """
 
     initial_state: Callable[[int], Nest]
     step: Callable[[Nest, Any, Any, Nest], tuple[Any, Nest, Nest]]
     core: Callable[[Nest], Nest] = lambda state: ()
     deterministic: bool = False
+    placed: Callable[[Nest, Slots], Nest] = lambda state, slots: state
+
+
+def initial_state_of(policy: Policy, slots: Slots) -> Nest:
+    """The state with which a policy begins in these slots, leaves [B, ...]."""
+    return policy.placed(policy.initial_state(slots.size), slots)
 
 
 class Update(NamedTuple):
@@ -109,9 +131,9 @@ class Table:
       batch_size: B, sequences in one update, over all tables and learner devices.
       size: most sequences kept; a full queue blocks its writers, a full replay drops its oldest.
       sampler: how a replay table draws; a queue is always "fifo". "uniform"; "proportional", p ~ error^alpha; "rank",
-        p ~ (1 / rank)^alpha, rank 1 being the largest error. A new sequence counts as error 1 and as rank 1 until it
-        is first drawn. Reverb's samplers can't be seeded, so a run on a replay table is not repeatable, not even under
-        the serial schedule.
+        p ~ (1 / rank)^alpha, rank 1 being the largest error. Until it is first drawn, a new sequence counts as rank 1,
+        and as the error that `errors` gives it, or else as 1. Reverb's samplers can't be seeded, so a run on a replay
+        table is not repeatable, not even under the serial schedule.
       samples_per_insert: how often a sequence is drawn on average; None leaves it free, so that neither writer nor
         reader ever waits for the other. A queue's is 1.
       min_size: sequences a replay table holds before it serves any.
@@ -123,6 +145,10 @@ class Table:
       core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
       max_lag: updates by which the params that act may be older than those that learn, on average over a batch; beyond
         it a run warns. None allows any.
+      errors: `(steps, leaves [T, B, ...]) -> [B]`, the errors of fresh sequences, computed where they are written from
+        what the policy has stored with the steps; None if the policy can't tell. Only "proportional" uses them. Writers
+        may lack JAX, and get the leaves of `Steps.extras` alone, in their order; a fused program traces it. So it is a
+        picklable value of a module without JAX that works on arrays of numpy and of JAX, see `agents.n_step`.
     """
 
     name: str
@@ -139,6 +165,7 @@ class Table:
     share: float = 1.0
     core_row: int = 0
     max_lag: float | None = None
+    errors: Callable[[Steps], Any] | None = None
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):

@@ -1,11 +1,17 @@
-"""Exploration: actions that aren't the best ones known."""
+"""Exploration: actions that aren't the best ones known, by how much the run has learned and by slot."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from boonta.agents.base import Nest, Slots, Update
+from boonta.agents.groups import Exploration
 from boonta.agents.heads import ILLEGAL, mask_illegal
+from boonta.agents.views import legal_of
 
 
 def random_actions(key: jax.Array, action: jax.Array, legal: jax.Array, share: float | jax.Array) -> jax.Array:
@@ -41,20 +47,72 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
     return random_actions(key, greedy, legal, epsilon)
 
 
-def epsilon_ladder(slots: int, epsilon: float = 0.4, alpha: float = 7.0) -> jax.Array:
-    """An epsilon for each slot, from the largest to the smallest: epsilon ** (1 + alpha * i / (slots - 1)).
+def rungs(slots: Slots) -> jax.Array:
+    """The places of slots on the ladder of all slots, float32 [B]: 0 for the first, 1 for the last."""
+    total = slots.size if slots.total is None else slots.total
+    return (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
 
-    See "Distributed Prioritized Experience Replay" (Ape-X, https://arxiv.org/abs/1803.00933), section 4.1.
+
+def epsilon_of(settings: Exploration, updates: jax.Array, rung: jax.Array) -> jax.Array:
+    """An epsilon for each slot, from the largest to the smallest: epsilon ** (1 + alpha * rung).
+
+    The base falls linearly with the learner's updates, whose number comes with the acting params: so it is the same
+    in all actors, and in runs and actors that have been started again. Ape-X's ladder is the exponent, see "Distributed
+    Prioritized Experience Replay" (https://arxiv.org/abs/1803.00933), section 4.1.
 
     Args:
-      slots: number of slots of all actors together.
-      epsilon: the first slot's epsilon.
-      alpha: the last slot's epsilon is epsilon ** (1 + alpha).
+      settings: the base and the ladder.
+      updates: int32 [], the learner's number of updates.
+      rung: float32 [B], as from `rungs`.
 
     Returns:
-      float32 [slots].
+      float32 [B].
     """
-    return epsilon ** (1 + alpha * jnp.arange(slots) / max(slots - 1, 1))
+    gone = jnp.minimum(updates / settings.anneal_updates, 1.0)
+    base = settings.epsilon_start + (settings.epsilon - settings.epsilon_start) * gone
+    return base ** (1 + settings.ladder * rung)
+
+
+class Estimates(NamedTuple):
+    """The values that a policy had when it chose an action, from which the errors of fresh sequences are made.
+
+    Attributes:
+      chosen: float32 [B], the value of the action that was taken, as the network outputs it.
+      best: float32 [B], the highest value of a legal action, in units of the return.
+    """
+
+    chosen: jax.Array
+    best: jax.Array
+
+
+def choose(
+    key: jax.Array,
+    values: jax.Array,
+    observation: Nest,
+    settings: Exploration | None,
+    updates: jax.Array,
+    rung: jax.Array,
+    raw: Callable[[jax.Array], jax.Array] = lambda value: value,
+) -> tuple[jax.Array, Estimates]:
+    """Chooses actions by their values.
+
+    Args:
+      key: PRNG key, consumed.
+      values: float32 [B, A].
+      observation: says which actions are legal, if not all are.
+      settings: how much to explore; None takes the best.
+      updates: int32 [], the learner's number of updates.
+      rung: float32 [B], as from `rungs`.
+      raw: turns the network's values into returns.
+
+    Returns:
+      int32 [B], and its `Estimates`.
+    """
+    legal = legal_of(observation, values.shape)
+    epsilon = 0.0 if settings is None else epsilon_of(settings, updates, rung)
+    action = epsilon_greedy(key, values, legal, epsilon)
+    chosen = jnp.take_along_axis(values, action[:, None], axis=-1)[:, 0]
+    return action, Estimates(chosen, raw(jnp.max(mask_illegal(values, legal), axis=-1)))
 
 
 def tempered(logits: jax.Array, temperature: jax.Array | float) -> jax.Array:
@@ -67,3 +125,20 @@ def tempered(logits: jax.Array, temperature: jax.Array | float) -> jax.Array:
     best = logits == jnp.max(logits, axis=-1, keepdims=True)
     cold = jnp.asarray(temperature) == 0
     return jnp.where(cold, jnp.where(best, 0.0, ILLEGAL), logits / jnp.where(cold, 1.0, temperature))
+
+
+class ActingParams(NamedTuple):
+    """The params of a policy whose exploration depends on how much the run has learned.
+
+    Attributes:
+      params: params of the network.
+      updates: int32 [], the learner's number of updates.
+    """
+
+    params: Nest
+    updates: jax.Array
+
+
+def with_updates(update: Update) -> Update:
+    """An update of `agents.optimisation` whose acting params are `ActingParams`."""
+    return update._replace(params=lambda state: ActingParams(update.params(state), state.updates))

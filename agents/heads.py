@@ -257,6 +257,21 @@ def dense_head(x: jax.Array, outputs: int, width: int, name: str) -> jax.Array:
     return hk.Linear(outputs, w_init=jnp.zeros, name=f"{name}_out")(x)
 
 
+def dueling(advantage: jax.Array, value: jax.Array) -> jax.Array:
+    """Action values of a state's value and its actions' advantages, from which their mean is taken.
+
+    See "Dueling Network Architectures for Deep Reinforcement Learning" (https://arxiv.org/abs/1511.06581), Eq. 9.
+
+    Args:
+      advantage: float32 [..., A, Z].
+      value: float32 [..., 1, Z].
+
+    Returns:
+      float32 [..., A, Z].
+    """
+    return value + advantage - jnp.mean(advantage, axis=-2, keepdims=True)
+
+
 def make_support(limit: float, bins: int) -> rlax.TxPair:
     """Scalars [...] to categories [..., Z] and back: the invertible transform, then two-hot.
 

@@ -8,18 +8,87 @@ Experience Replay in Distributed Reinforcement Learning" (R2D2, https://openrevi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest
-from boonta.envs.base import FIRST
+from boonta.agents import networks, sequences
+from boonta.agents.base import Nest, Steps
+from boonta.agents.views import view_of
+from boonta.envs.base import FIRST, EnvSpec
 
-Inputs = TypeVar("Inputs")
+Rows = TypeVar("Rows")
 Outputs = TypeVar("Outputs")
+
+
+class Inputs(NamedTuple):
+    """What a recurrent network sees of T rows.
+
+    Attributes:
+      stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
+      step_type: int32 [T, B]; the core starts anew where it is FIRST.
+      reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
+      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
+    """
+
+    stack: Nest
+    step_type: jax.Array
+    reward: jax.Array
+    action_tm1: jax.Array
+
+
+class Core(NamedTuple):
+    """What a recurrent policy remembers before a step; the learner's unroll starts with it.
+
+    Attributes:
+      lstm: state [B, D], or () without a core.
+      action_tm1: [B, ...], the last action, which the core sees.
+    """
+
+    lstm: Nest
+    action_tm1: jax.Array
+
+
+def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
+    """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
+
+    Args:
+      spec: of the environment.
+      frame_stack: L.
+      rows: T.
+      batch_size: B.
+    """
+    shapes = networks.frames(view_of(spec.observations), frame_stack, rows, batch_size)
+    number = jnp.zeros((rows, batch_size), jnp.int32)
+    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
+    stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return Inputs(stack, number, number.astype(jnp.float32), action)
+
+
+def inputs_as_acted(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps]:
+    """What the network saw in acting: steps [L-1+T, B] -> inputs [T, B], the LSTM's state before them, steps [T, B]."""
+    stack = sequences.stack(view_of(steps.observation), steps.step_type, frame_stack)  # [T, B, ..., L]
+    steps = sequences.drop_context(steps, frame_stack)
+    core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
+    action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T, B]
+    return Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm, steps
+
+
+def folded(x: Nest) -> Nest:
+    """Folds time into the batch: leaves [T, B, ...] -> [B*T, ...].
+
+    XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The batch comes first, or else a batch
+    split over devices could not stay split, and each device would gather it.
+    """
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), x)
+
+
+def unfolded(x: jax.Array, rows: int, batch_size: int) -> jax.Array:
+    """Undoes `folded` for features: [B*T, D] -> [T, B, D]."""
+    return jnp.swapaxes(x.reshape(batch_size, rows, -1), 0, 1)
 
 
 def initial_lstm(size: int, batch_size: int) -> Nest:
@@ -63,8 +132,8 @@ def with_last(x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1:
 
 
 def burn_in(
-    unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]], params: Nest, inputs: Inputs, state: Nest, length: int
-) -> tuple[Inputs, Nest]:
+    unroll: Callable[[Nest, Rows, Nest], tuple[Outputs, Nest]], params: Nest, inputs: Rows, state: Nest, length: int
+) -> tuple[Rows, Nest]:
     """Brings a stored state up to date with newer params by running over the first rows, without a gradient.
 
     Args:

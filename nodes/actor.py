@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Author, Steps
+from boonta.agents.base import Agent, Author, Slots, Steps
 from boonta.envs.base import BatchedEnv, Env, NanCheck
 from boonta.nodes.acting.base import GroupAct, open_acting
 from boonta.nodes.base import Node
@@ -35,8 +35,9 @@ class Actor(Node):
       threads: number of groups that alternate.
       seed: seed of the environments and the policy; two actors must differ in `seed` or in `first_group`.
       first_group: number of this node's first group among those of all actors with its seed.
+      slots: its environment slots among those of all actors; None if it is the only one.
       refresh_every: env steps of a slot between two fetches of params; None is the table's period, so that params
-        change only where a sequence may start.
+        change only where a sequence may start; of a short one so many periods as make 4 steps.
     """
 
     role: Author = "actor"
@@ -54,6 +55,7 @@ class Actor(Node):
         threads: int = 2,
         seed: int = 0,
         first_group: int = 0,
+        slots: Slots | None = None,
         refresh_every: int | None = None,
     ):
         super().__init__(name, monitor)
@@ -68,6 +70,7 @@ class Actor(Node):
         self._num_envs = num_envs
         self._numbers = range(first_group, first_group + threads)  # The numbers of its groups.
         self._seed = seed
+        self._slots = slots or Slots(num_envs)
         self._refresh_every = refresh_every
 
     def start(self) -> None:
@@ -78,12 +81,13 @@ class Actor(Node):
         seed_of_life = [self._seed, self.past_lives] if self.past_lives else self._seed
         seeds = np.random.SeedSequence(seed_of_life).generate_state(self._numbers.stop)
         self._groups = []
-        for i in self._numbers:
+        for k, i in enumerate(self._numbers):
             seed = int(seeds[i])
+            slots = Slots(size, self._slots.first + k * size, self._slots.total or self._num_envs)
             with self.stopwatch("starting environments"):
                 env = self.make_env(size, seed)
             writer = open_writer(self._replay, tables, size, self.wait_for, i)
-            self._groups.append(_Group(self, env, open_act(i, size, seed), writer))
+            self._groups.append(_Group(self, env, open_act(i, slots, seed), writer))
         self._turn = 0
 
     @property

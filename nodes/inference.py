@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Policy
+from boonta.agents.base import Agent, Policy, Slots, initial_state_of
 from boonta.envs.base import Env, TimeStep
 from boonta.nodes.acting.local import acting_params, jit_policy
 from boonta.nodes.base import Node
@@ -125,13 +125,14 @@ class Inference(Node):
 
     # Actors call these two methods: in threads of the server, or with `--launch serial` in the node's own.
 
-    def register(self, name: str, num_envs: int, seed: int, timeout_s: float = 0.5) -> bool | None:
+    def register(self, name: str, num_envs: int, seed: int, first=0, total=None, timeout_s: float = 0.5) -> bool | None:
         """Registers a group with a fresh state; actors call it when they start or restart.
 
         Args:
           name: name of the group, unique in the program, such as "actor/0/1".
           num_envs: B, environment slots of the group.
           seed: seed of the policy.
+          first, total: the group's place among all slots, see `agents.base.Slots`.
           timeout_s: how long to wait for the start of this node.
 
         Returns:
@@ -149,7 +150,8 @@ class Inference(Node):
                 return None
             old = self._groups.get(name)
             self._waiting = [request for request in self._waiting if request.group is not old]
-            self._groups[name] = _Group(num_envs, seed, self._agent.policy.initial_state(num_envs))
+            slots = Slots(num_envs, first, total)
+            self._groups[name] = _Group(num_envs, seed, initial_state_of(self._agent.policy, slots))
         return True
 
     def act(self, name: str, t: int, leaves: Sequence[np.ndarray], timeout_s: float = 0.5) -> list[Any] | None:

@@ -1,4 +1,4 @@
-"""MuZero Unplugged: learns from an archive of recorded trajectories alone; no actor plays anything."""
+"""MuZero or DQN unplugged: learns from an archive of recorded trajectories alone; no actor plays anything."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from boonta.agents import muzero
+from boonta.agents import dqn, muzero
 from boonta.nodes.archive.files import open_archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
 from boonta.nodes.learner import Learner
@@ -15,9 +15,12 @@ from boonta.programs.wiring.environments import env_of_archive, kind_of
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
-PRESETS = {"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI}
+PRESETS = {
+    **{"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI},
+    **{"dqn-catch": dqn.CATCH, "dqn-minatar": dqn.MINATAR, "dqn-atari": dqn.DQN},
+}
 if TYPE_CHECKING:
-    Preset = muzero.Config
+    Preset = muzero.Config | dqn.Config
 else:  # This is config:board, with its flags after that.
     Preset = tyro.extras.subcommand_type_from_defaults(PRESETS)
 
@@ -37,7 +40,10 @@ def unplugged(
     """
     folder = pathlib.Path(data)  # The command line's parser has made it a text.
     env = env_of_archive(folder)
-    agent = muzero.make_unplugged(config, env.spec)
+    if isinstance(config, dqn.Config):
+        agent = dqn.make_unplugged(config, env.spec)
+    else:
+        agent = muzero.make_unplugged(config, env.spec)
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)
     groups = [
         group(Learner),

@@ -2,7 +2,8 @@
 
 from boonta.agents.impala.agent import make
 from boonta.agents.impala.config import ATARI, CARTPOLE, CATCH, GRID_WORLD, MINATAR, Config
-from boonta.agents.impala.networks import Inputs, Network, Outputs, example_inputs
+from boonta.agents.impala.networks import Network, Outputs
+from boonta.agents.recurrence import Inputs, example_inputs
 
 __all__ = [
     "ATARI",

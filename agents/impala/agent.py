@@ -12,8 +12,9 @@ from boonta.agents.config import require
 from boonta.agents.heads import ActionHead, make_action_head
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.loss import impala_loss
-from boonta.agents.impala.networks import Network, Outputs, example_inputs, make_network
+from boonta.agents.impala.networks import Network, Outputs, make_network
 from boonta.agents.impala.policy import make_policy
+from boonta.agents.recurrence import example_inputs
 from boonta.envs.base import BoardView, EnvSpec
 
 T, B = 3, 2  # Sizes that a whole network is checked with.

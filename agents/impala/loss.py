@@ -15,8 +15,9 @@ from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Steps
 from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
-from boonta.agents.impala.networks import Inputs, Network, Outputs
+from boonta.agents.impala.networks import Network, Outputs
 from boonta.agents.optimisation import Context, Outcome
+from boonta.agents.recurrence import inputs_as_acted
 from boonta.agents.returns import v_trace
 
 
@@ -73,11 +74,8 @@ def impala_loss(
 
 def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
     """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
-    stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T+1, B, ..., L]
-    steps = sequences.drop_context(steps, frame_stack)
-    core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
-    action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T+1, B]
-    outputs, _ = network.unroll(params, Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm)
+    inputs, lstm, steps = inputs_as_acted(steps, frame_stack)
+    outputs, _ = network.unroll(params, inputs, lstm)
     return outputs, steps
 
 

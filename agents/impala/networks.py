@@ -15,30 +15,21 @@ from typing import NamedTuple
 import chex
 import haiku as hk
 import jax
-import jax.numpy as jnp
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
 from boonta.agents.heads import ActionHead, scalar_head
 from boonta.agents.impala.config import Config
-from boonta.agents.recurrence import initial_lstm, unroll_lstm, with_last
+from boonta.agents.recurrence import (
+    Inputs,
+    example_inputs,
+    folded,
+    initial_lstm,
+    unfolded,
+    unroll_lstm,
+    with_last,
+)
 from boonta.envs.base import EnvSpec
-
-
-class Inputs(NamedTuple):
-    """What the network sees of T rows.
-
-    Attributes:
-      stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
-      step_type: int32 [T, B]; the core starts anew where it is FIRST.
-      reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
-      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
-    """
-
-    stack: Nest
-    step_type: jax.Array
-    reward: jax.Array
-    action_tm1: jax.Array
 
 
 class Outputs(NamedTuple):
@@ -85,13 +76,10 @@ def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: network
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         chex.assert_rank([inputs.step_type, inputs.reward], 2)
         t, b = inputs.step_type.shape
-        # Time is folded into the batch: XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The
-        # batch comes first, or else a batch split over devices could not stay split, and each device would gather it.
-        stack = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(b * t, *x.shape[2:]), inputs.stack)  # [B*T, ...]
+        stack = folded(inputs.stack)  # [B*T, ...]
 
         def features(name: str) -> jax.Array:
-            x = make_torso(name=name)(stack)  # [B*T, D]
-            return jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
+            return unfolded(make_torso(name=name)(stack), t, b)  # [T, B, D]
 
         x = features("torso")
         if config.lstm_size:
@@ -112,19 +100,3 @@ def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: network
         return transformed.apply(params, None, inputs, lstm)
 
     return Network(init, initial_state, unroll)
-
-
-def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
-    """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
-
-    Args:
-      spec: the environment's spec.
-      frame_stack: L.
-      rows: T.
-      batch_size: B.
-    """
-    shapes = networks.frames(spec.observations, frame_stack, rows, batch_size)
-    number = jnp.zeros((rows, batch_size), jnp.int32)
-    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
-    stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return Inputs(stack, number, number.astype(jnp.float32), action)

@@ -10,20 +10,9 @@ import jax.numpy as jnp
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy
 from boonta.agents.heads import ActionHead
-from boonta.agents.impala.networks import Inputs, Network
+from boonta.agents.impala.networks import Network
+from boonta.agents.recurrence import Core, Inputs
 from boonta.envs.base import EnvSpec, TimeStep
-
-
-class Core(NamedTuple):
-    """What the recurrent core remembers before a step; the learner's unroll starts with it.
-
-    Attributes:
-      lstm: state [B, D], or () without a core.
-      action_tm1: [B, ...], the last action, which the core sees.
-    """
-
-    lstm: Nest
-    action_tm1: jax.Array
 
 
 class State(NamedTuple):

@@ -15,8 +15,10 @@ from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
-from boonta.agents.muzero.policy import Planner, make_policy, view_of
+from boonta.agents.muzero.policy import Planner, make_policy
 from boonta.agents.muzero.search import make_search
+from boonta.agents.n_step import FreshErrors
+from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
 
 B = 2  # Size of the batch that a whole model is checked with.
@@ -122,29 +124,31 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     With r = 1 there is no "trajectories", whose rate the actors would keep to. They keep to that of "past" instead,
     from which reanalyzers draw each sequence so often that it is learned from `samples_per_insert` times.
     """
-    fresh = Table(
-        name="trajectories",
-        kind="replay",
-        sequence_length=config.sequence_length,
-        period=config.roots,
-        batch_size=config.replay.batch_size,
-        size=config.replay.size,
-        sampler=config.replay.sampler,
-        priority_exponent=config.replay.priority_exponent,
-        samples_per_insert=config.replay.samples_per_insert,
-        min_size=config.replay.min_size,
-    )
+    fresh = config.replay.table("trajectories", config.sequence_length, config.roots, fresh_errors(config))
     ratio = config.reanalyze_ratio
     if not ratio or config.reanalyze == "update":
         return (fresh,)
     reanalyzed = make_reanalyzed_table(config, period=config.sequence_length, share=ratio)
-    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform")
+    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform", errors=None)
     if ratio == 1:
         often = config.replay.samples_per_insert
         draws = None if often is None else often / config.reanalyzed_samples
         return (dataclasses.replace(past, samples_per_insert=draws), reanalyzed)
     past = dataclasses.replace(past, samples_per_insert=None, min_size=1)
     return (dataclasses.replace(fresh, share=1 - ratio), past, reanalyzed)
+
+
+def fresh_errors(config: Config) -> FreshErrors:
+    """|v - G| of a sequence's roots by the values of the searches that acted, as MooZi's actors insert it."""
+    return FreshErrors(
+        discount=config.discount,
+        length=config.bootstrap_length,
+        roots=config.roots,
+        context=config.frame_stack - 1,
+        estimate=1,  # Of `Extras`, whose first leaf is the policy.
+        value=1,
+        unit=config.support_limit,
+    )
 
 
 def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None) -> None:

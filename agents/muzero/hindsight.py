@@ -14,8 +14,8 @@ from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import unroll_model
 from boonta.agents.muzero.networks import Model
-from boonta.agents.muzero.policy import view_of
 from boonta.agents.returns import value_targets
+from boonta.agents.views import view_of
 
 
 class Hindsight(NamedTuple):

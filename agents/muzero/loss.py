@@ -27,12 +27,12 @@ from boonta.agents.base import Batch, Nest, Steps
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
-from boonta.agents.muzero.policy import view_of
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import Targets, make_targets
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
+from boonta.agents.views import view_of
 from boonta.envs.base import LAST
 
 

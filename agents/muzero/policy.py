@@ -14,7 +14,8 @@ from boonta.agents.base import Nest, Policy
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.search import Planned, make_search
-from boonta.envs.base import BoardView, EnvSpec, TimeStep
+from boonta.agents.views import legal_of, view_of
+from boonta.envs.base import EnvSpec, TimeStep
 
 
 class Extras(NamedTuple):
@@ -27,16 +28,6 @@ class Extras(NamedTuple):
 
     policy: jax.Array
     value: jax.Array
-
-
-def view_of(observation: Nest) -> Nest:
-    """The part of an observation, or of its spec, that the network sees."""
-    return observation.view if isinstance(observation, BoardView) else observation
-
-
-def legal_of(observation: Nest, shape: tuple[int, ...]) -> jax.Array:
-    """The legal actions, bool [..., A]: the observation's, if it has them, otherwise all, in this shape."""
-    return observation.legal if isinstance(observation, BoardView) else jnp.ones(shape, bool)
 
 
 def extras_of(planned: Planned) -> Extras:

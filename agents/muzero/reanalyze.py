@@ -14,8 +14,9 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Nest, Steps
 from boonta.agents.muzero.config import Config
-from boonta.agents.muzero.policy import Extras, legal_of
+from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.search import Search
+from boonta.agents.views import legal_of
 
 
 def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search: Search, config: Config) -> Steps:

@@ -11,7 +11,7 @@ import numpy as np
 from acme import core
 from acme.adders import base as adders
 
-from boonta.agents.base import Agent, Nest, Policy
+from boonta.agents.base import Agent, Nest, Policy, Slots
 from boonta.envs.base import FIRST, TimeStep
 from boonta.nodes.acting.local import Acting, acting_params, jit_policy
 from boonta.nodes.base import Node
@@ -85,7 +85,7 @@ class PolicyActor(core.Actor):
     ):
         self._source = source
         self._adder = adder
-        self._acting = Acting(policy, jit_policy(policy), 1, seed, Node("acme").stopwatch)
+        self._acting = Acting(policy, jit_policy(policy), Slots(1), seed, Node("acme").stopwatch)
         self._params: Nest = None
 
     def select_action(self, observation: Nest) -> np.ndarray:

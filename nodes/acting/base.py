@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Table
+from boonta.agents.base import Agent, Slots, Table
 from boonta.envs.base import TimeStep
 from boonta.nodes.base import Node
 from boonta.nodes.watch.calls import answered
@@ -41,7 +41,7 @@ class Acted(NamedTuple):
 
 
 GroupAct = Callable[[TimeStep], Acted]  # Acts for one group of environments; it must be called for every time step.
-OpenAct = Callable[[int, int, int], GroupAct]  # Takes the group's number, its number of slots and a seed.
+OpenAct = Callable[[int, Slots, int], GroupAct]  # Takes the group's number, its slots and a seed.
 
 
 class Remote(NamedTuple):
@@ -62,7 +62,8 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
       agent: its policy acts in this process; unused with `Remote`.
       variables: handle of the variable server, `nodes.variables.Colocated`, or `Remote`.
       table: the table at whose sequences' ends local params may change.
-      refresh_every: env steps of a slot between two looks for newer params; None takes the table's period.
+      refresh_every: env steps of a slot between two looks for newer params; None takes
+        `nodes.acting.local.refresh_rows`.
 
     Raises:
       ValueError: refresh_every is given, but it isn't this node that decides when params change.
@@ -96,15 +97,15 @@ class RemoteAct:
       node: the node that acts.
       inference: handle of the `Inference` node.
       group: number of the group.
-      num_envs: B, number of slots of the group.
+      slots: the group's.
       seed: seed of the policy.
     """
 
-    def __init__(self, node: Node, inference: Any, group: int, num_envs: int, seed: int):
+    def __init__(self, node: Node, inference: Any, group: int, slots: Slots, seed: int):
         self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
         self._inference = inference
         self._name = f"{node.name}/{group}"
-        self._num_envs = num_envs
+        self._slots = slots
         self._seeds = np.random.SeedSequence(seed)
         self._register(seed)
 
@@ -127,7 +128,8 @@ class RemoteAct:
 
     def _register(self, seed: int) -> None:
         def register(timeout_s: float) -> bool | None:
-            return answered(self._inference.register, self._name, self._num_envs, seed, timeout_s)
+            size, first, total = self._slots
+            return answered(self._inference.register, self._name, size, seed, first, total or size, timeout_s)
 
         self._wait_for(register)
         self._t = 0

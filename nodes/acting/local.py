@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Policy, Steps, Table
+from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node, Stopped
@@ -21,6 +21,8 @@ from boonta.nodes.variables import Colocated, VariableClient
 Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
+REFRESH_ROWS = 4  # Env steps of a slot that share a look for newer params.
+
 
 class Acting:
     """A policy with its state and its randomness in a stream of time steps, every one of which it must see.
@@ -28,7 +30,7 @@ class Acting:
     Args:
       policy: the policy.
       act: `jit_policy(policy)`, which several streams share, so that it is compiled once.
-      num_envs: B, the slots of each time step.
+      slots: the slots of each time step.
       seed: the seed of the policy's randomness.
       stopwatch: measures the time of acting.
       device: the device that acts, and keeps extras and core; None acts where the params are, and brings both to the
@@ -39,14 +41,14 @@ class Acting:
         self,
         policy: Policy,
         act: Act,
-        num_envs: int,
+        slots: Slots,
         seed: int,
         stopwatch: Stopwatch,
         device: jax.Device | None = None,
     ):
         self._act = act
         self._stopwatch = stopwatch
-        self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(num_envs)
+        self._key, self._state = jax.random.PRNGKey(seed), initial_state_of(policy, slots)
         self._device = device
         if device is not None:
             self._key, self._state = jax.device_put((self._key, self._state), device)
@@ -150,19 +152,24 @@ def open_local_acting(
                 f"{node.name}: refresh_every is {refresh_every}; in lock-step params change where a sequence has ended"
             )
 
-        def open_colocated(group: int, num_envs: int, seed: int) -> ColocatedAct:
-            acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch, variables.device)
+        def open_colocated(group: int, slots: Slots, seed: int) -> ColocatedAct:
+            acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
             return ColocatedAct(acting, variables, group, table, refresh_every, node.wait_for)
 
         return open_colocated
     params = VariableClient(variables, acting_params(agent))
 
-    def open_act(group: int, num_envs: int, seed: int) -> LocalAct:
+    def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
         del group
-        acting = Acting(agent.policy, act, num_envs, seed, node.stopwatch)
-        return LocalAct(acting, params, refresh_every or table.period, node.wait_for)
+        acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
+        return LocalAct(acting, params, refresh_every or refresh_rows(table), node.wait_for)
 
     return open_act
+
+
+def refresh_rows(table: Table) -> int:
+    """Env steps of a slot between two looks for newer params: whole periods, but not a call at each of a few steps."""
+    return -(-REFRESH_ROWS // table.period) * table.period
 
 
 class Play:
@@ -182,7 +189,7 @@ class Play:
         self._checked = NanCheck()
         self.timestep = self._checked(env.reset())
         self.chosen: Callable[[np.ndarray], None] = lambda action: None
-        self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
+        self._acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
         self._stopwatch = stopwatch
 
     def step(self, params: Nest) -> tuple[TimeStep, np.ndarray, Nest]:

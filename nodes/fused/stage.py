@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest, Policy, Steps
+from boonta.agents.base import Nest, Policy, Slots, Steps, initial_state_of
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
 
 
@@ -52,7 +52,7 @@ def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
     key, env_key = jax.random.split(key)
     state, timestep = jax.vmap(env.init)(jax.random.split(env_key, num_envs))
     zero = jnp.zeros(num_envs)
-    return Stage(state, timestep, policy.initial_state(num_envs), key, zero, zero.astype(jnp.int32))
+    return Stage(state, timestep, initial_state_of(policy, Slots(num_envs)), key, zero, zero.astype(jnp.int32))
 
 
 def act(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Policy
+from boonta.agents.base import Policy, Slots
 from boonta.envs import base
 from boonta.nodes.acting.local import Act, Acting
 from boonta.nodes.base import Stopped
@@ -92,7 +92,7 @@ def policy_side(policy: Policy, act: Act, params: Nest, stopwatch: Stopwatch) ->
     """Returns a side that plays a policy with these params; `act` is `jit_policy(policy)`."""
 
     def make(env: base.BatchedEnv, seed: int) -> Side:
-        acting = Acting(policy, act, env.num_envs, seed, stopwatch)
+        acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
         return lambda timestep, asked: acting(params, timestep)[0]
 
     return make

@@ -39,6 +39,10 @@ class Writer(Protocol):
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
         ...
 
+    def flush(self) -> None:
+        """Sees to it that all complete sequences are in their tables; without it some may be under way."""
+        ...
+
     def close(self) -> None:
         """Frees what it holds."""
         ...

@@ -14,7 +14,17 @@ import numpy as np
 
 from boonta.agents.base import Sampler, Table
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.judge import FETCHED_AHEAD, SLOTS, ConformanceError, Judge, Make, Name
+from boonta.nodes.tables.judge import (
+    FETCHED_AHEAD,
+    SLOTS,
+    ConformanceError,
+    Judge,
+    Make,
+    Name,
+    endless_errors,
+    errors_of_rows,
+    fresh_error,
+)
 
 QUEUE = Table("judged", "queue", sequence_length=3, period=2, batch_size=4, size=8)
 REPLAY = dataclasses.replace(
@@ -46,6 +56,8 @@ def check(
     check_ratio(make, in_rounds)
     for sampler in samplers:
         check_priorities(make, sampler, in_rounds)
+    if "proportional" in samplers:
+        check_fresh(make, in_rounds)
     check_restart(make)
 
 
@@ -150,6 +162,20 @@ def check_priorities(make: Make, sampler: Sampler, in_rounds: bool) -> None:
         judge.dataset.prioritise(drawn, np.full(len(names), 9.0, np.float32))
         newest = {(slot, start) for slot in range(SLOTS) for start in (6, 8, 10)}
         judge.require_odds(_odds(table, {}, newest))
+
+
+def check_fresh(make: Make, in_rounds: bool) -> None:
+    """Asserts that new sequences have the errors that the table's agent has for them, until they are drawn."""
+    table = dataclasses.replace(REPLAY, sampler="proportional", size=6, errors=errors_of_rows)
+    held = {(slot, start) for slot in range(SLOTS) for start in (4, 6, 8)}
+    errors = {name: fresh_error(table, name) for name in held}
+    with Judge(make, table) as judge:
+        judge.write(contract.rows_of(table, 5))
+        judge.require_odds(_odds(table, errors, held))
+    if in_rounds:
+        return
+    with Judge(make, dataclasses.replace(table, errors=endless_errors)) as judge:
+        judge.require_unwritten(table.sequence_length)
 
 
 def check_restart(make: Make) -> None:

@@ -24,8 +24,8 @@ import tree
 
 from boonta.agents.base import Author, Steps, Table
 
-# The priority of a sequence that was never drawn. Its writer has no agent to compute an error with: 1 is a large error,
-# and the first rank, so each sequence is likely to be drawn once.
+# The priority of a sequence that was never drawn and whose agent has no error for it: 1 is a large error, and the first
+# rank, so each sequence is likely to be drawn once.
 NEW_PRIORITY = 1.0
 # This is added to each error, so that a sequence whose error was 0 once is drawn again.
 PRIORITY_FLOOR = 1e-3
@@ -159,6 +159,47 @@ def definite_samples_per_insert(table: Table) -> float:
     Such a program has no side that could wait. It follows this ratio exactly, over its rounds.
     """
     return FREE_SAMPLES_PER_INSERT if table.samples_per_insert is None else table.samples_per_insert
+
+
+# What a sequence's priority is before it is first drawn.
+
+
+def knows_errors(table: Table) -> bool:
+    """Whether fresh sequences come with errors of their own. Nobody but the learner knows their ranks."""
+    return table.errors is not None and table.sampler == "proportional"
+
+
+def fresh_errors(table: Table, steps: Steps) -> Any:
+    """The errors [B] of fresh sequences, leaves [T, B, ...]."""
+    assert table.errors is not None
+    return table.errors(light(steps))
+
+
+def fresh_priorities(table: Table, steps: Steps, slots: int) -> np.ndarray:
+    """The priorities [B] of fresh sequences, leaves [T, B, ...] on the host.
+
+    Raises:
+      ValueError: an error is below 0 or not finite.
+    """
+    if not knows_errors(table):
+        return np.full(slots, NEW_PRIORITY)
+    return require_errors(table, np.asarray(fresh_errors(table, steps))) + PRIORITY_FLOOR
+
+
+def require_errors(table: Table, errors: np.ndarray) -> np.ndarray:
+    """Refuses errors from which no priorities can be made.
+
+    Raises:
+      ValueError: one is below 0 or not finite.
+    """
+    if not np.all(np.isfinite(errors) & (errors >= 0)):
+        raise ValueError(f"priorities for table {table.name!r} must be finite and at least 0: {errors}")
+    return errors
+
+
+def light(steps: Steps) -> Steps:
+    """Steps without what errors don't look at, which is nearly all that they hold."""
+    return steps._replace(observation=(), core=())
 
 
 # Which tables a node writes to, and which the learner draws from.

@@ -99,10 +99,19 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         number = steps.reward.shape[0]
         place = cores.place(state.rows, number) if jax.tree.leaves(steps.core) else ()
         rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps._replace(core=place))
-        return State(buffer.add(kept, rows), cores.add(state.cores, steps.core, state.rows), state.rows + number)
+        kept = buffer.add(kept, rows)
+        if contract.knows_errors(table):
+            kept = _with_errors(buffer, table, kept, state.rows, number)
+        return State(kept, cores.add(state.cores, steps.core, state.rows), state.rows + number)
 
     def sample(state: State, key: jax.Array) -> Sample:
         drawn = buffer.sample(state.buffer, key)
+        if prioritised:
+            # Rounding leads flashbax's sum tree now and then, in a few of 100,000 batches, to a place that has no
+            # sequence, or an old one. The likeliest of the batch takes its place.
+            likeliest = jnp.argmax(drawn.probabilities)
+            chosen = jnp.where(drawn.probabilities > 0, jnp.arange(table.batch_size), likeliest)
+            drawn = jax.tree.map(lambda x: x[chosen], drawn)
         steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
         if jax.tree.leaves(steps.core):
             steps = steps._replace(core=cores.of(state.cores, steps.core[0]))
@@ -117,6 +126,31 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         return state._replace(buffer=buffer.set_priorities(state.buffer, indices, errors + contract.PRIORITY_FLOOR))
 
     return DeviceTable(init, add, sample, prioritise)
+
+
+def _with_errors(buffer: Any, table: Table, kept: Any, before: Any, added: int) -> Any:
+    """Gives the sequences that the last rows have completed the errors that their policy has for them.
+
+    Args:
+      buffer: flashbax's functions.
+      table: has the errors.
+      kept: flashbax's state, the rows added.
+      before: int32 [], the number of rows of each slot before.
+      added: how many rows were added.
+    """
+    rows = contract.light(kept.experience)  # Leaves [B, time, ...].
+    slots, length = rows.reward.shape
+    per_slot, nowhere = length // table.period, kept.sum_tree_state.nodes.shape[0]  # What is out of bounds is dropped.
+    first, last = (contract.completed(table, number) for number in (before, before + added))
+    for i in range((added - 1) // table.period + 1):
+        start = contract.first_row(table, first + i)
+        place = (start + jnp.arange(table.sequence_length)) % length
+        sequences = jax.tree.map(lambda x, place=place: jnp.swapaxes(x[:, place], 0, 1), rows)  # [T, B, ...]
+        errors = contract.fresh_errors(table, sequences)
+        there, item = first + i < last, start % length // table.period
+        indices = jnp.where(there, jnp.arange(slots) * per_slot + item, nowhere)
+        kept = buffer.set_priorities(kept, indices, jnp.where(there, errors + contract.PRIORITY_FLOOR, 0.0))
+    return kept
 
 
 class _Cores(NamedTuple):

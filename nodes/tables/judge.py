@@ -85,6 +85,22 @@ def row(t: int) -> Steps:
     return Steps(seen, step_type, number, discount, place.astype(np.int32), remembered, version, core)
 
 
+def errors_of_rows(steps: Steps) -> Any:
+    """Errors of fresh sequences, a `Table.errors`, by the extras of the last row."""
+    return tree.flatten(steps.extras)[0][-1] % 4 / 2
+
+
+def fresh_error(table: Table, name: Name) -> float:
+    """The error of the sequence with this name by `errors_of_rows`."""
+    slot, start = name
+    return float(tree.flatten(row(start + table.sequence_length - 1).extras)[0][slot] % 4 / 2)
+
+
+def endless_errors(steps: Steps) -> Any:
+    """Errors that are none."""
+    return tree.flatten(steps.extras)[0][-1] * np.inf
+
+
 SIGNATURE: Steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), row(0))
 STREAM: Steps = tree.map_structure(lambda *leaves: np.stack(leaves), *[row(t) for t in range(ROWS)])  # [T, B, ...]
 
@@ -168,7 +184,9 @@ class Judge:
         return self._appending
 
     def _append(self) -> None:
-        self.counts.append(self._writer.append(row(len(self.counts))))
+        sequences = self._writer.append(row(len(self.counts)))
+        self._writer.flush()
+        self.counts.append(sequences)
 
     # Reading.
 
@@ -249,6 +267,14 @@ class Judge:
             except ValueError:
                 continue
             raise ConformanceError("errors below 0 or not finite are refused", bad)
+
+    def require_unwritten(self, rows: int) -> None:
+        """Asserts that sequences with errors that are none are refused when they are written."""
+        try:
+            self.write(rows)
+        except ValueError:
+            return
+        raise ConformanceError("fresh errors below 0 or not finite are refused", self.counts)
 
     def restart(self, restart: Callable[[], Store]) -> None:
         """Begins the store anew, and reads what it has saved."""

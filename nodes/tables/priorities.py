@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from boonta.agents.base import Table
-from boonta.nodes.tables.contract import PRIORITY_FLOOR
+from boonta.nodes.tables.contract import PRIORITY_FLOOR, require_errors
 
 BINS = 1 << 15
 
@@ -24,8 +24,7 @@ def make_priorities(table: Table) -> Priorities | None:
     ranks = Ranks(table.size) if table.sampler == "rank" else None
 
     def priorities(keys: np.ndarray, errors: np.ndarray) -> np.ndarray:
-        if not np.all(np.isfinite(errors) & (errors >= 0)):
-            raise ValueError(f"priorities for table {table.name!r} must be finite and at least 0: {errors}")
+        require_errors(table, errors)
         return errors + PRIORITY_FLOOR if ranks is None else ranks(keys, errors)
 
     return priorities

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Steps
+from boonta.agents.base import Agent, Slots, Steps
 from boonta.envs.base import Env
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
@@ -167,7 +168,7 @@ def parameters(node: type[Node]) -> set[str]:
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
-    A constructor may name `agent`, `env`, `spec`, `seed`, `stop`, `log`, `folder`, `beside`, `start_from`,
+    A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
     `save_every_s`, `retention`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
     Launchpad's node for a replay server adds `address`.
 
@@ -195,9 +196,21 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     }
     if role == "actor" and "inference" in served:
         offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
+    if role == "actor":
+        offered = {"slots": slots_of(program, group, i)} | offered
     accepted = parameters(group.node)
     chosen = {name: value for name, value in offered.items() if name in accepted}
     return {"name": group.names[i], **chosen, **group.settings}
+
+
+def slots_of(program: Program, group: Group, i: int) -> Slots:
+    """The environment slots of a group's actor, among those of all the program's actors."""
+    actors = [each for each in program.groups if each.node.role == "actor"]
+    sizes = [each.settings.get("num_envs", NUM_ENVS) for each in actors]
+    number = [each.label for each in actors].index(group.label)
+    before = sum(size * each.number for size, each in zip(sizes[:number], actors))
+    total = sum(size * each.number for size, each in zip(sizes, actors))
+    return Slots(sizes[number], before + i * sizes[number], total)
 
 
 def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from boonta.agents.base import Table
+from boonta.agents.base import Slots, Table
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import SeveralHosts
@@ -96,13 +96,15 @@ def require_threads(program: Program) -> None:
 
 
 def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.Device) -> Node:
-    """The actor of one acting device. `first_group` counts over the groups of all actors on all hosts."""
+    """The actor of one acting device. `first_group` and `slots` count over those of all actors on all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
     env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
-    first_group = (run.hosts.index * placement.acting + i) * placement.threads
+    size, number = group.settings.get("num_envs", NUM_ENVS), run.hosts.index * placement.acting + i
+    first_group = number * placement.threads
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
-    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
+    slots = Slots(size, number * size, run.hosts.number * placement.acting * size)
+    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads, "slots": slots}
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
 

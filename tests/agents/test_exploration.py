@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents import exploration
+from boonta.agents.base import Slots
+from boonta.agents.groups import Exploration
 
 KEY = jax.random.PRNGKey(0)
 
@@ -28,10 +30,19 @@ def test_epsilon_greedy_by_slot():
 
 
 def test_the_ladder_of_ape_x():
-    ladder = exploration.epsilon_ladder(8)
-    np.testing.assert_allclose(ladder, [0.4 ** (1 + i) for i in range(8)], rtol=1e-5)
-    np.testing.assert_allclose(exploration.epsilon_ladder(1), [0.4], rtol=1e-6)
-    np.testing.assert_allclose(exploration.epsilon_ladder(3, 0.5, 2.0), [0.5, 0.25, 0.125], rtol=1e-5)
+    settings = Exploration(epsilon_start=0.4, epsilon=0.4, ladder=7.0)
+
+    def ladder(settings, slots, updates=0):
+        return exploration.epsilon_of(settings, jnp.int32(updates), exploration.rungs(slots))
+
+    whole = [0.4 ** (1 + i) for i in range(8)]
+    np.testing.assert_allclose(ladder(settings, Slots(8)), whole, rtol=1e-5)
+    np.testing.assert_allclose(ladder(settings, Slots(3, 4, 8), 10**6), whole[4:7], rtol=1e-5)
+    np.testing.assert_allclose(ladder(settings, Slots(1)), [0.4], rtol=1e-6)
+    falling = Exploration(epsilon_start=1.0, epsilon=0.5, anneal_updates=100, ladder=2.0)
+    np.testing.assert_allclose(ladder(falling, Slots(3)), [1, 1, 1])
+    np.testing.assert_allclose(ladder(falling, Slots(3), 50), [0.75, 0.75**2, 0.75**3], rtol=1e-5)
+    np.testing.assert_allclose(ladder(falling, Slots(3), 1000), [0.5, 0.25, 0.125], rtol=1e-5)
 
 
 def test_temperatures():

@@ -10,8 +10,9 @@ from boonta.agents.groups import Gaussian, Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config, make
 from boonta.agents.impala.loss import unroll_as_acted
-from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
-from boonta.agents.impala.policy import Core, make_policy
+from boonta.agents.impala.networks import Network, Outputs, make_network
+from boonta.agents.impala.policy import make_policy
+from boonta.agents.recurrence import Core, Inputs
 from boonta.envs.base import FIRST, LAST, MID, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

@@ -11,9 +11,10 @@ from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.networks import make_model
-from boonta.agents.muzero.policy import Extras, view_of
+from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import make_search
+from boonta.agents.views import view_of
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.replayed import Replayed

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from boonta.agents import muzero
 from boonta.agents.base import Steps
+from boonta.agents.config import replaced
+from boonta.agents.muzero.agent import make_tables
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.targets import make_targets
 from boonta.agents.returns import value_targets
@@ -47,6 +50,13 @@ TRUNCATED = make_steps([MID, MID, LAST, FIRST, MID, MID], [0, 1, 2, 0, 4, 5], [1
 def test_returns_of_an_episode_that_goes_on():
     # The targets are r1 + r2 / 2 + v2 / 4; the last rows bootstrap from the last value.
     np.testing.assert_allclose(returns_of(ON)[:4], [1 + 1 + 7.5, 2 + 1.5 + 10, 3 + 2 + 12.5, 4 + 2.5 + 15])
+
+
+def test_actors_say_how_far_the_searchs_values_are_from_their_returns():
+    """The returns of the two roots are 9.5 and 13.5, their values 10 and 20; an error of 2, the limit, counts as 1."""
+    changes = {"discount": 0.5, "bootstrap_length": 2, "roots": 2, "support_limit": 2.0}
+    table = make_tables(replaced(muzero.CATCH, {**changes, "replay.sampler": "proportional"}))[0]
+    assert table.errors(ON) == pytest.approx([(0.5 + 6.5) / 2 / 2])
 
 
 def test_lambda_returns():

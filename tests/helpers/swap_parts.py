@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents import impala, muzero, sac, td3
+from boonta.agents import dqn, impala, muzero, r2d2, sac, td3
 from boonta.agents.actor_critic import Layers
 from boonta.agents.base import Agent
+from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.transitions import Transitions
 from boonta.envs.base import Env
@@ -34,6 +35,12 @@ MUZERO = muzero.Config(
     support_limit=20.0,
     search="puct",  # This search compiles fastest.
 )
+SMALL = {"torso.widths": (8,), "replay.batch_size": 8, "replay.min_size": 64}
+# Every part that the others don't have.
+DQN = replaced(dqn.ApeX.preset("catch"), {**SMALL, "distribution": "quantile", "quantiles": 4, "noisy": 0.5})
+R2D2 = replaced(
+    r2d2.CATCH, {**SMALL, "lstm_size": 8, "head_width": 8, "burn_in": 2, "roots": 4, "period": 4, "replay.min_size": 8}
+)
 LAYERS = Layers(widths=(8,))
 TRANSITIONS = Transitions(batch_size=8, min_size=16, updates_per_env_step=0.5, bootstrap_length=2)
 
@@ -42,10 +49,14 @@ def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
     """Half of MuZero's sequences are reanalyzed if there are reanalyzers."""
     if agent == "impala":
         return impala.make(IMPALA, env.spec)
+    if agent == "r2d2":
+        return r2d2.make(R2D2, env.spec)
     if agent == "sac":
         return sac.make(sac.Config(LAYERS, TRANSITIONS), env.spec)
     if agent == "td3":
         return td3.make(td3.Config(LAYERS, replay=TRANSITIONS), env.spec)
     discount = -1.0 if env.spec.num_players == 2 else 0.9
+    if agent == "dqn":
+        return dqn.make(dataclasses.replace(DQN, discount=discount), env.spec)
     ratio = 0.5 if reanalyzers else 0.0
     return muzero.make(dataclasses.replace(MUZERO, discount=discount, reanalyze_ratio=ratio), env.spec)

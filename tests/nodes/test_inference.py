@@ -12,6 +12,7 @@ import pytest
 import tree
 
 from boonta.agents import impala, muzero
+from boonta.agents.base import Slots
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.envs.catch import Catch
@@ -82,7 +83,7 @@ def test_groups_that_share_a_batch_act_as_each_would_alone(name):
     node = inference(agent, deadline_s=1.0)
     seeds = {"actor/0/0": 5, "actor/0/1": 2**32 - 1, "actor/1/0": 6}  # The third leaves a row to pad.
     envs = {group: ENV(4, seed=seed % 7) for group, seed in seeds.items()}
-    alone = {group: Acting(agent.policy, act, 4, seed, Stopwatch()) for group, seed in seeds.items()}
+    alone = {group: Acting(agent.policy, act, Slots(4), seed, Stopwatch()) for group, seed in seeds.items()}
     timesteps = {group: env.reset() for group, env in envs.items()}
     for group, seed in seeds.items():
         assert node.register(group, 4, seed)
@@ -210,7 +211,7 @@ def test_groups_register_again_with_a_node_that_was_started_again():
                 nodes[0].step()
             return answer
 
-    act = RemoteAct(Node("actor/0"), Client(), 0, 4, 5)
+    act = RemoteAct(Node("actor/0"), Client(), 0, Slots(4), 5)
     seed = nodes[0]._groups["actor/0/0"].seed
     act(first)
     del nodes[0]
@@ -275,9 +276,9 @@ class Broken:
 def test_waiting_for_an_answer_ends_with_words(monkeypatch):
     monkeypatch.setattr(acting, "ANSWER_DEADLINE_S", 0.0)
     with pytest.raises(TimeoutError, match="actor/0 waited 0 s for inference"):
-        RemoteAct(Node("actor/0"), Silent(), 0, 2, 0)
+        RemoteAct(Node("actor/0"), Silent(), 0, Slots(2), 0)
     with pytest.raises(RuntimeError, match="has 9 environments"):
-        RemoteAct(Node("actor/0"), Broken(), 0, 2, 0)
+        RemoteAct(Node("actor/0"), Broken(), 0, Slots(2), 0)
 
 
 def test_nobody_is_known_before_the_node_has_started():

@@ -53,6 +53,7 @@ def write(client, numbers: int, action: int = 2) -> None:
     writer = ReverbWriter(client, make().tables[:2], 2, Node("actor/0").wait_for)
     for t in range(numbers):
         writer.append(steps(t, 2)._replace(action=np.full(2, action, np.int32)))
+    writer.flush()
     writer.close()
 
 

@@ -35,7 +35,8 @@ def test_it_has_who_acts_learns_and_evaluates(name, tmp_path):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in (*FUSED_ALONE, *SEVERAL_SERVICES)])
 def test_it_runs_as_threads_of_one_process(name, tmp_path):
-    launch.prepare(build(name, "--launch", "sebulba", "--workdir", str(tmp_path)))
+    alone = ["--actors", "1"] if name == "apex" else []  # There the number of acting devices is that of actors.
+    launch.prepare(build(name, "--launch", "sebulba", "--workdir", str(tmp_path), *alone))
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,8 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
         ("population", "catch"),
         ("sac", "gymnax/Pendulum-v1"),
         pytest.param("td3", "gymnax/Pendulum-v1", marks=pytest.mark.once),
+        ("dqn", "catch"),
+        pytest.param("r2d2", "catch", marks=pytest.mark.once),
     ],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):

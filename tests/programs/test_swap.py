@@ -13,10 +13,18 @@ pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
-from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, TRANSITIONS, make_agent  # noqa: E402
+from boonta.tests.helpers.swap_parts import (  # noqa: E402
+    DQN,
+    ENVS,
+    IMPALA,
+    MUZERO,
+    R2D2,
+    TRANSITIONS,
+    make_agent,
+)
 
 UPDATES = 12
-# Only MuZero has targets to renew, and a notion of an opponent. SAC and TD3 take real-valued actions alone.
+# Only MuZero has targets to renew; it and DQN have a notion of an opponent. SAC and TD3 take real-valued actions.
 AGENTS = {
     "catch": ("impala", "muzero"),
     "minatar": ("impala", "muzero"),
@@ -30,6 +38,9 @@ MATRIX = [
     for acting in ("local", "central")
     for reanalyzers in ((0, 1) if agent == "muzero" else (0,))
 ]
+MATRIX += [("catch", "r2d2", acting, 0) for acting in ("local", "central")]
+MATRIX += [(env, "dqn", acting, 0) for env in ("catch", "minatar", "tic_tac_toe") for acting in ("local", "central")]
+REPLAYS = {"muzero": (MUZERO.roots, MUZERO.replay), "dqn": (DQN.roots, DQN.replay), "r2d2": (R2D2.period, R2D2.replay)}
 
 
 def flags(folder, env: str, agent: str, acting: str, reanalyzers: int, schedule: str) -> list[str]:
@@ -48,12 +59,15 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
         ahead = TRANSITIONS.batch_size / TRANSITIONS.updates_per_env_step  # Samples that a reader may be ahead.
         assert row["env_steps"] + ahead >= row["updates"] / TRANSITIONS.updates_per_env_step
     else:
-        fresh = row["updates"] * MUZERO.replay.batch_size * (0.5 if reanalyzers else 1.0)
-        assert row["env_steps"] / MUZERO.roots * MUZERO.replay.samples_per_insert + MUZERO.replay.batch_size >= fresh
+        period, replay = REPLAYS[agent]
+        fresh = row["updates"] * replay.batch_size * (0.5 if reanalyzers else 1.0)
+        assert row["env_steps"] / period * replay.samples_per_insert + replay.batch_size >= fresh
     assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
     assert (row.get("inferences", 0) > 0) == (acting == "central")
     assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)
-    assert row["policy_lag"] >= 0 and np.isfinite(row["policy_loss"])
+    assert row["policy_lag"] >= 0 and np.isfinite(
+        row["loss" if agent in REPLAYS and agent != "muzero" else "policy_loss"]
+    )
     checkpoints = Checkpointer(folder / "checkpoints")
     assert checkpoints.latest() == row["updates"]
     update = make_agent(ENVS[env], agent, reanalyzers).update

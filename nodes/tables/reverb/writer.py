@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import tree
+
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import WaitFor
 from boonta.nodes.tables.reverb.signature import pack
+
+ROWS_UNDER_WAY = 4  # Steps that share the wait for the server.
+ITEMS_UNDER_WAY = 48  # Reverb warns of more than 50 that it has not confirmed.
 
 
 class ReverbWriter:
@@ -33,6 +40,9 @@ class ReverbWriter:
         self._wait_for = wait_for
         self._writer = wait_for("the replay server", functools.partial(_open, client, tables[0].sequence_length))
         self._rows = 0
+        # What errors are made of, of a sequence's rows, leaves [B, ...].
+        self._newest: collections.deque[Steps] = collections.deque(maxlen=tables[0].sequence_length)
+        self._knows_errors = any(map(contract.knows_errors, tables))
 
     def append(self, steps: Steps) -> int:
         """Adds one raw step of every slot, leaves [B, ...]; the number of sequences that it completed."""
@@ -44,16 +54,27 @@ class ReverbWriter:
             self._configure(len(columns))
         self._writer.append(list(zip(*columns)))
         self._rows += 1
+        if self._knows_errors:
+            self._newest.append(contract.light(steps))
         if not contract.completes(table, self._rows):
             return 0
         first = -table.sequence_length
         core_row = slice(first + table.core_row, first + table.core_row + 1 or None)
-        for name in [table.name for table in self._tables]:
-            for rows, *cores in self._writer.history:
+        newest = tree.map_structure(lambda *rows: np.stack(rows), *self._newest) if self._knows_errors else steps
+        for one in self._tables:
+            priorities = contract.fresh_priorities(one, newest, self._num_envs)
+            for (rows, *cores), priority in zip(self._writer.history, priorities.tolist()):
                 sequence = [rows[first:], *[column[core_row] for column in cores]]
-                self._writer.create_item(name, contract.NEW_PRIORITY, sequence)
-        self._wait_for(f"room in {self._tables[0].name}", self._flushed)
+                self._writer.create_item(one.name, priority, sequence)
+        self._wait_until_left(under_way(table, self._num_envs * len(self._tables)))
         return self._num_envs
+
+    def flush(self) -> None:
+        """Waits until all sequences are in their tables."""
+        self._wait_until_left(0)
+
+    def _wait_until_left(self, number: int) -> None:
+        self._wait_for(f"room in {self._tables[0].name}", functools.partial(self._flushed, number))
 
     def close(self) -> None:
         self._writer.close()
@@ -65,10 +86,10 @@ class ReverbWriter:
             for column in range(columns):
                 self._writer.configure((slot, column), num_keep_alive_refs=length, max_chunk_length=chunks[column])
 
-    def _flushed(self, timeout_s: float) -> bool | None:
-        """Whether the server has taken all sequences; None if it has not within `timeout_s`."""
+    def _flushed(self, number: int, timeout_s: float) -> bool | None:
+        """Whether the server has taken all sequences but these last; None if it has not within `timeout_s`."""
         try:
-            self._writer.flush(timeout_ms=math.ceil(1000 * timeout_s))
+            self._writer.flush(number, timeout_ms=math.ceil(1000 * timeout_s))
         except Exception as error:  # Reverb's own class, of which a process that only writes has a copy of its own
             if type(error).__name__ != "DeadlineExceededError":
                 raise
@@ -84,6 +105,21 @@ def _open(client: Any, length: int, timeout_s: float) -> Any:
         if "Deadline Exceeded" not in str(error):
             raise
         return None
+
+
+def under_way(table: Table, items: int) -> int:
+    """Items that may be under way to the server while their slots go on.
+
+    A sequence for each step would otherwise cost each the time of a message and its answer. Those of longer periods are
+    waited for, so that what is written is there; so are those of a queue, whose runs are repeatable.
+
+    Args:
+      table: the table.
+      items: number that a step completes, of all slots and tables.
+    """
+    if table.kind == "queue":
+        return 0
+    return max(0, min((ROWS_UNDER_WAY - 1) // table.period * items, ITEMS_UNDER_WAY - items))
 
 
 def chunk_length(table: Table) -> int:

@@ -141,15 +141,29 @@ class TooLarge(Broken):
         super().__init__(dataclasses.replace(table, size=100))
 
 
+def reweigh(store, change):
+    """Changes the weights of a store."""
+    weights = store._weights.values.copy()
+    change(weights)
+    store._weights.set(np.arange(len(weights)), weights)
+
+
 class Weights(Broken):
     """Gives what it holds other weights before each draw."""
 
     def next(self, timeout_s):
-        self.reweigh(self.store._weights, self.store._keys)
+        reweigh(self.store, lambda weights: self.reweigh(weights, self.store._keys))
         return self.dataset.next(timeout_s)
 
     def reweigh(self, weights, keys):
         raise NotImplementedError
+
+
+class Deaf(Broken):
+    """Counts what was never drawn as an error of 1, whatever the agent says."""
+
+    def __init__(self, table):
+        super().__init__(dataclasses.replace(table, errors=None))
 
 
 class NewIsLargest(Weights):
@@ -181,7 +195,7 @@ class Lying(Broken):
         self.store._choose = lambda number: self.choose(number)
 
     def choose(self, number):
-        weights, keys = self.store._weights, self.store._keys
+        weights, keys = self.store._weights.values, self.store._keys
         places = np.random.default_rng(0).choice(np.flatnonzero(keys >= 0), number)
         return places, (np.sum(keys >= 0) * weights[places] / weights.sum()).astype(np.float32)
 
@@ -205,7 +219,7 @@ class Forgetful(Broken):
     """Begins anew with the priorities lost."""
 
     def restart(self):
-        self.store._weights[self.store._weights > 0] = 1.0
+        reweigh(self.store, lambda weights: np.copyto(weights, weights > 0))
         return self
 
 
@@ -214,6 +228,7 @@ queue_cut = functools.partial(conformance.check_sequences, kind="queue")
 ratio = functools.partial(conformance.check_ratio, in_rounds=False)
 uniform = functools.partial(conformance.check_priorities, sampler="uniform", in_rounds=False)
 proportional = functools.partial(conformance.check_priorities, sampler="proportional", in_rounds=False)
+fresh = functools.partial(conformance.check_fresh, in_rounds=False)
 
 CASES = [
     (LateCut, cut, "append() gives the number of sequences completed"),
@@ -243,6 +258,7 @@ CASES = [
     (Lying, proportional, "sequences are drawn as often as `probability` says"),
     (Careless, proportional, "errors below 0 or not finite are refused"),
     (Confused, proportional, "`probability` is N p"),
+    (Deaf, fresh, "`probability` is N p"),
     (Forgetful, conformance.check_restart, "`probability` is N p"),
 ]
 

@@ -70,6 +70,7 @@ def write(client, table: Table, sequences: int, start: int = 0) -> None:
     writer = ReverbWriter(client, [table], 1, Node("actor/0").wait_for)
     for t in range(table.sequence_length + table.period * (sequences - 1)):
         writer.append(steps(start + t, 1))
+    writer.flush()
     writer.close()
 
 

@@ -73,6 +73,7 @@ class Serve:
         writer = ReverbWriter(self.client, [self.table], 1, (node or self.node).wait_for)
         for t in range(self.table.sequence_length - 1 + sequences):
             writer.append(steps(t, 1))
+        writer.flush()
         writer.close()
 
 
@@ -153,6 +154,7 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
     client = reverb.Client(f"localhost:{node._server.port}")
     writer = ReverbWriter(client, tables, 2, node.wait_for)
     assert sum(writer.append(steps(t, 2)) for t in range(10)) == 2 * 3
+    writer.flush()
     rewards = {}
     for name, info in client.server_info().items():
         assert info.current_size == 6
@@ -166,7 +168,7 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
 def test_an_append_that_the_limiter_has_no_room_for_goes_in_as_batches_are_drawn(tmp_path):
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
-    with Serve(make(4, samples_per_insert=4.0, min_size=1), tmp_path) as server:
+    with Serve(make(4, samples_per_insert=4.0, min_size=1, period=4), tmp_path) as server:
         node = Node("actor/0")
         writer = ReverbWriter(server.client, [server.table], 32, node.wait_for)  # room for 3
         for t in range(5):

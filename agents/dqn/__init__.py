@@ -1,0 +1,33 @@
+"""DQN: action values learned from replay, from the plain agent to Rainbow and Ape-X."""
+
+from boonta.agents.dqn.agent import make, make_unplugged
+from boonta.agents.dqn.config import (
+    APEX,
+    BOARD,
+    CARTPOLE,
+    CATCH,
+    DQN,
+    MINATAR,
+    RAINBOW,
+    ApeX,
+    Config,
+    Rainbow,
+)
+from boonta.agents.dqn.networks import Network, Outputs
+
+__all__ = [
+    "APEX",
+    "BOARD",
+    "CARTPOLE",
+    "CATCH",
+    "DQN",
+    "MINATAR",
+    "RAINBOW",
+    "ApeX",
+    "Config",
+    "Network",
+    "Outputs",
+    "Rainbow",
+    "make",
+    "make_unplugged",
+]

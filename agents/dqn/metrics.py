@@ -1,0 +1,20 @@
+"""What DQN's metrics mean."""
+
+from __future__ import annotations
+
+from boonta.agents.metrics import Metric
+
+METRICS = (
+    Metric("value_target", "Mean of the targets of a batch's values.", "discounted return", "near value"),
+    Metric("value_error", "Mean distance between values and their targets.", "discounted return", "falling"),
+    Metric("reward", "Mean reward of a row, as clipped for learning.", "reward"),
+    Metric(
+        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
+    ),
+    Metric(
+        "largest_target_share",
+        "C51: the largest target of the batch, in units of the support's limit.",
+        healthy="at most 1",
+    ),
+    Metric("outside_support", "C51: share of targets beyond the support's limit.", healthy="0: raise support_limit"),
+)

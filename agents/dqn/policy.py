@@ -1,0 +1,62 @@
+"""How DQN acts: the action of the highest value, or with probability epsilon any."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import sequences
+from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.dqn.config import Config
+from boonta.agents.dqn.networks import Network
+from boonta.agents.dqn.values import expected
+from boonta.agents.exploration import ActingParams, choose, rungs
+from boonta.agents.views import view_of
+from boonta.envs.base import EnvSpec, TimeStep
+
+
+class State(NamedTuple):
+    """Between steps.
+
+    Attributes:
+      frames: nest [B, ..., L-1], oldest first.
+      rung: float32 [B], the slots' places on the ladder of epsilons.
+    """
+
+    frames: Nest
+    rung: jax.Array
+
+
+def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) -> Policy:
+    """Acts by action values.
+
+    Args:
+      config: hyper-parameters.
+      network: `ActingParams` hold its params.
+      spec: of the environment.
+      explore: whether there are random actions, and noise; otherwise it is greedy.
+
+    Returns:
+      `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
+    """
+    view = view_of(spec.observations)
+
+    def initial_state(batch_size: int) -> State:
+        shapes = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
+        return State(shapes, jnp.zeros(batch_size))
+
+    def placed(state: State, slots: Slots) -> State:
+        return state._replace(rung=rungs(slots))
+
+    def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
+        network_key, action_key = jax.random.split(key)
+        stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
+        outputs = network.apply(acting.params, network_key if explore else None, stack)
+        q = expected(config, outputs.values)  # [B, A]
+        settings = config.exploration if explore else None
+        action, estimates = choose(action_key, q, timestep.observation, settings, acting.updates, state.rung)
+        return action, estimates, state._replace(frames=frames)
+
+    return Policy(initial_state, step, deterministic=not explore, placed=placed)

@@ -1,0 +1,92 @@
+"""R2D2 as four values."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+
+from boonta.agents import networks, optimisation
+from boonta.agents.base import Agent, Table
+from boonta.agents.exploration import with_updates
+from boonta.agents.heads import num_actions
+from boonta.agents.n_step import FreshErrors
+from boonta.agents.r2d2.config import Config
+from boonta.agents.r2d2.loss import r2d2_loss
+from boonta.agents.r2d2.networks import Network, make_network
+from boonta.agents.r2d2.policy import make_policy
+from boonta.agents.recurrence import example_inputs
+from boonta.agents.views import view_of
+from boonta.envs.base import EnvSpec
+
+T, B = 3, 2  # Sizes that a whole network is checked with.
+
+
+def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+    """Makes an R2D2 agent: recurrent action values, learned from replayed sequences that begin with a stored state.
+
+    See "Recurrent Experience Replay in Distributed Reinforcement Learning"
+    (https://openreview.net/forum?id=r1lyTjAqYX). It computes nothing and touches no device: programs call it in the
+    launcher.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the environment.
+      network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
+        config's; a `Network` that of its core and head, too. None makes the config's.
+
+    Returns:
+      `Agent` with one table, "sequences".
+
+    Raises:
+      ValueError: actions are not discrete, the environment is a game of two players, or the network cannot take the
+        observations; or an output of your own network doesn't fit, and the message says what it must be.
+    """
+    if spec.num_players != 1:
+        raise ValueError(f"R2D2 plays alone; this environment is a game of {spec.num_players} players")
+    view, actions = view_of(spec.observations), num_actions(spec.actions, "R2D2")
+    if isinstance(network, Network):
+        check_network(network, config, spec)
+    else:
+        if network is not None:
+            networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
+        network = make_network(config, spec, network)
+    loss = functools.partial(r2d2_loss, network=network, num_actions=actions, config=config)
+    target = optimisation.Target(period=config.target_period)
+    return Agent(
+        policy=make_policy(config, network, spec, explore=True),
+        eval_policy=make_policy(config, network, spec, explore=False),
+        update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
+        tables=(make_table(config),),
+    )
+
+
+def make_table(config: Config) -> Table:
+    """The table of sequences, each with the state of the core before its burn-in."""
+    errors = FreshErrors(
+        discount=config.discount,
+        length=config.bootstrap_length,
+        roots=config.roots,
+        context=config.context,
+        rescale=config.rescale,
+        largest_share=config.priority_mix,
+    )
+    fresh = errors if config.fresh_errors else None
+    return config.replay.table("sequences", config.sequence_length, config.period, fresh, config.frame_stack - 1)
+
+
+def check_network(network: Network, config: Config, spec: EnvSpec) -> None:
+    """Refuses a whole network whose outputs or state don't fit.
+
+    Raises:
+      ValueError: the message says which output, what it is, and what it must be.
+    """
+    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
+    networks.require_params(params)
+    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
+    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
+    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
+    if not (isinstance(unrolled, tuple) and len(unrolled) == 2):
+        raise ValueError(f"network: unroll must return (values, state), but returns {networks.describe(unrolled)}")
+    networks.require_array("unroll's values", unrolled[0], {"T": T, "B": B, "A": spec.actions.num_values})
+    networks.require_same("unroll's state", unrolled[1], state, "initial_state's")

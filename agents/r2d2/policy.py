@@ -1,0 +1,68 @@
+"""How R2D2 acts: the action of the highest value, or with probability epsilon any."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import sequences
+from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.exploration import ActingParams, choose, rungs
+from boonta.agents.r2d2.config import Config
+from boonta.agents.r2d2.loss import raw_of
+from boonta.agents.r2d2.networks import Network
+from boonta.agents.recurrence import Core, Inputs
+from boonta.agents.views import view_of
+from boonta.envs.base import EnvSpec, TimeStep
+
+
+class State(NamedTuple):
+    """Between steps.
+
+    Attributes:
+      frames: nest [B, ..., L-1], oldest first.
+      core: `Core`.
+      rung: float32 [B], the slots' places on the ladder of epsilons.
+    """
+
+    frames: Nest
+    core: Core
+    rung: jax.Array
+
+
+def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) -> Policy:
+    """Acts by action values.
+
+    Args:
+      config: hyper-parameters.
+      network: `ActingParams` hold its params.
+      spec: of the environment.
+      explore: whether there are random actions; otherwise it is greedy.
+
+    Returns:
+      `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
+    """
+    view = view_of(spec.observations)
+
+    def initial_state(batch_size: int) -> State:
+        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
+        core = Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32))
+        return State(frames, core, jnp.zeros(batch_size))
+
+    def placed(state: State, slots: Slots) -> State:
+        return state._replace(rung=rungs(slots))
+
+    def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
+        stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
+        inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
+        inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
+        values, lstm = network.unroll(acting.params, inputs, state.core.lstm)
+        settings = config.exploration if explore else None
+        action, estimates = choose(
+            key, values[0], timestep.observation, settings, acting.updates, state.rung, raw_of(config)
+        )
+        return action, estimates, State(frames, Core(lstm, action), state.rung)
+
+    return Policy(initial_state, step, lambda state: state.core, not explore, placed)

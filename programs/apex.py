@@ -1,0 +1,46 @@
+"""Ape-X: the program of dqn.py with two numbers changed, those of its actors and of the ladder of their epsilons."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boonta.agents.dqn import ApeX
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.programs.dqn import dqn
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.launch import Program, RunFlags, main
+
+
+def apex(
+    run: RunFlags,
+    config: ApeX,
+    evaluation: Evaluation,
+    env: Env = Catch(),  # noqa: B008
+    actors: int = 8,
+    num_envs: int | None = None,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
+    refresh_every: int | None = None,
+) -> Program:
+    """Many actors, each of whose slots explores to its own degree, tell the table how wrong they were.
+
+    See "Distributed Prioritized Experience Replay" (https://arxiv.org/abs/1803.00933).
+
+    Args:
+      run: the run's settings.
+      config: the agent's hyper-parameters.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of params; default: 10.
+      refresh_every: env steps of a slot between two fetches of params; default: 4.
+    """
+    program = dqn(run, config, evaluation, env, actors, num_envs, updates_per_step, publish_every, refresh_every)
+    return dataclasses.replace(program, name="apex")
+
+
+if __name__ == "__main__":
+    main(apex)

@@ -1,0 +1,142 @@
+"""DQN's loss on whole batches: roots, masks, weights, double Q-learning, legal actions and frames, by hand."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from boonta.agents import dqn
+from boonta.agents.base import Batch, Steps
+from boonta.agents.config import replaced
+from boonta.agents.dqn.loss import dqn_loss
+from boonta.agents.optimisation import Context
+from boonta.envs.base import FIRST, LAST, MID, BoardView
+
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+A = 3
+CONFIG = replaced(
+    dqn.CATCH, {"double": False, "bootstrap_length": 2, "roots": 1, "discount": 0.5, "replay.importance_exponent": 1.0}
+)
+
+
+def table_network(seen=None):
+    """A network whose params are its values by state, [S, A]; a state is the newest frame's number."""
+
+    def apply(params, key, stack):
+        if seen is not None:
+            seen.append(stack)
+        state = stack[..., -1].astype(jnp.int32)
+        return dqn.Outputs(params[state][..., None], jnp.zeros((len(state), 1)))
+
+    return dqn.Network(lambda key: jnp.zeros((9, A)), apply)
+
+
+def batch_of(rows, probability=(1.0,), legal=None):
+    """Steps [T, B] of rows (step type, reward, discount, state, action), one list of rows for each sequence."""
+    columns = [np.array(column).T for column in zip(*[zip(*row) for row in rows])]
+    step_type, reward, discount, state, action = columns
+    observation = state.astype(np.float32)
+    if legal is not None:
+        observation = BoardView(observation, legal, np.zeros_like(step_type, np.int32))
+    step_type, action = step_type.astype(np.int32), action.astype(np.int32)
+    reward, discount = reward.astype(np.float32), discount.astype(np.float32)
+    steps = Steps(observation, step_type, reward, discount, action, (), np.zeros_like(step_type))
+    return Batch(steps, np.array(probability, np.float32))
+
+
+def loss_of(batch, config=CONFIG, params=None, target=None, updates=0, seen=None):
+    params = jnp.arange(27, dtype=jnp.float32).reshape(9, A) / 10 if params is None else jnp.asarray(params)
+    context = Context(params if target is None else jnp.asarray(target), jax.random.PRNGKey(0), jnp.int32(updates))
+    loss, outcome = dqn_loss(params, context, batch, network=table_network(seen), num_actions=A, config=config)
+    return float(loss), np.asarray(outcome.priorities), outcome.metrics
+
+
+def test_an_error_by_hand():
+    """State 0, action 1 is worth 0.1; the target is 1 + 2 / 2 + 0.25 * 0.8, the best of state 2."""
+    rows = [(MID, 0, 1, 0, 1), (MID, 1, 1, 1, 0), (MID, 2, 1, 2, 0)]
+    loss, priorities, metrics = loss_of(batch_of([rows]))
+    assert loss == pytest.approx(2.1 - 0.5) and priorities == pytest.approx([2.1])
+    assert float(metrics["value"]) == pytest.approx(0.1) and float(metrics["value_target"]) == pytest.approx(2.2)
+
+
+def test_rewards_are_clipped_where_the_config_says_so():
+    rows = [(MID, 0, 1, 0, 1), (MID, 1, 1, 1, 0), (MID, 2, 1, 2, 0)]
+    _, priorities, _ = loss_of(batch_of([rows]), replaced(CONFIG, {"reward_clip": "abs_one"}))
+    assert priorities == pytest.approx([1.7 - 0.1])
+
+
+def test_ends_and_weights():
+    """One sequence goes on, one terminates, one is truncated, one starts at LAST and doesn't count."""
+    rows = [
+        [(MID, 0, 1, 0, 0), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)],
+        [(MID, 0, 1, 0, 0), (LAST, 1, 0, 1, 0), (FIRST, 0, 1, 2, 0)],
+        [(MID, 0, 1, 0, 0), (LAST, 1, 1, 1, 0), (FIRST, 0, 1, 2, 0)],
+        [(LAST, 0, 1, 0, 0), (FIRST, 0, 1, 1, 0), (MID, 5, 1, 2, 0)],
+    ]
+    errors = np.array([0.25 * 0.8, 1.0, 1 + 0.5 * 0.5, 0.0])
+    loss, priorities, metrics = loss_of(batch_of(rows, probability=[1, 2, 1, 1]))
+    np.testing.assert_allclose(priorities, errors, rtol=1e-5)
+    losses = [0.2**2 / 2, 0.5 * 0.5, 1.25 - 0.5]  # The second was drawn twice as often as the others.
+    assert loss == pytest.approx(sum(losses) / 3, rel=1e-5)
+    assert float(metrics["importance_exponent"]) == 1
+
+
+def test_roots_follow_each_other():
+    rows = [(MID, 0, 1, 0, 0), (MID, 1, 1, 1, 1), (LAST, 2, 0, 2, 0), (FIRST, 0, 1, 3, 0), (MID, 7, 1, 4, 0)]
+    _, priorities, _ = loss_of(batch_of([rows]), replaced(CONFIG, {"roots": 3}))
+    assert priorities == pytest.approx([(2.0 + abs(2 - 0.4)) / 2])  # The third root is LAST.
+
+
+def test_double_q_learning():
+    """The learned network prefers action 0, which the target network values less than its own best."""
+    rows = [(MID, 0, 1, 0, 0), (MID, 0, 1, 0, 0), (MID, 0, 1, 1, 0)]
+    params, target = np.zeros((9, A)), np.zeros((9, A))
+    params[1], target[1] = [3, 2, 1], [4, 8, 12]
+    single = loss_of(batch_of([rows]), CONFIG, params, target)[1]
+    double = loss_of(batch_of([rows]), replaced(CONFIG, {"double": True}), params, target)[1]
+    assert (single, double) == (pytest.approx([3.0]), pytest.approx([1.0]))
+
+
+def test_illegal_actions_are_not_bootstrapped_from():
+    rows = [(MID, 0, 1, 0, 0), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)]
+    legal = np.array([[[True] * 3], [[True] * 3], [[True, False, False]]])
+    _, priorities, _ = loss_of(batch_of([rows], legal=legal))
+    assert priorities == pytest.approx([0.25 * 0.6])
+
+
+def test_recorded_actions_are_worth_more_than_others():
+    rows = [(MID, 0, 1, 0, 1), (MID, 0, 1, 1, 0), (MID, 0, 1, 2, 0)]
+    plain, conservative = (loss_of(batch_of([rows]), replaced(CONFIG, {"conservative_cost": c}))[0] for c in (0.0, 4.0))
+    assert conservative - plain == pytest.approx(4 * (np.log(np.sum(np.exp([0, 0.1, 0.2]))) - 0.1), rel=1e-4)
+
+
+def test_two_players_take_turns():
+    """What the other player can win, after one move, is lost."""
+    rows = [(MID, 0, 1, 0, 0), (MID, 1, 1, 1, 0)]
+    config = replaced(CONFIG, {"discount": -1.0, "bootstrap_length": 1})
+    assert loss_of(batch_of([rows]), config)[1] == pytest.approx([1 - 0.5])
+
+
+def test_frames_are_stacked_up_to_the_start_of_an_episode():
+    seen: list = []
+    rows = [(MID, 0, 1, 5, 0), (MID, 0, 1, 6, 0), (LAST, 0, 1, 7, 0), (FIRST, 0, 1, 8, 0), (MID, 0, 1, 1, 0)]
+    config = replaced(CONFIG, {"frame_stack": 3, "bootstrap_length": 1, "roots": 2})
+    loss_of(batch_of([rows]), config, seen=seen)
+    roots, later = (np.asarray(stack).tolist() for stack in seen[:2])
+    assert roots == [[5, 6, 7], [0, 0, 8]] and later == [[0, 0, 8], [0, 8, 1]]
+
+
+def test_a_support_that_targets_leave_is_measured():
+    config = replaced(CONFIG, {"distribution": "categorical", "support_bins": 3, "support_limit": 1.0})
+
+    def apply(params, key, stack):
+        return dqn.Outputs(jnp.zeros((len(stack), A, 3)), jnp.zeros((len(stack), 3)))
+
+    rows = [[(MID, 0, 1, 0, 0), (MID, 3, 1, 1, 0), (MID, 0, 1, 2, 0)], [(MID, 0, 1, 0, 0)] * 3]
+    context = Context((), jax.random.PRNGKey(0), jnp.int32(0))
+    network = dqn.Network(lambda key: (), apply)
+    _, outcome = dqn_loss((), context, batch_of(rows, [1.0, 1.0]), network=network, num_actions=A, config=config)
+    assert float(outcome.metrics["largest_target_share"]) == pytest.approx(3)
+    assert float(outcome.metrics["outside_support"]) == 0.5

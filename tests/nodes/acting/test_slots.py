@@ -1,0 +1,114 @@
+"""A policy is told which of the program's slots it acts in, whoever runs it, and by whichever node it acts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from boonta.agents.base import Agent, Policy, Slots
+from boonta.envs.catch import Catch
+from boonta.nodes.acting.base import Remote, tables_only
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.fused import fusion
+from boonta.nodes.hosts.placement import Placement
+from boonta.nodes.inference import Inference
+from boonta.nodes.learner import Learner
+from boonta.nodes.tables.queue import QueueTable
+from boonta.nodes.variables import VariableServer, pack
+from boonta.programs.wiring import sebulba
+from boonta.programs.wiring.launch import Program, Run, group
+from boonta.programs.wiring.program import construct
+from boonta.tests.helpers import tiny
+
+ENV = Catch()
+
+
+def numbered() -> Agent:
+    """An agent that stores with each step the slot's number, and how many there are."""
+    made = tiny.make(ENV.spec, batch_size=4, length=2)
+
+    def placed(state, slots: Slots):
+        return jnp.stack([slots.first + jnp.arange(slots.size), jnp.full(slots.size, slots.total or slots.size)], 1)
+
+    def act(params, key, timestep, state):
+        return jnp.zeros(len(state), jnp.int32), {"slot": state}, state
+
+    policy = Policy(lambda size: jnp.zeros((size, 2), jnp.int32), act, placed=placed)
+    return made._replace(policy=policy, eval_policy=policy)
+
+
+def variables():
+    server = VariableServer("variables")
+    server.put(0, pack({"linear": {"w": np.zeros((50, 3), np.float32)}}))
+    return server
+
+
+def written(actor: Actor, queue: QueueTable) -> list[list[int]]:
+    """The numbers in the rows of the next sequences of all the actor's groups."""
+    for _ in range(2 * len(actor.tasks)):
+        actor.step()
+    slots = []
+    for _ in actor.tasks:
+        extras = queue.get(1.0)[0].shards[0].extras
+        slots += np.asarray(jax.tree.leaves(extras)[0])[-1].tolist()
+    return slots
+
+
+@pytest.mark.parametrize("acting", ["local", "central"])
+def test_an_actors_groups_know_their_places(acting):
+    agent, served = numbered(), variables()
+    queue, inference = QueueTable(agent.tables[0]), Inference("inference", agent, ENV, served)
+    inference.start()
+    handle, given = (served, agent) if acting == "local" else (Remote(inference), tables_only(agent))
+    actor = Actor("actor/1", given, ENV, handle, queue, num_envs=4, threads=2, slots=Slots(4, 4, 10))
+    actor.start()
+    assert written(actor, queue) == [[4, 10], [5, 10], [6, 10], [7, 10]]
+    inference._groups.clear()  # As when it has been started again.
+    assert written(actor, queue) == [[4, 10], [5, 10], [6, 10], [7, 10]]
+
+
+def test_an_actor_alone_has_all_slots():
+    agent = numbered()
+    queue = QueueTable(agent.tables[0])
+    actor = Actor("actor/0", agent, ENV, variables(), queue, num_envs=2, threads=1)
+    actor.start()
+    assert written(actor, queue) == [[0, 2], [1, 2]]
+
+
+def test_a_program_counts_the_slots_of_all_its_actors(tmp_path):
+    groups = [
+        group(Learner),
+        group(Actor, 2, num_envs=4),
+        group(Actor, 3, num_envs=2, label="more"),
+        group(Evaluator),
+    ]
+    program = Program("slots", Run(workdir=str(tmp_path)), numbered(), ENV, groups)
+    handles = dict.fromkeys(("monitor", "variables", "replay"))
+    found = [
+        construct(program, each, i, handles)._slots
+        for each in program.groups
+        if each.node is Actor
+        for i in range(each.number)
+    ]
+    assert found == [Slots(4, 0, 14), Slots(4, 4, 14), Slots(2, 8, 14), Slots(2, 10, 14), Slots(2, 12, 14)]
+
+
+def test_sebulba_counts_over_devices_and_hosts(tmp_path, monkeypatch):
+    run = Run("sebulba", str(tmp_path), placement=Placement(acting=2, learning=1, threads=2))
+    program = Program("slots", run, numbered(), ENV, [group(Learner), group(Actor, num_envs=4)])
+    monkeypatch.setattr(sebulba, "split", lambda placement, devices: (jax.devices() * 2, jax.devices()))
+    _, nodes = sebulba.build(program)
+    assert [node._slots for node in nodes if isinstance(node, Actor)] == [Slots(4, 0, 8), Slots(4, 4, 8)]
+
+
+def test_a_fused_program_knows_them():
+    from boonta.envs.jax.catch import Catch as JaxCatch
+
+    agent = numbered()
+    state, _ = jax.eval_shape(fusion.fuse(agent, JaxCatch(), 4).init, agent.update.init(None), 0, jax.random.PRNGKey(0))
+    assert state.stage.policy.shape == (4, 2)
+    begun = fusion.stage.begin(JaxCatch(), agent.policy, 4, jax.random.PRNGKey(0))
+    assert begun.policy.tolist() == [[i, 4] for i in range(4)]
