@@ -64,7 +64,7 @@ def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: network
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
+      spec: the environment's spec.
       head: of the policy.
       torso: makes torsos in place of the config's; their features are [N, D].
 

@@ -45,7 +45,7 @@ def make_policy(
     Args:
       network: acting params are its params.
       head: the action head, which makes the policy's distribution.
-      spec: of the environment.
+      spec: the environment's spec.
       frame_stack: L, frames the network sees at once.
       mode: "sample" draws from the policy, "greedy" takes its likeliest action.
 
