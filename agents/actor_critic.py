@@ -84,8 +84,8 @@ def make_networks(
 
     Args:
       layers: their settings.
-      spec: of the env.
-      box: of its actions.
+      spec: the env's spec.
+      box: the bounds of its actions.
       last: `(features [M, F], name) -> outputs [M, P]`, the policy's last layer; a haiku function.
       torso: makes torsos in place of the settings'; their features are [M, F].
 
@@ -107,8 +107,7 @@ def make_networks(
             values.append(scalar_head(x, f"critic_{i}_value"))
         return jnp.stack(values, axis=-1)
 
-    policy = hk.without_apply_rng(hk.transform(act))
-    critics = hk.without_apply_rng(hk.transform(judge))
+    policy, critics = hk.transform(act), hk.transform(judge)
 
     def init(key: jax.Array) -> Nest:
         policy_key, critic_key = jax.random.split(key)
@@ -117,7 +116,11 @@ def make_networks(
         action = jnp.zeros((1, box.size))
         return {"policy": policy.init(policy_key, stack), "critic": critics.init(critic_key, stack, action)}
 
-    return Networks(init, policy.apply, critics.apply)
+    return Networks(
+        init=init,
+        policy=lambda params, stack: policy.apply(params, None, stack),
+        critics=lambda params, stack, action: critics.apply(params, None, stack, action),
+    )
 
 
 def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | None) -> None:
@@ -147,8 +150,8 @@ def make_policy(
 
     Args:
       act: `(params of "policy", key, stack [B, ..., L]) -> action [B, *shape]`.
-      box: of the actions.
-      spec: of the env.
+      box: the bounds of the actions.
+      spec: the env's spec.
       frame_stack: L.
       explores: whether this is the policy of actors.
 

@@ -108,7 +108,7 @@ def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, 
 
     Args:
       batch: steps with leaves [L-1+T+N, B, ...].
-      box: of the actions.
+      box: the bounds of the actions.
       data: has T and N.
       frame_stack: L.
       discount: the agent's discount, which multiplies the env's.

@@ -131,6 +131,14 @@ class BatchedEnv(abc.ABC):
         """Draws every slot, uint8 [B, H, W, 3]; returns None where the observation is itself a picture."""
         return None
 
+    def text(self, slot: int) -> str | None:
+        """A slot's position as text, for people; None where `render` or the observation shows it."""
+        return None
+
+    def action_name(self, slot: int, action: int) -> str:
+        """The name of an action that a slot can take now, for people."""
+        return str(action)
+
     def close(self) -> None:  # noqa: B027  # Most environments have nothing to free.
         """Frees the simulator."""
 

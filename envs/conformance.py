@@ -19,7 +19,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
-from boonta.envs.actions import other_actions, random_actions
+from boonta.envs.actions import beyond_bounds, other_actions, random_actions
 
 CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
@@ -97,7 +97,7 @@ def check(
         check_same(np.broadcast_to(first, last.shape), ~first, alone)
         check_same(np.broadcast_to(~first, last.shape), first, alone)
     if np.issubdtype(env.spec.actions.dtype, np.floating):
-        within, beyond = _beyond(env.spec.actions, actions[:CLIPPED_STEPS])
+        within, beyond = beyond_bounds(env.spec.actions, actions[:CLIPPED_STEPS])
         clipped = "a real action beyond its bounds is the same as the bound"
         _compare(_play(env, seed, within), _play(env, seed, beyond), every, clipped)
     if last.any():
@@ -297,12 +297,3 @@ def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
     if not all(map(len, choices)):
         raise ConformanceError("some action is always legal", "none", list(map(len, choices)).index(0))
     return np.array([choice[a % len(choice)] for choice, a in zip(choices, actions)], actions.dtype)
-
-
-def _beyond(spec: specs.BoundedArray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Moves actions [..., *shape] to a bound, the nearer one of two, and 1 beyond it; without a bound they stay."""
-    low = actions < (np.nan_to_num(spec.minimum) + np.nan_to_num(spec.maximum)) / 2
-    bound = np.where(low, spec.minimum, spec.maximum)
-    is_bound = np.isfinite(bound)
-    beyond = bound + np.where(low, -1, 1)
-    return tuple(np.where(is_bound, moved, actions).astype(spec.dtype) for moved in (bound, beyond))  # type: ignore

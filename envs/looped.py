@@ -43,8 +43,9 @@ class LoopedEnv(base.BatchedEnv):
         return self._tracker.take()
 
     def render(self) -> np.ndarray | None:
-        pictures = [getattr(env, "render", lambda: None)() for env in self._envs]
-        return None if any(picture is None for picture in pictures) else np.stack(pictures)
+        drawn = [getattr(env, "render", lambda: None)() for env in self._envs]
+        pictures = [picture for picture in drawn if picture is not None]
+        return np.stack(pictures) if len(pictures) == self.num_envs else None
 
     def close(self) -> None:
         for env in self._envs:

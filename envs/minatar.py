@@ -86,6 +86,9 @@ class _MinAtarBatch(LoopedEnv):
         """Draws the cells in the colours of the package's own window, see `drawing.marks`."""
         return drawing.marks(np.stack([slot.board() for slot in self._envs]))
 
+    def action_name(self, slot: int, action: int) -> str:
+        return self._envs[slot].action_name(action)
+
 
 class _Slot(dm_env.Environment):
     """One game, with the sticky actions of `minatar.Environment`; `LoopedEnv` resets it after LAST."""
@@ -121,6 +124,9 @@ class _Slot(dm_env.Environment):
 
     def observation_spec(self) -> Any:
         return specs.Array(tuple(self._game.state_shape()), bool, "board")
+
+    def action_name(self, action: int) -> str:
+        return ("stay", "left", "up", "right", "down", "fire")[self._actions[action]]
 
     def action_spec(self) -> specs.Array:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import multiprocessing
+import multiprocessing.connection
 import signal
 import sys
 import types
@@ -37,7 +37,7 @@ class InProcesses:
     """The slots of an environment in processes of their own, so that they step at the same time.
 
     A batch waits for its slowest slot, but no slot waits while another computes. It pays for environments that take
-    more than about a tenth of a millisecond a step, with as many workers as there are cores to spare: see
+    longer for a step than the way to another process and back, or that wait for something, and with cores to spare: see
     benchmarks/README.md. Seeds are spread over workers, so the same seed gives other episodes than without, and other
     ones with another number of workers.
 
@@ -143,9 +143,10 @@ class _Batch(base.BatchedEnv):
             self._kill()
             raise RuntimeError(f"the environments' processes gave no answer to {what!r} in {deadline_s:g} s") from error
         except (EOFError, ConnectionError) as error:
-            ended = [process for process in self._workers.processes if process.join(1.0) or not process.is_alive()]
-            worker = self._workers.processes.index(ended[0]) if ended else 0
-            first, code = worker * self._slots, self._workers.processes[worker].exitcode
+            multiprocessing.connection.wait([process.sentinel for process in self._workers.processes], timeout=1.0)
+            codes = [process.exitcode for process in self._workers.processes]
+            worker = next((i for i, code in enumerate(codes) if code is not None), 0)
+            first, code = worker * self._slots, codes[worker]
             self._kill()
             raise RuntimeError(
                 f"the process of slots {first} to {first + self._slots - 1} ended with exit code {code}, at {what!r}"

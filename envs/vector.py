@@ -29,7 +29,7 @@ class VectorBatch(base.BatchedEnv):
     Args:
       env: the vector environment, or anything with its `reset`, `step` and `close`.
       spec: the specs of one slot.
-      seed: of all slots, given to the first `reset`; None if it has been seeded.
+      seed: the seed of all slots, given to the first `reset`; None if it has been seeded.
 
     Raises:
       ValueError: it resets at another time.

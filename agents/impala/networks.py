@@ -65,7 +65,7 @@ def make_network(config: Config, spec: EnvSpec, head: ActionHead, torso: network
     Args:
       config: hyper-parameters.
       spec: the environment's spec.
-      head: of the policy.
+      head: the action head, which makes the policy's distribution.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:

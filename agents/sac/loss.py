@@ -22,12 +22,12 @@ def sac_loss(
     """The sum of the three losses.
 
     Args:
-      params: of `networks`, and the log of alpha as "temperature".
+      params: params of `networks`, and the log of alpha as "temperature".
       context: has the target params of the critics, and a key.
       batch: steps with leaves [L-1+T+N, B, ...].
       networks: see `actor_critic.make_networks`.
-      head: of the policy.
-      box: of the actions.
+      head: the action head, which makes the policy's distribution.
+      box: the bounds of the actions.
       config: hyper-parameters.
 
     Returns:

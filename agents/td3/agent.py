@@ -26,7 +26,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
 
     Args:
       config: hyper-parameters.
-      spec: of the env.
+      spec: the env's spec.
       network: a torso of your own, from frames [M, ..., L] to features [M, F], below the dense layers of policy and
         critics, which have one each. None makes the config's.
 

@@ -23,11 +23,11 @@ def td3_loss(
     """The sum of both losses.
 
     Args:
-      params: of `networks`.
+      params: params of `networks`.
       context: has target params of policy and critics, a key, and the number of updates.
       batch: steps with leaves [L-1+T+N, B, ...].
       networks: see `actor_critic.make_networks`.
-      box: of the actions.
+      box: the bounds of the actions.
       config: hyper-parameters.
 
     Returns:

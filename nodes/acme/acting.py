@@ -77,7 +77,7 @@ class PolicyActor(core.Actor):
       policy: an agent's `policy` or `eval_policy`.
       source: a learner's params; `update` fetches them, and so does the first action.
       adder: gets each step with the policy's extras; None records nothing.
-      seed: of the policy's randomness.
+      seed: the seed of the policy's randomness.
     """
 
     def __init__(

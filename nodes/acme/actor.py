@@ -28,7 +28,7 @@ class Parts(NamedTuple):
       environment: one slot of the program's environment; `acme.make_environment_spec` has its specs.
       counter: the program's counters; those of Acme's parts may have it as their parent.
       logger: the monitor.
-      seed: of this node and this life of it.
+      seed: the seed of this node in this life of it.
       adder: writes to the program's tables; an `AcmeLoop` has none.
       source: the learner's newest params; an `AcmeLoop` has none.
     """
@@ -53,7 +53,7 @@ class AcmeLoop(Node):
       env: makes the environment.
       monitor: handle.
       make_loop: makes the loop from the parts, in the node's own process: a function of a module, not a lambda.
-      seed: of the environment, and of the loop.
+      seed: the seed of the environment, and of the loop.
     """
 
     role = "acme"

@@ -181,12 +181,14 @@ class Play:
 
     Attributes:
       timestep: the time step to act on next.
+      chosen: called with the action [B, ...] before the environments take it.
     """
 
     def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
         self.env = env
         self._checked = NanCheck()
         self.timestep = self._checked(env.reset())
+        self.chosen: Callable[[np.ndarray], None] = lambda action: None
         self._acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)
         self._stopwatch = stopwatch
 
@@ -195,6 +197,7 @@ class Play:
         timestep = self.timestep
         action, extras, _ = self._acting(params, timestep)
         action = self.env.executed_action(action)
+        self.chosen(action)
         with self._stopwatch("stepping environments"):
             self.timestep = self._checked(self.env.step(action))
         return timestep, action, extras

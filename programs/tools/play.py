@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 import pathlib
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import imageio.v2 as imageio_v2
@@ -20,10 +20,12 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import BatchedEnv, Env
+from boonta.envs.followed import with_open_spiel_states
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
+from boonta.programs.reports import frames as drawings
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
@@ -57,10 +59,11 @@ def play(
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
     params = params_of(agent, workdir, which)
-    with contextlib.closing(env(1, seed)) as batch:
+    alone = env.spec.num_players == 1
+    with contextlib.closing(readable(env)(1, seed)) as batch:
         steps_per_s = batch.steps_per_s or STEPS_PER_S[env.spec.num_players]
         every = max(1, round(steps_per_s / FRAMES_PER_S))
-        with recording(target, steps_per_s / every) as show:
+        with recording(target, steps_per_s / every, streamed=alone and target.suffix == ".mp4") as show:
             steps, total = episode(agent, batch, params, max_steps, seed, show, every)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {steps} env steps: {target}")
@@ -148,14 +151,18 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, in
     return agent.update.params(state), int(counts.get("updates", 0))
 
 
+def readable(env: Env) -> Env:
+    """The environment, with OpenSpiel's game beside it if it is a board game in JAX, which has no text of its own."""
+    with contextlib.suppress(ValueError):
+        return with_open_spiel_states(env)
+    return env
+
+
+Show = Callable[[np.ndarray, str], None]  # Takes a picture, or the numbers of an observation [D], and a caption.
+
+
 def episode(
-    agent: Agent,
-    batch: BatchedEnv,
-    params: Any,
-    max_steps: int,
-    seed: int,
-    show: Callable[[np.ndarray], None],
-    every: int = 1,
+    agent: Agent, batch: BatchedEnv, params: Any, max_steps: int, seed: int, show: Show, every: int = 1
 ) -> tuple[int, float | None]:
     """Plays one episode in an environment of one slot.
 
@@ -165,45 +172,77 @@ def episode(
       params: the policy's params.
       max_steps: env steps after which the episode is cut.
       seed: seed of the policy.
-      show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last.
+      show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last,
+        with the number of the step and the action taken in it.
       every: see `show`.
 
     Returns:
       The number of env steps, and player 0's raw return, or None if the episode isn't over.
     """
+    actions: list[str] = []
     play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
-    show(frame_of(play))
-    for steps in range(1, max_steps + 1):
+    play.chosen = lambda action: actions.append(name_of(batch, action[0]))
+    for steps in range(max_steps):
+        frame = None if steps % every else frame_of(play)
         play.step(params)
-        finished = batch.episodes()
-        if finished or steps % every == 0:
-            show(frame_of(play))
-        if finished:
-            return steps, finished[0].episode_return
+        if frame is not None:
+            show(frame, f"{steps}: {actions[-1]}")
+        for finished in batch.episodes():
+            show(frame_of(play), "end")
+            return steps + 1, finished.episode_return
+    show(frame_of(play), "")
     return max_steps, None
 
 
+def name_of(batch: BatchedEnv, action: np.ndarray) -> str:
+    """The name of the action that slot 0 is about to take, or its numbers."""
+    return np.array2string(action, precision=2) if action.ndim else batch.action_name(0, int(action))
+
+
 @contextlib.contextmanager
-def recording(target: pathlib.Path, rate: float) -> Iterator[Callable[[np.ndarray], None]]:
-    """A function that takes the frames of a picture file: .mp4 as they come, .gif all together at the end.
+def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Show]:
+    """A function that takes the frames of a picture file.
 
     Args:
       target: the file.
       rate: frames in a second.
+      streamed: whether pictures, which then have one size, are written as they come, so that a long film needs little
+        memory. All others, and plots of numbers, are written together at the end.
     """
-    if target.suffix == ".mp4":
-        with imageio_v2.get_writer(target, fps=rate) as writer:
-            yield lambda frame: writer.append_data(picture(frame))
+    kept: list[tuple[np.ndarray, str]] = []
+    if target.suffix == ".gif":
+        yield lambda frame, caption: kept.append((frame, caption))
+        imageio.imwrite(target, drawn(kept), duration=1000 / rate, loop=0)
         return
-    frames: list[np.ndarray] = []
-    yield lambda frame: frames.append(picture(frame))
-    imageio.imwrite(target, frames, duration=1000 / rate, loop=0)
+    with imageio_v2.get_writer(target, fps=rate) as film:
+
+        def show(frame: np.ndarray, caption: str) -> None:
+            if streamed and frame.ndim > 1:
+                film.append_data(drawings.captioned(picture(frame), caption))  # type: ignore[attr-defined]
+            else:
+                kept.append((frame, caption))
+
+        yield show
+        for frame in drawn(kept):
+            film.append_data(frame)  # type: ignore[attr-defined]
+
+
+def drawn(kept: Sequence[tuple[np.ndarray, str]]) -> list[np.ndarray]:
+    """Pictures of one size with their captions; numbers are plotted over the whole episode."""
+    if not kept:
+        return []
+    frames, captions = zip(*kept)
+    pictures = drawings.vectors(frames) if frames[0].ndim == 1 else [picture(frame) for frame in frames]
+    return [drawings.captioned(*each) for each in zip(drawings.alike(pictures), captions)]
 
 
 def frame_of(play: Play) -> np.ndarray:
-    """The environment's own picture of this time step, or else the first leaf of the observation."""
-    drawn = play.env.render()
-    return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
+    """The environment's own picture of this time step, its text as a picture, or else the observation's first leaf."""
+    text = play.env.text(0)
+    if text is not None:
+        return drawings.position(text)
+    own = play.env.render()
+    return (jax.tree.leaves(play.timestep.observation)[0] if own is None else own)[0]
 
 
 def picture(frame: np.ndarray) -> np.ndarray:

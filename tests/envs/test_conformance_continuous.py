@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from boonta.envs import conformance
+from boonta.envs import actions, conformance
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.looped import LoopedEnv
 
@@ -90,7 +90,6 @@ def test_catches_broken_rule(env, message, monkeypatch):
 
 def test_actions_are_moved_to_a_bound_and_beyond_it_and_those_without_one_stay():
     spec = specs.BoundedArray((3,), np.float32, [-1, -1, -np.inf], [2, np.inf, np.inf])
-    actions = np.array([[0.4, 7, 3], [0.6, -0.9, -3]], np.float32)
-    within, beyond = conformance._beyond(spec, actions)
+    within, beyond = actions.beyond_bounds(spec, np.array([[0.4, 7, 3], [0.6, -0.9, -3]], np.float32))
     assert within.tolist() == [[-1, -1, 3], [2, -1, -3]] and beyond.tolist() == [[-2, -2, 3], [3, -2, -3]]
     assert within.dtype == np.float32

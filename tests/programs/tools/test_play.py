@@ -53,7 +53,7 @@ def test_an_episode_that_takes_too_long_is_cut(run_folder, capsys):
 def shown(agent, env, every=1):
     """The frames of an episode."""
     frames = []
-    play.episode(agent, env(1, 0), {"number": np.ones(1, np.int32)}, 10, 0, frames.append, every)
+    play.episode(agent, env(1, 0), {"number": np.ones(1, np.int32)}, 10, 0, lambda *shot: frames.append(shot[0]), every)
     return frames
 
 
