@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -9,9 +10,46 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents.base import Nest, Slots, Update
-from boonta.agents.groups import Exploration
+from boonta.agents.config import check, documented, field
 from boonta.agents.heads import ILLEGAL, mask_illegal
 from boonta.agents.views import legal_of
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Exploration:
+    """Random actions, see `epsilon_of`. Evaluation takes none.
+
+    Sources: [DQN] https://doi.org/10.1038/nature14236, [X] Ape-X (https://arxiv.org/abs/1803.00933).
+    """
+
+    epsilon_start: float = field(
+        1.0, "Share of random actions before the first update.", source="[DQN], Table 1", at_least=0, at_most=1
+    )
+    epsilon: float = field(
+        0.01,
+        "Share of random actions in the end.",
+        source="[DQN], Table 1, 0.1; Rainbow (https://arxiv.org/abs/1710.02298), Table 1, 0.01",
+        at_least=0,
+        at_most=1,
+    )
+    anneal_updates: int = field(
+        10_000,
+        "Time over which the share falls linearly. The learner's updates count, which a run that is resumed goes on "
+        "from; samples per insert and batch size make env steps of them.",
+        unit="updates",
+        source="[DQN], Table 1: 1M frames, 62,500 updates",
+        at_least=1,
+    )
+    ladder: float = field(
+        0.0,
+        "alpha: slot i of the N of all actors has epsilon to the power of 1 + alpha i / (N - 1); with 0 all are alike.",
+        source="[X], section 4.1, 7, with epsilon 0.4",
+        at_least=0,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 def random_actions(key: jax.Array, action: jax.Array, legal: jax.Array, share: float | jax.Array) -> jax.Array:

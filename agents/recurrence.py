@@ -56,7 +56,7 @@ def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: i
     """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
 
     Args:
-      spec: of the environment.
+      spec: the environment's spec.
       frame_stack: L.
       rows: T.
       batch_size: B.

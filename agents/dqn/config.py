@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from boonta.agents.config import check, documented, field, replaced, require
-from boonta.agents.groups import Exploration, Optimiser, Replay, Torso
+from boonta.agents.exploration import Exploration
+from boonta.agents.groups import Optimiser, Replay, Torso
 
 OWN = "own choice, as in the runs of agents/dqn/README.md"
 

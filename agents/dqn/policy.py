@@ -35,7 +35,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
     Args:
       config: hyper-parameters.
       network: `ActingParams` hold its params.
-      spec: of the environment.
+      spec: the environment's spec.
       explore: whether there are random actions, and noise; otherwise it is greedy.
 
     Returns:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from boonta.agents.config import check, documented, field, replaced, require
-from boonta.agents.groups import Exploration, Optimiser, Replay, Torso
+from boonta.agents.exploration import Exploration
+from boonta.agents.groups import Optimiser, Replay, Torso
 
 OWN = "own choice, as in the runs of agents/r2d2/README.md"
 

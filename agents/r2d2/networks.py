@@ -40,7 +40,7 @@ def make_network(config: Config, spec: EnvSpec, torso: networks.MakeTorso | None
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
+      spec: the environment's spec.
       torso: makes the torso in place of the config's; its features are [N, D].
 
     Raises:

@@ -93,9 +93,9 @@ def boonta(env_name: EnvName, options: Options) -> float:
 
 def purejaxrl(env_name: EnvName, options: Options) -> float:
     """Env steps per second of PureJaxRL's DQN, without compiling."""
-    sys.modules["wandb"] = types.ModuleType("wandb")
+    sys.modules.setdefault("wandb", types.ModuleType("wandb"))
     if not hasattr(jax, "tree_map"):
-        jax.tree_map = jax.tree.map
+        vars(jax)["tree_map"] = jax.tree.map
     sys.path.insert(0, str(options.purejaxrl / "purejaxrl"))
     from dqn import make_train  # type: ignore[import-not-found]
 

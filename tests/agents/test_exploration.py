@@ -8,7 +8,7 @@ import numpy as np
 
 from boonta.agents import exploration
 from boonta.agents.base import Slots
-from boonta.agents.groups import Exploration
+from boonta.agents.exploration import Exploration
 
 KEY = jax.random.PRNGKey(0)
 
