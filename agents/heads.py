@@ -93,9 +93,9 @@ def mask_illegal(logits: jax.Array, legal: jax.Array) -> jax.Array:
     return jnp.where(legal, logits, ILLEGAL)
 
 
-def scalar_head(x: jax.Array, name: str) -> jax.Array:
+def scalar_head(x: jax.Array, name: str, w_init: hk.initializers.Initializer | None = None) -> jax.Array:
     """Features [..., D] to one number each, float32 [...]; a haiku function."""
-    return hk.Linear(1, name=name)(x)[..., 0]
+    return hk.Linear(1, w_init=w_init, name=name)(x)[..., 0]
 
 
 def dense_head(x: jax.Array, outputs: int, width: int, name: str) -> jax.Array:

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.actor_critic import Network
+from boonta.agents.actor_policy import unroll_as_acted
+from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead
 from boonta.agents.impala.config import Config
-from boonta.agents.impala.networks import Inputs, Network, Outputs
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import v_trace
 
@@ -69,16 +70,6 @@ def impala_loss(
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
     loss = loss - config.entropy_cost * metrics["entropy"]
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
-
-
-def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
-    """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
-    stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T+1, B, ..., L]
-    steps = sequences.drop_context(steps, frame_stack)
-    core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
-    action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T+1, B]
-    outputs, _ = network.unroll(params, Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm)
-    return outputs, steps
 
 
 def _variance(x: jax.Array, mean: Callable[[jax.Array], jax.Array]) -> jax.Array:

@@ -12,11 +12,12 @@ from dm_env import specs
 
 from boonta.agents import encoders, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
+from boonta.agents.config import require_sign
 from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
-from boonta.agents.muzero.policy import Planner, make_policy, view_of
+from boonta.agents.muzero.policy import Planner, make_policy
 from boonta.agents.muzero.search import make_search
 from boonta.envs.base import EnvSpec
 
@@ -44,7 +45,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
         output of your own network doesn't fit, and the message says what it must be.
     """
     check(config, spec, network)
-    view, num_actions = view_of(spec.observations), spec.actions.num_values
+    view, num_actions = encoders.view_of(spec.observations), spec.actions.num_values
     model = network if isinstance(network, Model) else make_model(config, view, num_actions, network)
     renew = None
     if config.reanalyze_ratio and config.reanalyze == "update":
@@ -147,7 +148,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
       ValueError: the message names the field or the output, what it is, and what is allowed.
     """
     make_action_head(spec.actions, "MuZero")
-    view = view_of(spec.observations)
+    view = encoders.view_of(spec.observations)
     if config.torso.kind == "tower" and not isinstance(view, specs.Array):
         raise ValueError(
             f"muzero.Config: torso.kind is 'tower', which takes observations of one array: take 'mlp'; this "
@@ -158,12 +159,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
         raise ValueError(
             f"muzero.Config: max_considered_actions is {considered}, but there are {spec.actions.num_values} actions"
         )
-    two = spec.num_players == 2
-    if two != (config.discount < 0):
-        raise ValueError(
-            f"muzero.Config: discount is {config.discount}; for a game of {spec.num_players} player(s) it must be "
-            + ("below 0, since what is good for one is bad for the other" if two else "above 0")
-        )
+    require_sign(config, spec.num_players)
     if isinstance(network, Model):
         check_model(network, config, view, spec.actions.num_values)
     elif network is not None:

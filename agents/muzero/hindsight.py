@@ -10,11 +10,11 @@ import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Steps
+from boonta.agents.encoders import view_of
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import unroll_model
 from boonta.agents.muzero.networks import Model
-from boonta.agents.muzero.policy import view_of
 from boonta.agents.returns import value_targets
 
 

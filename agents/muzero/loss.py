@@ -24,10 +24,10 @@ import optax
 
 from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.encoders import view_of
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
-from boonta.agents.muzero.policy import view_of
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import make_targets

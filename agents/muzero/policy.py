@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy
+from boonta.agents.encoders import view_of
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.search import Planned, make_search
@@ -27,11 +28,6 @@ class Extras(NamedTuple):
 
     policy: jax.Array
     value: jax.Array
-
-
-def view_of(observation: Nest) -> Nest:
-    """The part of an observation, or of its spec, that the network sees."""
-    return observation.view if isinstance(observation, BoardView) else observation
 
 
 def legal_of(observation: Nest, shape: tuple[int, ...]) -> jax.Array:

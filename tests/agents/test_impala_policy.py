@@ -5,13 +5,12 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import sequences
+from boonta.agents.actor_critic import Inputs, Network, Outputs, make_network
+from boonta.agents.actor_policy import Core, make_policy, unroll_as_acted
 from boonta.agents.base import Steps
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
-from boonta.agents.impala.loss import unroll_as_acted
-from boonta.agents.impala.networks import Inputs, Network, Outputs, make_network
-from boonta.agents.impala.policy import Core, make_policy
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

@@ -9,9 +9,10 @@ import pytest
 
 from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
+from boonta.agents.encoders import view_of
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.networks import make_model
-from boonta.agents.muzero.policy import Extras, view_of
+from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import make_search
 from boonta.envs.catch import Catch

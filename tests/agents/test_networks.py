@@ -18,9 +18,9 @@ from dm_env import specs
 from haiku.experimental.flax import lift
 
 from boonta.agents import impala, muzero
+from boonta.agents.actor_critic import make_network
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
-from boonta.agents.impala.networks import make_network
 from boonta.agents.muzero.networks import make_model
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.checkpoint import Checkpointer
@@ -120,7 +120,7 @@ import functools
 from boonta.agents import encoders, impala, muzero
 from boonta.agents.groups import Torso
 from boonta.tests.agents.test_networks import Flat, IMAGE, IMPALA, MUZERO
-from boonta.agents.impala.networks import make_network
+from boonta.agents.actor_critic import make_network
 from boonta.agents.muzero.networks import make_model
 own = lambda name: functools.partial(encoders.encode, Torso("nature"), spec=IMAGE.observations, name=name)
 impala.make(IMPALA, IMAGE, own)

@@ -1,4 +1,4 @@
-"""How IMPALA acts: draws from the policy head, or takes its likeliest action."""
+"""How actor-critics act: they draw from the policy head, or take its likeliest action; and how learning retraces it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy
+from boonta.agents.actor_critic import Inputs, Network, Outputs
+from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
-from boonta.agents.impala.networks import Inputs, Network
 from boonta.envs.base import TimeStep
 
 
@@ -79,3 +79,27 @@ def make_policy(
         return action, Extras(logits), State(frames, Core(lstm, action))
 
     return Policy(initial_state, step, core=lambda state: state.core, deterministic=mode == "greedy")
+
+
+def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
+    """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
+    inputs, core, steps = inputs_of(steps, frame_stack)
+    outputs, _ = network.unroll(params, inputs, core)
+    return outputs, steps
+
+
+def inputs_of(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps]:
+    """What acting gave to the network in the rows of a sequence.
+
+    Args:
+      steps: leaves [L-1+T+1, B, ...].
+      frame_stack: L.
+
+    Returns:
+      The inputs, the core's state before them [B, ...], and the steps without context; inputs and steps are [T+1, B].
+    """
+    stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T+1, B, ..., L]
+    steps = sequences.drop_context(steps, frame_stack)
+    core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
+    action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T+1, B]
+    return Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm, steps
