@@ -36,7 +36,7 @@ class Inputs(NamedTuple):
       stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
       step_type: int32 [T, B]; the core starts anew where it is FIRST.
       reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
-      action_tm1: int32 [T, B], the row before's; ignored where `step_type` is FIRST.
+      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
     """
 
     stack: Nest
@@ -93,24 +93,24 @@ class NetworkConfig(Protocol):
 
 
 def make_network(
-    config: NetworkConfig, observation: Nest, num_actions: int, torso: networks.MakeTorso | None = None
+    config: NetworkConfig, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None
 ) -> Network:
     """Makes the network; computes nothing yet.
 
     Args:
       config: hyper-parameters.
-      observation: nest of specs of one frame.
-      num_actions: A.
+      spec: of the environment.
+      head: of the policy.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:
       ValueError: the config's torso can't take such frames.
     """
-    make_torso = networks.encoder(config.torso, encoders.view_of(observation)) if torso is None else torso
+    make_torso = networks.encoder(config.torso, encoders.view_of(spec.observations)) if torso is None else torso
     policy_init, value_init = (encoders.weights(config.torso, scale) for scale in (0.01, 1.0))
 
     def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
+        chex.assert_rank([inputs.step_type, inputs.reward], 2)
         t, b = inputs.step_type.shape
         # Time is folded into the batch: XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The
         # batch comes first, or else a batch split over devices could not stay split, and each device would gather it.
@@ -122,9 +122,9 @@ def make_network(
 
         x = features("torso")
         if config.lstm_size:
-            x = with_last(x, inputs.step_type, inputs.reward, inputs.action_tm1, num_actions)
+            x = with_last(x, inputs.step_type, inputs.reward, head.encode(inputs.action_tm1))
             x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
-        logits = hk.Linear(num_actions, w_init=policy_init, name="policy")(x)  # [T, B, A]
+        logits = head.layer(x, "policy", policy_init)  # [T, B, P]
         if config.value_torso == "own":
             x = features("value_torso")
         return Outputs(logits, scalar_head(x, "value", value_init)), lstm
@@ -133,7 +133,7 @@ def make_network(
     initial_state = functools.partial(initial_lstm, config.lstm_size)
 
     def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(observation, config.frame_stack), initial_state(1))
+        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
 
     def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
         return transformed.apply(params, None, inputs, lstm)
@@ -158,13 +158,13 @@ def open_network(
         what it must be.
     """
     if isinstance(own, Network):
-        check_network(own, config, spec, head.size)
+        check_network(own, config, spec, head)
         network = own
     else:
         view = encoders.view_of(spec.observations)
         if own is not None:
             networks.check_torso(own, f"{agent}.Network", view, config.frame_stack, {"D": None})
-        network = make_network(config, spec.observations, head.size, own)
+        network = make_network(config, spec, head, own)
     return among_legal(network) if isinstance(spec.observations, BoardView) else network
 
 
@@ -183,29 +183,30 @@ def _batch_first(x: jax.Array) -> jax.Array:
     return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
 
-def example_inputs(observation: Nest, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
+def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
     """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
 
     Args:
-      observation: nest of specs of one frame.
+      spec: of the environment.
       frame_stack: L.
       rows: T.
       batch_size: B.
     """
-    shapes = networks.frames(observation, frame_stack, rows, batch_size)
+    shapes = networks.frames(spec.observations, frame_stack, rows, batch_size)
     number = jnp.zeros((rows, batch_size), jnp.int32)
+    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
     stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return Inputs(stack, number, number.astype(jnp.float32), number)
+    return Inputs(stack, number, number.astype(jnp.float32), action)
 
 
-def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, size: int) -> None:
+def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: ActionHead) -> None:
     """Refuses a whole network whose outputs or state don't fit, and a config with parts that it doesn't have.
 
     Args:
       network: a user's own.
       config: the agent's.
       spec: of the environment.
-      size: the number of parameters that the action head takes.
+      head: of the policy.
 
     Raises:
       ValueError: the message says which output or field, what it is, and what it must be.
@@ -218,11 +219,11 @@ def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, size: 
     if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
         got = networks.describe(state)
         raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
-    inputs = jax.eval_shape(lambda: example_inputs(spec.observations, config.frame_stack, T, B))
+    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
     unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
     if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], Outputs)):
         raise ValueError(f"network: unroll must return (Outputs, state), but returns {networks.describe(unrolled)}")
     outputs, after = unrolled
-    networks.require_array("unroll's logits", outputs.logits, {"T": T, "B": B, "A": size})
+    networks.require_array("unroll's logits", outputs.logits, {"T": T, "B": B, "P": head.size})
     networks.require_array("unroll's value", outputs.value, {"T": T, "B": B})
     networks.require_same("unroll's state", after, state, "initial_state's")

@@ -11,7 +11,7 @@ from boonta.agents import sequences
 from boonta.agents.actor_critic import Inputs, Network, Outputs
 from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
-from boonta.envs.base import TimeStep
+from boonta.envs.base import EnvSpec, TimeStep
 
 
 class Core(NamedTuple):
@@ -19,7 +19,7 @@ class Core(NamedTuple):
 
     Attributes:
       lstm: state [B, D], or () without a core.
-      action_tm1: int32 [B], the last action, which the core sees.
+      action_tm1: [B, ...], the last action, which the core sees.
     """
 
     lstm: Nest
@@ -42,38 +42,39 @@ class Extras(NamedTuple):
     """What the learner needs to know of a step.
 
     Attributes:
-      logits: float32 [B, A], of the behaviour policy.
+      logits: float32 [B, P], the parameters of the behaviour policy.
     """
 
     logits: jax.Array
 
 
 def make_policy(
-    network: Network, head: ActionHead, observation: Nest, frame_stack: int, mode: Literal["greedy", "sample"]
+    network: Network, head: ActionHead, spec: EnvSpec, frame_stack: int, mode: Literal["greedy", "sample"]
 ) -> Policy:
     """Acts by the policy head.
 
     Args:
       network: acting params are its params.
       head: of the policy.
-      observation: nest of specs of one frame.
+      spec: of the environment.
       frame_stack: L, frames the network sees at once.
       mode: "sample" draws from the policy, "greedy" takes its likeliest action.
 
     Returns:
-      `Policy`; actions are int32 [B], extras `Extras`, states `State`.
+      `Policy`; actions are [B, ...], extras `Extras`, states `State`.
     """
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), observation)
-        return State(frames, Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32)))
+        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), spec.observations)
+        action = jnp.zeros((batch_size, *spec.actions.shape), spec.actions.dtype)
+        return State(frames, Core(network.initial_state(batch_size), action))
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
         stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
         inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         outputs, lstm = network.unroll(params, inputs, state.core.lstm)
-        logits = outputs.logits[0]  # [B, A]
+        logits = outputs.logits[0]  # [B, P]
         policy = head.distribution(logits)
         action = policy.mode() if mode == "greedy" else policy.sample(key)
         return action, Extras(logits), State(frames, Core(lstm, action))

@@ -1,4 +1,4 @@
-"""Groups of hyper-parameters that configs of several agents share: optimiser, replay and torso."""
+"""Groups of hyper-parameters that configs of several agents share: optimiser, replay, torso and Gaussian policy."""
 
 from __future__ import annotations
 
@@ -235,3 +235,33 @@ class Torso:
             for name in ("kernels", "strides"):
                 sizes = own[name] if getattr(self, name) is None else getattr(self, name)
                 require(self, name, len(sizes) == layers, f"one number for each of {layers} convolutions")
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """The policy over actions that are real numbers, see `agents.heads`; others ignore it.
+
+    Sources: [SAC] https://arxiv.org/abs/1801.01290, [PPO] https://arxiv.org/abs/1707.06347, [E] "What Matters In
+    On-Policy Reinforcement Learning?" (https://arxiv.org/abs/2006.05990).
+    """
+
+    kind: Literal["squashed", "plain"] = field(
+        "squashed",
+        'Whether the Gaussian is squashed by tanh into the bounds, which all actions must have; of a "plain" one, '
+        "actions out of bounds are clipped by the env.",
+        source="[SAC], Appendix C; [PPO], section 6.1, plain",
+    )
+    deviation: Literal["state", "free"] = field(
+        "state",
+        'Whether the standard deviation is an output of the network, or with "free" a param of its own.',
+        source="[SAC], Appendix C; [PPO], section 6.1, free; [E], Appendix C.2, compares both",
+    )
+
+    @property
+    def squashed(self) -> bool:
+        """Whether actions are squashed."""
+        return self.kind == "squashed"
+
+    def __post_init__(self) -> None:
+        check(self)

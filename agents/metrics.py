@@ -38,6 +38,20 @@ METRICS = (
     Metric("learning_rate", "The optimiser's learning rate at this update, from its schedule."),
     Metric("learning_rate/<optimiser>", "The same for one of several optimisers."),
     Metric("value", "Mean of the predicted values of a batch.", "discounted return", "near the returns that are seen"),
+    Metric(
+        "entropy",
+        "Mean entropy of the policy.",
+        "nats",
+        "falling slowly; near 0 while returns are poor, the policy has stopped exploring",
+    ),
+    Metric("entropy_uniform", "Entropy of a policy to which all actions are equal: the most there can be.", "nats"),
+    Metric(
+        "differential_entropy",
+        "Mean entropy of a policy whose actions are real numbers, scaled to [-1, 1]; it may be negative, and that of a "
+        "uniform policy is 0.69 for each number.",
+        "nats",
+        "falling slowly",
+    ),
     Metric("meta/loss", "The meta-loss: that of the other half of the batch, after an update with the learned values."),
     Metric("meta/<field>", "The learned value of a hyper-parameter.", healthy="it settles within the field's bounds"),
 )

@@ -46,25 +46,20 @@ def unroll_lstm(x: jax.Array, step_type: jax.Array, state: Nest, size: int) -> t
     return hk.dynamic_unroll(hk.ResetCore(hk.LSTM(size)), (x, step_type == FIRST), state)
 
 
-def with_last(
-    x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array, num_actions: int
-) -> jax.Array:
+def with_last(x: jax.Array, step_type: jax.Array, reward: jax.Array, action_tm1: jax.Array) -> jax.Array:
     """Appends the last reward and action to each row's features; they are zeros where an episode starts.
 
     Args:
       x: float32 [T, B, D].
       step_type: int32 [T, B].
       reward: float32 [T, B], raw; it is clipped, since a raw score could drown the features.
-      action_tm1: int32 [T, B].
-      num_actions: A.
+      action_tm1: float32 [T, B, F], as `heads.ActionHead.encode` gives it.
 
     Returns:
-      float32 [T, B, D + 1 + A].
+      float32 [T, B, D + 1 + F].
     """
-    first = step_type == FIRST
-    action = jax.nn.one_hot(jnp.where(first, -1, action_tm1), num_actions)
-    reward = jnp.where(first, 0, jnp.clip(reward, -1, 1))
-    return jnp.concatenate([x, reward[..., None], action], axis=-1)
+    last = jnp.concatenate([jnp.clip(reward, -1, 1)[..., None], action_tm1], axis=-1)
+    return jnp.concatenate([x, jnp.where((step_type == FIRST)[..., None], 0, last)], axis=-1)
 
 
 def burn_in(

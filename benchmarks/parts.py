@@ -19,6 +19,7 @@ from jax.sharding import SingleDeviceSharding
 
 from boonta.agents.base import Agent, Batch, Steps, Table
 from boonta.benchmarks.timing import on_all_cores, per_second
+from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
@@ -49,7 +50,7 @@ def env_rate(env: Env, size: int, seconds: float) -> float:
         batch.reset()
 
         def work() -> float:
-            batch.step(rng.integers(0, env.spec.actions.num_values, size).astype(np.int32))
+            batch.step(random_actions(env.spec.actions, (size,), rng))
             return size
 
         return work
@@ -108,7 +109,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     dataset = ReverbDataset(client, [table], SingleDeviceSharding(jax.devices()[0]), signature)
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
-    actions = rng.integers(0, env.spec.actions.num_values, (64, size)).astype(np.int32)
+    actions = random_actions(env.spec.actions, (64, size), rng)
     observations = [batch.reset().observation, *[batch.step(action).observation for action in actions]]
     writer = ReverbWriter(client, [table], size, node.wait_for)
 

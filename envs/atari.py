@@ -19,6 +19,7 @@ from ale_py import roms, vector_env
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import check_action
 
 _NOOP = 0  # The index of the no-op in every game's action set.
 _NO_FRAME_LIMIT = 2**30  # More frames than any episode has; fits a C int.
@@ -144,7 +145,7 @@ class _AtariBatch(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         # An action out of range makes the emulators hang.
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         first = self._was_over | self._was_cut | self._was_life_lost
         frame, reward, over, _, info = self._simulator.step(np.where(first, _NOOP, action).astype(np.int32))
         lives = info["lives"]

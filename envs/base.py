@@ -15,6 +15,8 @@ import numpy as np
 import tree
 from dm_env import specs
 
+from boonta.envs.actions import check_action
+
 FIRST = int(dm_env.StepType.FIRST)
 MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
@@ -30,7 +32,7 @@ class EnvSpec(NamedTuple):
 
     Attributes:
       observations: a nest of dm_env specs.
-      actions: a `DiscreteArray` or a `BoundedArray`.
+      actions: a `DiscreteArray`; or a `BoundedArray`, of integers for several choices at once, or of real numbers.
       rewards: float32 scalar. Rewards are raw; agents that clip do so in their loss.
       discounts: float32 scalar in [0, 1].
       frames_per_step: simulator frames per env step (Atari: the action repeat).
@@ -108,8 +110,10 @@ class BatchedEnv(abc.ABC):
     def step(self, action: np.ndarray) -> TimeStep:
         """Steps every slot with action [B, ...]; slots whose last step was LAST reset and ignore theirs.
 
+        Real-valued actions are clipped to the spec's bounds.
+
         Raises:
-          ValueError: the action doesn't have the shape or dtype of the spec, see `check_action`.
+          ValueError: the action doesn't have the shape or dtype of the spec, see `envs.actions.check_action`.
         """
 
     def executed_action(self, action: np.ndarray) -> np.ndarray:
@@ -217,36 +221,6 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}"
-
-
-def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
-    """Refuses an invalid action, with which simulators would return nonsense or hang.
-
-    Real-valued actions out of bounds pass, because environments clip them, each in its own way.
-
-    Args:
-      action: [B, ...], anything that numpy can convert to an array.
-      spec: spec of one slot's action.
-      num_envs: B.
-
-    Returns:
-      The action as a numpy array.
-
-    Raises:
-      ValueError: wrong shape, a discrete action that is not an integer, or one out of range.
-    """
-    action = np.asarray(action)
-    shape = (num_envs, *spec.shape)
-    if action.shape != shape:
-        raise ValueError(f"action has shape {action.shape}; it must be {shape}")
-    if isinstance(spec, specs.DiscreteArray):
-        if not np.issubdtype(action.dtype, np.integer):
-            raise ValueError(f"action has dtype {action.dtype}; a discrete action must be an integer")
-        outside = (action < 0) | (action >= spec.num_values)
-        if outside.any():
-            slot = int(np.argmax(outside))
-            raise ValueError(f"action of slot {slot} is {action[slot]}; allowed: 0 to {spec.num_values - 1}")
-    return action
 
 
 class LoopedEnv(BatchedEnv):

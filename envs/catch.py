@@ -14,6 +14,7 @@ import numpy as np
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import check_action
 
 if TYPE_CHECKING:
     from boonta.envs.jax import catch as jax_catch
@@ -86,7 +87,7 @@ class _CatchBatch(base.BatchedEnv):
         return self._timestep(np.zeros(self.num_envs, np.float32))
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         if self._row == self._rows - 1:
             return self.reset()
         self._row += 1

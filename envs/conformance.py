@@ -19,6 +19,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import other_actions, random_actions
 
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 
@@ -63,8 +64,8 @@ def check(
     _check_pickle(env)
     _check_batch(env, num_envs, seed)
 
-    actions = _random_actions(env.spec.actions, (steps, num_envs), seed)  # [T, B, ...]
-    others = _other_actions(env.spec.actions, actions)
+    actions = random_actions(env.spec.actions, (steps, num_envs), np.random.default_rng(seed))  # [T, B, ...]
+    others = other_actions(env.spec.actions, actions)
     play = _play(env, seed, actions)
     for t, timestep in enumerate(play.steps):
         _check_ends(None if t in _resets(steps) else play.steps[t - 1], timestep, env.spec.num_players, t)
@@ -168,7 +169,7 @@ def _check_batch(env: base.Env, num_envs: int, seed: int) -> None:
             raise ConformanceError("render() gives uint8 [B, H, W, 3]", f"{picture.dtype} {list(picture.shape)}")
         rule = "step() refuses an action of the wrong shape with a ValueError"
         try:
-            batch.step(_random_actions(env.spec.actions, (num_envs + 1,), seed))
+            batch.step(random_actions(env.spec.actions, (num_envs + 1,), np.random.default_rng(seed)))
         except ValueError:
             return
         except Exception as error:
@@ -265,15 +266,6 @@ def _name(path: tuple) -> str:
     return ".".join(map(str, path)) or "the observation"
 
 
-def _random_actions(spec: specs.BoundedArray, size: tuple[int, ...], seed: int) -> np.ndarray:
-    """Draws actions [*size, ...] within the spec; a missing bound is 2 away from the other one, or -1 or 1."""
-    rng = np.random.default_rng(seed)
-    if isinstance(spec, specs.DiscreteArray):
-        return rng.integers(spec.num_values, size=size, dtype=spec.dtype)
-    low, high = _bounds(spec)
-    return rng.uniform(low, high, (*size, *spec.shape)).astype(spec.dtype)
-
-
 def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
     """Returns the actions [B, ...] themselves, or, for a `BoardView`, the legal actions that they index."""
     if not isinstance(timestep.observation, base.BoardView):
@@ -282,16 +274,3 @@ def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:
     if not all(map(len, choices)):
         raise ConformanceError("some action is always legal", "none", list(map(len, choices)).index(0))
     return np.array([choice[a % len(choice)] for choice, a in zip(choices, actions)], actions.dtype)
-
-
-def _other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:
-    """Returns a different action for each action."""
-    if isinstance(spec, specs.DiscreteArray):
-        return (actions + 1) % spec.num_values
-    low, high = _bounds(spec)
-    return (low + high - actions).astype(spec.dtype)
-
-
-def _bounds(spec: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
-    low = np.where(np.isfinite(spec.minimum), spec.minimum, np.where(np.isfinite(spec.maximum), spec.maximum - 2, -1))
-    return low, np.where(np.isfinite(spec.maximum), spec.maximum, low + 2)

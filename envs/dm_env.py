@@ -45,9 +45,8 @@ class DmEnv:
         env = self._make(0)
         try:
             actions, rewards = env.action_spec(), env.reward_spec()
-            real = isinstance(actions, specs.BoundedArray) and np.issubdtype(actions.dtype, np.floating)
-            if not real and not isinstance(actions, specs.DiscreteArray):
-                raise ValueError(f"action_spec is {actions}; allowed: DiscreteArray, BoundedArray of floats")
+            if not isinstance(actions, specs.BoundedArray):
+                raise ValueError(f"action_spec is {actions}; allowed: DiscreteArray, BoundedArray")
             if not isinstance(rewards, specs.Array) or rewards.shape:
                 raise ValueError(f"reward_spec is {rewards}; allowed: a scalar")
             return base.EnvSpec(

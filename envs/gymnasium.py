@@ -24,7 +24,8 @@ from gymnasium import spaces
 from boonta.envs import base
 
 DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
-SPACES = ("Box", "Discrete", "MultiBinary", "MultiDiscrete")  # The kinds of observations.
+SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+ALLOWED = ", ".join(space.__name__ for space in SPACES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Gymnasium:
 
     `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
     whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
-    `MultiDiscrete` becomes a tuple with a number for each of its entries.
+    `MultiDiscrete` becomes a tuple with a number for each of its entries, as an action one array of them.
 
     It is drawn as the environment draws itself, where it knows `render_mode="rgb_array"`; a callable is given that mode
     by `kwargs`.
@@ -69,11 +70,11 @@ class Gymnasium:
         There is no such argument where it can't be drawn, or isn't a registered environment.
         """
         with contextlib.closing(self._made()) as env:
-            if not isinstance(env.action_space, (spaces.Box, spaces.Discrete)):
-                raise ValueError(f"action_space is {env.action_space}; allowed: Box, Discrete")
+            if not isinstance(env.action_space, SPACES):
+                raise ValueError(f"action_space is {env.action_space}; allowed: {ALLOWED}")
             spec = base.EnvSpec(
                 observations=_to_spec(env.observation_space, "observation"),
-                actions=_to_spec(env.action_space, "action"),
+                actions=_to_action_spec(env.action_space),
             )
             is_drawn = isinstance(self.env, str) and DRAWN in env.metadata.get("render_modes", ())
             return spec, {"render_mode": DRAWN} if is_drawn else {}
@@ -128,7 +129,7 @@ class _Slot(dm_env.Environment):
         return _to_spec(self._env.observation_space, "observation")
 
     def action_spec(self) -> specs.Array:
-        return _to_spec(self._env.action_space, "action")
+        return _to_action_spec(self._env.action_space)
 
     def render(self) -> np.ndarray | None:
         """The environment's picture, uint8 [H, W, 3]; None where it draws none."""
@@ -160,7 +161,14 @@ def _to_spec(space: spaces.Space, name: str) -> Any:
         return tuple(_to_spec(inner, f"{name}.{i}") for i, inner in enumerate(space))
     if isinstance(space, spaces.Dict):
         return {key: _to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
-    raise ValueError(f"space of {name} is {space}; allowed: {', '.join(SPACES)}, and Dict and Tuple of them")
+    raise ValueError(f"space of {name} is {space}; allowed: {ALLOWED}, and Dict and Tuple of them")
+
+
+def _to_action_spec(space: spaces.Space) -> specs.Array:
+    """Converts a space of actions to a dm_env spec; the choices of a `MultiDiscrete` are one array."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return specs.BoundedArray(space.shape, np.int32, 0, space.nvec - 1, "action")
+    return _to_spec(space, "action")
 
 
 def _from_space(space: spaces.Space, value: Any) -> Any:
@@ -178,4 +186,5 @@ def _to_space(space: spaces.Space, action: np.ndarray) -> Any:
     """Converts an action of `_to_spec(space)` to an action of the gymnasium space."""
     if isinstance(space, spaces.Discrete):
         return int(action) + int(space.start)
-    return np.asarray(action, space.dtype)
+    start = space.start if isinstance(space, spaces.MultiDiscrete) else 0
+    return np.asarray(action + start, space.dtype)

@@ -16,6 +16,7 @@ import pyspiel
 from dm_env import specs
 
 from boonta.envs import base, drawing
+from boonta.envs.actions import check_action
 
 _PROBES, _PROBE_MOVES = 10, 200  # Random games, and moves of each, played by `_moves_again`.
 _BOTTOM_UP = {"connect_four"}  # Games whose planes begin with the lowest row.
@@ -104,7 +105,7 @@ class OpenSpielBatch(base.BatchedEnv):
         return self.step(np.zeros(self.num_envs, np.int32))
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         self._check_legal(action)
         first = self._last
         reward = np.zeros(self.num_envs, np.float32)

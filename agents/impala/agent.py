@@ -34,7 +34,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       ValueError: there is no head for the actions; the discount's sign doesn't fit the number of players; the network
         can't take the observations; or an output of your own doesn't fit, and the message says what it must be.
     """
-    head = make_action_head(spec.actions, "IMPALA")
+    head = make_action_head(spec.actions, "IMPALA", config.gaussian)
     require_sign(config, spec.num_players)
     network = open_network("impala", config, spec, head, network)
     loss = functools.partial(impala_loss, network=network, head=head, config=config)
@@ -49,8 +49,8 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         max_lag=config.max_lag,
     )
     return Agent(
-        policy=make_policy(network, head, spec.observations, config.frame_stack, "sample"),
-        eval_policy=make_policy(network, head, spec.observations, config.frame_stack, config.eval_mode),
+        policy=make_policy(network, head, spec, config.frame_stack, "sample"),
+        eval_policy=make_policy(network, head, spec, config.frame_stack, config.eval_mode),
         update=optimisation.make_update(network.init, loss, config.optimiser),
         tables=(table,),
     )

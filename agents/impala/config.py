@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from boonta.agents.config import check, documented, field, replaced, require
-from boonta.agents.groups import Optimiser, Torso
+from boonta.agents.groups import Gaussian, Optimiser, Torso
 
 OWN = "own choice, as in the runs of agents/impala/README.md"
 
@@ -35,6 +35,7 @@ class Config:
         source="Figure 3, 256",
         at_least=0,
     )
+    gaussian: Gaussian = field(Gaussian(), "The policy where actions are real numbers.")
     frame_stack: int = field(
         4,
         "L, frames that the network sees at once; 1 for environments whose observation is the whole state.",

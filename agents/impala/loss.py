@@ -15,7 +15,7 @@ from boonta.agents import sequences
 from boonta.agents.actor_critic import Network
 from boonta.agents.actor_policy import unroll_as_acted
 from boonta.agents.base import Batch, Nest
-from boonta.agents.heads import ActionHead
+from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import v_trace
@@ -55,20 +55,20 @@ def impala_loss(
     def mean(x: jax.Array) -> jax.Array:
         return jnp.sum(mask_tm1 * x) / transitions
 
+    entropy = mean(policy.entropy())
     metrics = {
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
         "baseline_loss": mean(0.5 * (trace.target_tm1 - v_tm1) ** 2),
-        "entropy": mean(policy.entropy()),
-        "entropy_uniform": jnp.log(jnp.float32(head.size)),
         "rho": mean(rho_tm1),
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),
         "value": mean(v_tm1),
         "value_explained": 1 - mean((trace.target_tm1 - v_tm1) ** 2) / (_variance(trace.target_tm1, mean) + 1e-8),
         "transitions": transitions,
+        **entropy_metrics(head, entropy),
     }
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
-    loss = loss - config.entropy_cost * metrics["entropy"]
+    loss = loss - config.entropy_cost * entropy
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
 
 

@@ -8,13 +8,6 @@ METRICS = (
     Metric("policy_loss", "The policy gradient's surrogate, weighted by V-trace's advantages.", healthy="around 0"),
     Metric("baseline_loss", "Half the squared error of values against V-trace's targets.", "return squared"),
     Metric(
-        "entropy",
-        "Mean entropy of the policy.",
-        "nats",
-        "falling slowly; near 0 while returns are poor, the policy has stopped exploring",
-    ),
-    Metric("entropy_uniform", "Entropy of a policy to which all actions are equal: the most there can be.", "nats"),
-    Metric(
         "rho",
         "Mean importance ratio between the policy that learns and the one that acted.",
         healthy="near 1; far from it, data is too old or updates are too large",

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 from dm_env import specs
 
-from boonta.agents import encoders, networks, optimisation
+from boonta.agents import encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require_sign
-from boonta.agents.heads import make_action_head
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
@@ -147,7 +146,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
     Raises:
       ValueError: the message names the field or the output, what it is, and what is allowed.
     """
-    make_action_head(spec.actions, "MuZero")
+    actions = heads.num_actions(spec.actions, "MuZero")
     view = encoders.view_of(spec.observations)
     if config.torso.kind == "tower" and not isinstance(view, specs.Array):
         raise ValueError(
@@ -155,13 +154,11 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
             f"environment gives {view}"
         )
     considered = config.max_considered_actions
-    if considered is not None and considered > spec.actions.num_values:
-        raise ValueError(
-            f"muzero.Config: max_considered_actions is {considered}, but there are {spec.actions.num_values} actions"
-        )
+    if considered is not None and considered > actions:
+        raise ValueError(f"muzero.Config: max_considered_actions is {considered}, but there are {actions} actions")
     require_sign(config, spec.num_players)
     if isinstance(network, Model):
-        check_model(network, config, view, spec.actions.num_values)
+        check_model(network, config, view, actions)
     elif network is not None:
         check_torso(network, config, view)
     else:

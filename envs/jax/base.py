@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import check_action
 from boonta.envs.jax.purity import check_pure
 
 __all__ = ["Batched", "Game", "JaxEnv", "Stream", "as_env", "check_pure", "draw_bits"]
@@ -52,7 +54,7 @@ class JaxEnv(abc.ABC):
 
     @abc.abstractmethod
     def step(self, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
-        """Steps the slot with an action of the spec; returns a state and a step of the same kind as `init` does."""
+        """Steps the slot with an action of the spec, clipped to its bounds; returns what `init` does."""
 
     def draw(self, state: Nest) -> np.ndarray | None:
         """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None if there is no picture.
@@ -118,7 +120,7 @@ class Game(JaxEnv):
         # A vmapped `split` works along an axis of length 2, which takes up to ten times as long on a CPU.
         draw = jax.random.fold_in(state.key, steps)
         first = state.last
-        moved, reward, terminated, truncated = self.move(draw, state.game, action)
+        moved, reward, terminated, truncated = self.move(draw, state.game, _clip(action, self.spec.actions))
         game = jax.tree.map(lambda new, old: jnp.where(first, new, old), self.reset(draw), moved)
         terminated, truncated = ~first & terminated, ~first & truncated
         reward = jnp.where(first, 0, reward).astype(jnp.float32)
@@ -139,6 +141,13 @@ class Game(JaxEnv):
             discount=jnp.where(terminated, 0, 1).astype(jnp.float32),
             observation=observation,
         )
+
+
+def _clip(action: jax.Array, spec: specs.Array) -> jax.Array:
+    """Clips a slot's real-valued action to the spec's bounds, as `check_action` does; leaves integers as they are."""
+    if not isinstance(spec, specs.BoundedArray) or np.issubdtype(spec.dtype, np.integer):
+        return action
+    return jnp.clip(action, spec.minimum, spec.maximum)
 
 
 def draw_bits(key: jax.Array, count: int) -> jax.Array:
@@ -193,7 +202,7 @@ class _JaxBatch(base.BatchedEnv):
         return self._take(out)
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         if self._timestep is None:
             return self.reset()
         self._check_legal(action)

@@ -67,7 +67,7 @@ class Brax(Game):
     def move(
         self, key: jax.Array, state: State, action: jax.Array
     ) -> tuple[State, jax.Array, jax.Array | bool, jax.Array | bool]:
-        inner = _make(self.env, self.backend).step(state.inner, jnp.clip(action, -1.0, 1.0))
+        inner = _make(self.env, self.backend).step(state.inner, action)
         steps = state.steps + 1
         return State(inner, steps), inner.reward, inner.done > 0, steps >= self.max_episode_steps
 

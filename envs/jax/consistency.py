@@ -19,6 +19,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.actions import random_actions
 from boonta.envs.jax.base import Game
 
 Nest = Any
@@ -142,6 +143,4 @@ def _actions(spec: specs.BoundedArray, timestep: base.TimeStep, rng: np.random.G
     num_envs = len(timestep.step_type)
     if isinstance(timestep.observation, base.BoardView):
         return np.array([rng.choice(np.flatnonzero(legal)) for legal in timestep.observation.legal], spec.dtype)
-    if isinstance(spec, specs.DiscreteArray):
-        return rng.integers(spec.num_values, size=num_envs, dtype=spec.dtype)
-    return rng.uniform(spec.minimum, spec.maximum, (num_envs, *spec.shape)).astype(spec.dtype)
+    return random_actions(spec, (num_envs,), rng)

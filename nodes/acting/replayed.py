@@ -8,7 +8,8 @@ import numpy as np
 import tree
 
 from boonta.agents.base import Nest, Steps
-from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep, check_action
+from boonta.envs.actions import check_action
+from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep
 
 Source = Callable[[], Steps]  # Returns another trajectory at each call, leaves [T, ...] with T >= 1.
 

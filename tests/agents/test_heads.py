@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from boonta.agents import heads
+from boonta.agents import distributions, heads
+from boonta.agents.groups import Gaussian
 
 P = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]], np.float32)
 HEAD = heads.categorical(3)
@@ -43,10 +44,115 @@ def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient():
     assert set(np.asarray(action).tolist()) == {0, 2}
 
 
-def test_a_space_without_a_head_is_refused_by_name():
-    assert heads.make_action_head(specs.DiscreteArray(4), "DQN").size == 4
-    with pytest.raises(ValueError, match="DQN chooses among discrete actions; .*BoundedArray"):
-        heads.make_action_head(specs.BoundedArray((2,), np.float32, -1, 1), "DQN")
+TORQUE = specs.BoundedArray((2, 2), np.float32, [[-2, -1], [0, -3]], [[2, 1], [10, -1]])
+REACH = specs.BoundedArray((3,), np.float32, [-2, -np.inf, -3e38], [2, 5, 3e38])  # Only the first has a range.
+CHOICES = specs.BoundedArray((2,), np.int32, [0, -1], [2, 1])
+SPACES = [specs.DiscreteArray(4), CHOICES, TORQUE]
+
+
+def initialised(head, features=5, rows=3, scale=1.0):
+    """Parameters [rows, P] of a head, as its layer makes them from random features, and the layer's params."""
+    x = scale * np.random.default_rng(0).normal(size=(rows, features)).astype(np.float32)
+    layer = hk.without_apply_rng(hk.transform(lambda x: head.layer(x, "policy", None)))
+    params = layer.init(jax.random.PRNGKey(0), x)
+    return layer.apply(params, x), params
+
+
+@pytest.mark.parametrize("spec", SPACES, ids=str)
+def test_a_heads_actions_are_the_specs(spec):
+    head = heads.make_action_head(spec, "IMPALA")
+    parameters, _ = initialised(head)
+    assert parameters.shape == (3, head.size)
+    policy = head.distribution(parameters)
+    for action in (policy.mode(), policy.sample(jax.random.PRNGKey(0))):
+        assert action.shape == (3, *spec.shape) and action.dtype == spec.dtype
+        for one in np.asarray(action):
+            spec.validate(one)
+        assert policy.log_prob(action).shape == policy.entropy().shape == (3,)
+        assert head.encode(action).ndim == 2
+    action, log_prob = policy.sample_and_log_prob(jax.random.PRNGKey(0))
+    np.testing.assert_array_equal(action, policy.sample(jax.random.PRNGKey(0)))
+    np.testing.assert_allclose(log_prob, policy.log_prob(action), atol=1e-2)
+
+
+def test_actions_are_scaled_to_the_specs_bounds_and_back():
+    box = heads.real_actions(TORQUE, "SAC")
+    np.testing.assert_allclose(box.unscale(jnp.ones(4)), TORQUE.maximum)
+    np.testing.assert_allclose(
+        box.unscale(jnp.array([[-1.0, -1, -1, -1], [0, 0, 0, 0.5]])), [TORQUE.minimum, [[0, 0], [5, -1.5]]]
+    )
+    action = jnp.array([[1.0, -0.5], [2.5, -2.0]])
+    np.testing.assert_allclose(box.scale(action), [0.5, -0.5, -0.5, 0])
+    np.testing.assert_allclose(box.unscale(box.scale(action)), action, rtol=1e-6)
+
+
+def test_saturated_actions_are_the_bounds_and_their_density_is_the_scaled_ones():
+    head = heads.make_action_head(TORQUE, "SAC")
+    parameters = jnp.concatenate([jnp.array([50.0, -50, 50, -50]), jnp.zeros(4)])
+    policy = head.distribution(parameters)
+    bound = jnp.array([[2.0, -1], [10, -3]])
+    np.testing.assert_array_equal(policy.mode(), bound)
+    inner = distributions.squashed_gaussian(parameters[:4], jnp.ones(4))
+    np.testing.assert_array_equal(policy.log_prob(bound), inner.log_prob(jnp.array([1.0, -1, 1, -1])))
+
+
+def test_a_plain_gaussian_may_leave_the_bounds_and_needs_none():
+    head = heads.make_action_head(REACH, "PPO", Gaussian("plain", "free"))
+    parameters, params = initialised(head)
+    np.testing.assert_array_equal(parameters[:, 3:], 0)  # One deviation, e^0, for all states.
+    assert params["~"]["policy_log_deviation"].shape == (3,) and params["policy"]["w"].shape == (5, 3)
+    policy = head.distribution(jnp.array([1.5, 7.0, 0.0, 0.0, 0.0, 0.0]))
+    np.testing.assert_allclose(policy.mode(), [3.0, 7.0, 0.0])  # Half of the first range is 2.
+    np.testing.assert_allclose(policy.log_prob(policy.mode()), -1.5 * np.log(2 * np.pi), rtol=1e-6)
+    np.testing.assert_allclose(head.encode(jnp.array([3.0, 7.0, -0.5])), [1.0, 5.0, -0.5])  # As the env clips them.
+
+
+def test_policies_start_in_the_middle_whatever_the_features():
+    parameters, _ = initialised(heads.make_action_head(TORQUE, "SAC"), scale=10.0)
+    assert np.abs(parameters).max() < 0.3
+
+
+def test_what_an_action_is_as_an_input():
+    assert heads.make_action_head(specs.DiscreteArray(3), "IMPALA").encode(jnp.array(1)).tolist() == [0, 1, 0]
+    head = heads.make_action_head(CHOICES, "IMPALA")
+    np.testing.assert_array_equal(head.encode(jnp.array([2, -1])), [0, 0, 1, 1, 0, 0])
+    assert head.entropy_uniform == pytest.approx(np.log(9))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (REACH, "SAC squashes its actions into their bounds, and some have none: .*BoundedArray.*; give it finite"),
+        (specs.Array((2,), np.float32, "torque"), "squashes its actions .* Array.*'torque'"),
+        (specs.BoundedArray((2,), np.float32, 1, 1), "SAC: each action's minimum must be below its maximum"),
+        (specs.BoundedArray((2,), np.int32, 0, 1024), "SAC chooses among at most 1,024 values of each integer"),
+        (specs.Array((2,), np.int32), "SAC needs bounds of integer actions"),
+        (specs.BoundedArray((0,), np.float32, -1, 1), "SAC takes actions of real numbers"),
+    ],
+)
+def test_a_space_without_a_head_is_refused_by_name(spec, message):
+    with pytest.raises(ValueError, match=message):
+        heads.make_action_head(spec, "SAC")
+
+
+def test_agents_for_one_kind_of_action_refuse_the_others_by_name():
+    assert heads.num_actions(specs.DiscreteArray(4), "DQN") == 4
+    for spec in (CHOICES, TORQUE):
+        with pytest.raises(ValueError, match="DQN chooses among discrete actions; .*BoundedArray"):
+            heads.num_actions(spec, "DQN")
+    for spec in (CHOICES, specs.DiscreteArray(4)):
+        with pytest.raises(ValueError, match="SAC takes actions of real numbers; .*Array"):
+            heads.real_actions(spec, "SAC")
+
+
+def test_an_entropy_has_the_name_of_its_kind():
+    metrics = heads.entropy_metrics(HEAD, jnp.float32(0.5))
+    assert {name: float(value) for name, value in metrics.items()} == pytest.approx(
+        {"entropy": 0.5, "entropy_uniform": np.log(3)}
+    )
+    assert list(heads.entropy_metrics(heads.make_action_head(TORQUE, "SAC"), jnp.float32(-2))) == [
+        "differential_entropy"
+    ]
 
 
 def test_scalars_survive_their_support():

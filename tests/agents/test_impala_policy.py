@@ -7,17 +7,18 @@ from dm_env import specs
 from boonta.agents import sequences
 from boonta.agents.actor_critic import Inputs, Network, Outputs, make_network
 from boonta.agents.actor_policy import Core, make_policy, unroll_as_acted
-from boonta.agents.base import Steps
-from boonta.agents.groups import Torso
+from boonta.agents.base import Batch, Steps
+from boonta.agents.groups import Gaussian, Torso
 from boonta.agents.heads import categorical
-from boonta.agents.impala import Config
-from boonta.envs.base import FIRST, LAST, MID, TimeStep
+from boonta.agents.impala import Config, make
+from boonta.envs.base import FIRST, LAST, MID, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ROWS, BATCH, ACTIONS = 30, 4, 3
 HEAD = categorical(ACTIONS)
 IMAGE = specs.BoundedArray((36, 36), np.uint8, 0, 255)
+SPEC = EnvSpec(IMAGE, specs.DiscreteArray(ACTIONS))
 
 
 def stream(rng):
@@ -51,7 +52,7 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
         return Outputs(inputs.stack.reshape(t, b, -1).astype(np.float32), inputs.reward), lstm
 
     network = Network(init=lambda key: (), initial_state=lambda batch_size: (), unroll=unroll)
-    policy = make_policy(network, HEAD, IMAGE, frame_stack, "sample")
+    policy = make_policy(network, HEAD, SPEC, frame_stack, "sample")
     steps = play(policy, (), stream(np.random.default_rng(0)))
     for start in range(6):
         window = jax.tree.map(lambda x, s=start: x[s : s + 20], steps)
@@ -64,11 +65,11 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
 @pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp"])
 def test_learner_computes_what_the_policy_computed(name, lstm_size):
     config = Config(Torso(name, widths=(32, 32) if name == "mlp" else None), lstm_size=lstm_size)
-    network = make_network(config, IMAGE, ACTIONS)
+    network = make_network(config, SPEC, HEAD)
     params = network.init(jax.random.PRNGKey(0))
     # Heads begin small; larger ones show more.
     params = {module: jax.tree.map(lambda x: 2 * x, p) for module, p in params.items()}
-    policy = make_policy(network, HEAD, IMAGE, config.frame_stack, "sample")
+    policy = make_policy(network, HEAD, SPEC, config.frame_stack, "sample")
     steps = play(policy, params, stream(np.random.default_rng(1)))
     boundaries = (steps.step_type[8:-1] == LAST).sum()
     assert boundaries > 4
@@ -82,9 +83,35 @@ def test_learner_computes_what_the_policy_computed(name, lstm_size):
         assert np.abs(steps.core.lstm.hidden).max() > 1e-3
 
 
+@pytest.mark.parametrize(
+    ("actions", "gaussian", "entropy"),
+    [
+        (specs.BoundedArray((2,), np.int32, [0, -1], [2, 1]), Gaussian(), "entropy"),
+        (specs.BoundedArray((1, 2), np.float32, -2, [5, 7]), Gaussian(), "differential_entropy"),
+        (specs.BoundedArray((2,), np.float32, -np.inf, 1), Gaussian("plain", "free"), "differential_entropy"),
+    ],
+    ids=["choices", "squashed", "plain"],
+)
+def test_other_actions_are_learned_from_as_they_were_taken(actions, gaussian, entropy):
+    """With the params that acted all importance ratios are 1; the core sees the last action."""
+    config = Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=ROWS - 1, gaussian=gaussian, lstm_size=4)
+    agent = make(config, EnvSpec(IMAGE, actions))
+    state = agent.update.init(jax.random.PRNGKey(0))
+    params = agent.update.params(state)
+    steps = play(agent.policy, params, stream(np.random.default_rng(3)))
+    assert steps.action.shape == (ROWS, BATCH, *actions.shape) and steps.action.dtype == actions.dtype
+    np.testing.assert_array_equal(steps.core.action_tm1[1:], steps.action[:-1])
+    steps = steps._replace(core=jax.tree.map(lambda x: x[:1], steps.core))
+    state, _, metrics = jax.jit(agent.update.step)(state, Batch(steps, np.ones(BATCH, np.float32)))
+    assert float(metrics["rho"]) == pytest.approx(1, abs=1e-5) and np.isfinite(float(metrics["loss"]))
+    assert {name for name in metrics if "entropy" in name} - {"entropy_uniform"} == {entropy}
+    gradients = jax.tree.map(lambda new, old: np.abs(new - old).max(), agent.update.params(state), params)
+    assert all(x > 0 for module in gradients.values() for x in module.values())
+
+
 @pytest.mark.parametrize("name", ["shallow", "mlp"])
 def test_a_values_own_torso_learns_apart_from_the_policys(name):
-    network = make_network(Config(Torso(name), frame_stack=1, value_torso="own"), IMAGE, ACTIONS)
+    network = make_network(Config(Torso(name), frame_stack=1, value_torso="own"), SPEC, HEAD)
     params = network.init(jax.random.PRNGKey(0))
     timesteps = stream(np.random.default_rng(2))
     inputs = Inputs(timesteps.observation[..., None], timesteps.step_type, timesteps.reward, timesteps.step_type)
@@ -99,9 +126,9 @@ def test_a_values_own_torso_learns_apart_from_the_policys(name):
 
 
 def test_core_remembers_but_not_over_an_episodes_start():
-    network = make_network(Config(Torso("mlp"), lstm_size=16), IMAGE, ACTIONS)
+    network = make_network(Config(Torso("mlp"), lstm_size=16), SPEC, HEAD)
     params = network.init(jax.random.PRNGKey(0))
-    policy = make_policy(network, HEAD, IMAGE, 4, "sample")
+    policy = make_policy(network, HEAD, SPEC, 4, "sample")
 
     def logits(step_type, hidden=0.0, cell=0.0, action_tm1=0, reward=0.0):
         state = policy.initial_state(1)
@@ -127,7 +154,7 @@ def test_greedy_takes_the_likeliest_action_and_sample_draws():
     batch = 4000
     timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
     for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):
-        policy = make_policy(network, HEAD, specs.Array((1,), np.uint8), 1, mode)
+        policy = make_policy(network, HEAD, SPEC._replace(observations=specs.Array((1,), np.uint8)), 1, mode)
         action, _, _ = policy.step((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
         np.testing.assert_allclose(np.bincount(action, minlength=3) / batch, expected, atol=0.03)
         assert action.dtype == np.int32

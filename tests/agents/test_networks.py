@@ -21,6 +21,7 @@ from boonta.agents import impala, muzero
 from boonta.agents.actor_critic import make_network
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
+from boonta.agents.heads import categorical
 from boonta.agents.muzero.networks import make_model
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.checkpoint import Checkpointer
@@ -96,7 +97,7 @@ def test_muzero_has_the_torso_as_its_representation(config, own):
 @pytest.mark.parametrize("change", [{}, {"frame_stack": 3, "torso.kind": "nature", "torso.widths": None}])
 def test_impalas_own_network_is_a_whole_one(change):
     config = replaced(IMPALA, change)
-    network = make_network(config, IMAGE.observations, 3)
+    network = make_network(config, IMAGE, categorical(3))
     agents = impala.make(config, IMAGE), impala.make(config, IMAGE, network=network)
     jax.tree.map(np.testing.assert_array_equal, *[outputs(agent, IMAGE) for agent in agents])
 
@@ -119,12 +120,13 @@ def test_make_touches_no_device_even_where_a_layer_suits_itself_to_it():
 import functools
 from boonta.agents import encoders, impala, muzero
 from boonta.agents.groups import Torso
+from boonta.agents.heads import categorical
 from boonta.tests.agents.test_networks import Flat, IMAGE, IMPALA, MUZERO
 from boonta.agents.actor_critic import make_network
 from boonta.agents.muzero.networks import make_model
 own = lambda name: functools.partial(encoders.encode, Torso("nature"), spec=IMAGE.observations, name=name)
 impala.make(IMPALA, IMAGE, own)
-impala.make(IMPALA, IMAGE, make_network(impala.Config(Torso("nature"), frame_stack=1), IMAGE.observations, 3))
+impala.make(IMPALA, IMAGE, make_network(impala.Config(Torso("nature"), frame_stack=1), IMAGE, categorical(3)))
 muzero.make(MUZERO, IMAGE, own)
 muzero.make(MUZERO, IMAGE, make_model(MUZERO, IMAGE.observations, 3))
 """
@@ -171,7 +173,7 @@ def test_a_torso_that_does_not_fit_is_refused(own, message):
             torso(lambda x: x[:, :5]),
             r"must be float32\[N=6, H=10, W=5, C\], but is float32\[6, 5, 5, 1\]",
         ),
-        (MUZERO, make_network(IMPALA, SPEC.observations, 3), "it must be a torso, .* or a whole network, muzero.Model"),
+        (MUZERO, make_network(IMPALA, SPEC, categorical(3)), "it must be a torso, .* or a whole network, muzero.Model"),
     ],
 )
 def test_muzeros_torso_must_be_of_the_dynamics_kind(config, own, message):
@@ -195,7 +197,7 @@ def unrolled(**change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"logits": lambda x: x[..., :2]}, r"unroll's logits must be float32\[T=3, B=2, A=3\], but is .*\[3, 2, 2\]"),
+        ({"logits": lambda x: x[..., :2]}, r"unroll's logits must be float32\[T=3, B=2, P=3\], but is .*\[3, 2, 2\]"),
         ({"logits": lambda x: x.astype(jnp.float16)}, r"unroll's logits must be .*, but is float16\[3, 2, 3\]"),
         ({"value": lambda x: x[..., None]}, r"unroll's value must be float32\[T=3, B=2\], but is float32\[3, 2, 1\]"),
         ({"value": lambda x: x.T}, r"unroll's value must be float32\[T=3, B=2\], but is float32\[2, 3\]"),

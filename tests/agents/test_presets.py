@@ -18,6 +18,8 @@ IMPALA = {
     "torso.normalise": False,
     "value_torso": "shared",
     "lstm_size": 0,
+    "gaussian.kind": "squashed",
+    "gaussian.deviation": "state",
     "frame_stack": 4,
     "eval_mode": "sample",
     "unroll_length": 20,

@@ -39,7 +39,7 @@ def test_a_core_forgets_where_an_episode_starts():
 
 def test_what_led_to_a_row_is_put_beside_it_but_not_over_an_episodes_start():
     step_type = np.array([[MID, FIRST]])
-    x = recurrence.with_last(np.ones((1, 2, 1)), step_type, np.array([[-7.0, 3.0]]), np.array([[2, 1]]), 3)
+    x = recurrence.with_last(np.ones((1, 2, 1)), step_type, np.array([[-7.0, 3.0]]), np.eye(3)[[[2, 1]]])
     np.testing.assert_array_equal(x, [[[1, -1, 0, 0, 1], [1, 0, 0, 0, 0]]])
 
 

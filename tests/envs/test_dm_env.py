@@ -48,7 +48,7 @@ class Torque(Corridor):
 
 
 class Steps(Corridor):
-    actions = specs.BoundedArray((2,), np.int32, 0, 3)
+    actions = specs.Array((2,), np.int32)
 
 
 class Paid(Corridor):
@@ -81,7 +81,10 @@ def test_ends_are_the_environments():
 
 @pytest.mark.parametrize(
     ("make", "message"),
-    [(Steps, "action_spec is BoundedArray.*; allowed: DiscreteArray"), (Paid, "reward_spec is .*; allowed: a scalar")],
+    [
+        (Steps, "action_spec is Array.*; allowed: DiscreteArray, BoundedArray"),
+        (Paid, "reward_spec is .*; allowed: a scalar"),
+    ],
 )
 def test_refuses_what_agents_cannot_take(make, message):
     with pytest.raises(ValueError, match=message):

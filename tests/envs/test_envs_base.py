@@ -90,23 +90,3 @@ def test_slot_seeds_are_reproducible_and_apart():
 def test_slot_seeds_refuses(num_envs, seed, message):
     with pytest.raises(ValueError, match=message):
         base.slot_seeds(num_envs, seed)
-
-
-@pytest.mark.parametrize(
-    ("action", "message"),
-    [
-        ([0, 1, 2], r"shape \(3,\); it must be \(2,\)"),
-        ([[0, 1]], r"shape \(1, 2\); it must be \(2,\)"),
-        ([0.0, 1.0], "dtype float64; a discrete action must be an integer"),
-        ([0, 5], "action of slot 1 is 5; allowed: 0 to 4"),
-        ([-1, 0], "action of slot 0 is -1; allowed: 0 to 4"),
-    ],
-)
-def test_check_action_refuses(action, message):
-    with pytest.raises(ValueError, match=message):
-        base.check_action(action, SPEC.actions, 2)
-
-
-def test_check_action_leaves_real_values_to_the_env():
-    action = np.full((2, 3), 7.0, np.float32)
-    assert base.check_action(action, specs.BoundedArray((3,), np.float32, -1, 1), 2) is action

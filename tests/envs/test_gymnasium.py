@@ -76,6 +76,28 @@ class Nested(Torque):
         return self.reset()[0], 1.0, True, False, {}
 
 
+class Panel(gymnasium.Env):
+    """Two switches that begin at 1 and 5; all that is pressed is shown."""
+
+    observation_space = spaces.Box(0, 9, (2,), np.int64)
+    action_space = spaces.MultiDiscrete([2, 3], start=[1, 5])
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.int64), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return action, 0.0, bool(action[1] == 7), False, {}
+
+
+class Lights(Panel):
+    action_space = spaces.MultiBinary(2)
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return action.astype(np.int64), 0.0, bool(action.all()), False, {}
+
+
 class Odd(Torque):
     def __init__(self, **spaces_):
         vars(self).update(spaces_)
@@ -90,6 +112,8 @@ class Odd(Torque):
         gym.Gymnasium(Start),
         gym.Gymnasium(Torque),
         gym.Gymnasium(Nested),
+        gym.Gymnasium(Panel),
+        gym.Gymnasium(Lights),
     ],
     ids=str,
 )
@@ -116,6 +140,15 @@ def test_nests_keep_their_structure_and_numbers_begin_at_0():
     choices, rest = env(num_envs=2, seed=0).reset().observation
     assert [choice.tolist() for choice in choices] == [[1, 1], [1, 1]]
     assert rest["flags"].tolist() == [[1, 0], [1, 0]] and rest["inner"][0].tolist() == [0, 0]
+
+
+def test_several_choices_are_one_array_and_begin_at_0():
+    spec = gym.Gymnasium(Panel).spec.actions
+    assert spec == specs.BoundedArray((2,), np.int32, 0, [1, 2], "action")
+    env = gym.Gymnasium(Panel)(num_envs=2, seed=0)
+    env.reset()
+    assert env.step(np.array([[0, 0], [1, 2]], np.int32)).observation.tolist() == [[1, 5], [2, 7]]
+    assert gym.Gymnasium(Lights).spec.actions == specs.BoundedArray((2,), np.int8, 0, 1, "action")
 
 
 def test_it_is_drawn_as_it_draws_itself():
@@ -162,8 +195,10 @@ def test_pickles():
 @pytest.mark.parametrize(
     ("odd", "message"),
     [
-        ({"action_space": spaces.MultiBinary(3)}, "action_space is MultiBinary.3.; allowed: Box, Discrete"),
-        ({"action_space": spaces.Dict()}, "action_space is Dict"),
+        (
+            {"action_space": spaces.Dict()},
+            "action_space is Dict.*; allowed: Box, Discrete, MultiBinary, MultiDiscrete$",
+        ),
         (
             {"observation_space": spaces.Text(4)},
             "space of observation is Text.*; allowed: Box, Discrete, MultiBinary, MultiDiscrete, and",

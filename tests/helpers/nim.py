@@ -10,6 +10,7 @@ from dm_env import specs
 
 from boonta.agents.base import Agent, Policy, Update
 from boonta.envs import base
+from boonta.envs.actions import check_action
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ class _NimBatch(base.BatchedEnv):
         return self._timestep(np.zeros(self.num_envs, np.float32))
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        action = base.check_action(action, self.spec.actions, self.num_envs)
+        action = check_action(action, self.spec.actions, self.num_envs)
         fresh = self._over()
         if (action + 1 > self.heap)[~fresh].any():
             raise ValueError("an illegal move")
