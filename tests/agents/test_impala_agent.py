@@ -12,7 +12,7 @@ from dm_env import specs
 from boonta.agents import impala
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
-from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
+from boonta.envs.base import FIRST, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
