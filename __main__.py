@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import sys
 
-RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "runs", "status", "sweep")
-TOOLS = ("train", "list", "doctor", "metrics", *RUN_TOOLS)
+GROUPS = {
+    "Start": ("train", "sweep"),
+    "Look": ("list", "runs", "status", "report", "metrics", "compare"),
+    "See what an agent does": ("play", "evaluate", "match", "explain", "export"),
+    "Set up": ("doctor", "completion"),
+}
+TOOLS = tuple(name for names in GROUPS.values() for name in names)
+RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "report", "runs", "status", "sweep")
+FOLDER = pathlib.Path(__file__).parent / "programs" / "tools"
+
+
+def usage() -> str:
+    """The page that `boonta --help` shows: all tools, by what they are for."""
+    from boonta.programs.tools.list import described  # It needs rich, which may be missing where `doctor` is asked.
+
+    lines = ["Usage: boonta TOOL [ARGUMENT...]"]
+    for title, names in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:10}  {described(FOLDER / f'{name}.py')}" for name in names)]
+    lines += ["", "`boonta TOOL --help` shows a tool's arguments, `boonta train PROGRAM --help` a program's."]
+    return "\n".join(lines)
 
 
 def main() -> int:
     """Runs the tool that the first argument names."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0
     if name not in TOOLS:
-        print(f"Usage: boonta TOOL [ARGUMENT...]\n\nTools: {', '.join(TOOLS)}; boonta TOOL --help shows its arguments.")
-        return 0 if name in ("-h", "--help") else 2
+        from boonta.envs.base import suggest
+
+        print(f"error: tool {name!r} is unknown: {suggest(name, TOOLS)}\n\n{usage()}", file=sys.stderr)
+        return 2
     sys.argv = [f"boonta {name}", *sys.argv[2:]]
     importlib.import_module(f"boonta.programs.tools.{name}").main()
     return 0

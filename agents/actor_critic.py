@@ -1,229 +1,184 @@
-"""The actor-critic network: a torso or one for each head, an optional recurrent core, heads for policy and value.
+"""A policy over real-valued actions beside critics of states and actions, which learn from replayed transitions.
 
-Agents that learn a policy and its value share it. A user's own network is a torso below these heads, or the whole as a
-`Network`.
-
-See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
-(https://arxiv.org/abs/1802.01561), Figure 3.
+SAC and TD3 share this: the networks, how they act, and what actors get of the params.
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple
 
-import chex
 import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import encoders, networks
-from boonta.agents.base import Nest
-from boonta.agents.config import require
+from boonta.agents import encoders, networks, sequences
+from boonta.agents.base import Nest, Policy
+from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Torso
-from boonta.agents.heads import ActionHead, mask_illegal, scalar_head
-from boonta.agents.recurrence import initial_lstm, unroll_lstm, with_last
-from boonta.envs.base import BoardView, EnvSpec
-
-T, B = 3, 2  # Sizes that a whole network is checked with.
+from boonta.agents.heads import Box, scalar_head
+from boonta.agents.optimisation import Statistics
+from boonta.envs.base import EnvSpec, TimeStep
 
 
-class Inputs(NamedTuple):
-    """What the network sees of T rows.
+@documented
+@dataclasses.dataclass(frozen=True)
+class Layers:
+    """The networks of policy and critics, which share nothing.
 
-    Attributes:
-      stack: nest of frames [T, B, ..., L], as the environment shows them, oldest first.
-      step_type: int32 [T, B]; the core starts anew where it is FIRST.
-      reward: float32 [T, B], raw; ignored where `step_type` is FIRST.
-      action_tm1: [T, B, ...], the row before's, as the env takes it; ignored where `step_type` is FIRST.
+    Sources: [TC] the code of TD3's authors (https://github.com/sfujim/TD3), [SAC] https://arxiv.org/abs/1812.05905,
+    [DroQ] https://arxiv.org/abs/2110.02034.
     """
 
-    stack: Nest
-    step_type: jax.Array
-    reward: jax.Array
-    action_tm1: jax.Array
+    torso: Torso = field(
+        Torso("mlp", widths=()),
+        "What is below the dense layers, such as convolutions over images; by default nothing.",
+        source="own choice",
+    )
+    widths: tuple[int, ...] = field(
+        (256, 256),
+        "Units of each dense layer; those of a critic are above its features and the action.",
+        unit="units",
+        source="[SAC], Appendix D; [TC]",
+        at_least=1,
+    )
+    normalise: bool = field(
+        False,
+        "Whether the critics' dense layers are normalised, which helps where there are many updates for an env step.",
+        source="[DroQ], section 3; False as in [SAC] and [TC]",
+    )
+    critics: int = field(
+        2, "Number of critics; the least of their values counts.", unit="critics", source="[TC], 2", at_least=1
+    )
+    frame_stack: int = field(
+        1, "L, frames that the networks see at once.", unit="frames", source="[SAC] and [TC], 1", at_least=1
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
-class Outputs(NamedTuple):
-    """The network's output for T rows.
+class Networks(NamedTuple):
+    """Pure functions.
 
     Attributes:
-      logits: float32 [T, B, P], the parameters of the action head; of discrete actions a logit for each.
-      value: float32 [T, B].
-    """
-
-    logits: jax.Array
-    value: jax.Array
-
-
-class Network(NamedTuple):
-    """Pure functions; acting is an unroll of one row.
-
-    Attributes:
-      init: `(key) -> params`, a nest of float32.
-      initial_state: `(batch_size) -> core state`, a nest [B, ...], or () without a core.
-      unroll: `(params, inputs [T, B], core state) -> (outputs [T, B], core state)`. The state is the one before the
-        first row, then after the last, with the same shapes. The network resets it where an episode starts.
+      init: `(key) -> params`, a dict of "policy" and "critic".
+      policy: `(params of "policy", stack [M, ..., L]) -> outputs [M, P]` of the policy's last layer.
+      critics: `(params of "critic", stack [M, ..., L], action [M, D] scaled) -> values, float32 [M, K]`.
     """
 
     init: Callable[[jax.Array], Nest]
-    initial_state: Callable[[int], Nest]
-    unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
+    policy: Callable[[Nest, Nest], jax.Array]
+    critics: Callable[[Nest, Nest, jax.Array], jax.Array]
 
 
-class NetworkConfig(Protocol):
-    """What the network needs of an agent's config.
-
-    Attributes:
-      torso: the network below the heads.
-      value_torso: whether policy and value share it.
-      lstm_size: size of the recurrent core; 0 is none.
-      frame_stack: L, frames that the network sees at once.
-    """
-
-    @property
-    def torso(self) -> Torso: ...
-    @property
-    def value_torso(self) -> Literal["shared", "own"]: ...
-    @property
-    def lstm_size(self) -> int: ...
-    @property
-    def frame_stack(self) -> int: ...
-
-
-def make_network(
-    config: NetworkConfig, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None
-) -> Network:
-    """Makes the network; computes nothing yet.
+def make_networks(
+    layers: Layers,
+    spec: EnvSpec,
+    box: Box,
+    last: Callable[[jax.Array, str], jax.Array],
+    torso: networks.MakeTorso | None = None,
+) -> Networks:
+    """Makes the networks; computes nothing yet.
 
     Args:
-      config: hyper-parameters.
-      spec: of the environment.
-      head: of the policy.
-      torso: makes torsos in place of the config's; their features are [N, D].
+      layers: their settings.
+      spec: of the env.
+      box: of its actions.
+      last: `(features [M, F], name) -> outputs [M, P]`, the policy's last layer; a haiku function.
+      torso: makes torsos in place of the settings'; their features are [M, F].
 
     Raises:
-      ValueError: the config's torso can't take such frames.
+      ValueError: the torso can't take the observations.
     """
-    make_torso = networks.encoder(config.torso, encoders.view_of(spec.observations)) if torso is None else torso
-    policy_init, value_init = (encoders.weights(config.torso, scale) for scale in (0.01, 1.0))
+    check_encoder(layers, spec, torso)
+    make_torso = networks.encoder(layers.torso, spec.observations) if torso is None else torso
 
-    def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        chex.assert_rank([inputs.step_type, inputs.reward], 2)
-        t, b = inputs.step_type.shape
-        # Time is folded into the batch: XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The
-        # batch comes first, or else a batch split over devices could not stay split, and each device would gather it.
-        stack = jax.tree.map(_batch_first, encoders.view_of(inputs.stack))  # [B*T, ...]
+    def act(stack: Nest) -> jax.Array:
+        x = encoders.perceptron(make_torso(name="torso")(stack), layers.widths, "policy", normalised=False)
+        return last(x, "policy_out")
 
-        def features(name: str) -> jax.Array:
-            x = make_torso(name=name)(stack)  # [B*T, D]
-            return jnp.swapaxes(x.reshape(b, t, -1), 0, 1)  # [T, B, D]
+    def judge(stack: Nest, action: jax.Array) -> jax.Array:
+        values = []
+        for i in range(layers.critics):
+            x = jnp.concatenate([make_torso(name=f"torso_{i}")(stack), action], axis=-1)
+            x = encoders.perceptron(x, layers.widths, f"critic_{i}", layers.normalise)
+            values.append(scalar_head(x, f"critic_{i}_value"))
+        return jnp.stack(values, axis=-1)
 
-        x = features("torso")
-        if config.lstm_size:
-            x = with_last(x, inputs.step_type, inputs.reward, head.encode(inputs.action_tm1))
-            x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
-        logits = head.layer(x, "policy", policy_init)  # [T, B, P]
-        if config.value_torso == "own":
-            x = features("value_torso")
-        return Outputs(logits, scalar_head(x, "value", value_init)), lstm
-
-    transformed = hk.transform(forward)
-    initial_state = functools.partial(initial_lstm, config.lstm_size)
+    policy, critics = hk.transform(act), hk.transform(judge)
 
     def init(key: jax.Array) -> Nest:
-        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
+        policy_key, critic_key = jax.random.split(key)
+        shapes = networks.frames(spec.observations, layers.frame_stack, 1)
+        stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        action = jnp.zeros((1, box.size))
+        return {"policy": policy.init(policy_key, stack), "critic": critics.init(critic_key, stack, action)}
 
-    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
-        return transformed.apply(params, None, inputs, lstm)
+    return Networks(
+        init=init,
+        policy=lambda params, stack: policy.apply(params, None, stack),
+        critics=lambda params, stack, action: critics.apply(params, None, stack, action),
+    )
 
-    return Network(init, initial_state, unroll)
 
-
-def open_network(
-    agent: str, config: NetworkConfig, spec: EnvSpec, head: ActionHead, own: networks.MakeTorso | Network | None
-) -> Network:
-    """The network of an agent: the config's, or a user's own, checked. Illegal actions get no probability from it.
-
-    Args:
-      agent: the agent's package, for messages.
-      config: the agent's.
-      spec: of the environment.
-      head: of the policy.
-      own: a torso, which takes the place of the config's; a `Network`, that of its core and heads, too; or None.
+def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | None) -> None:
+    """Refuses a torso that can't take the observations, and images for an "mlp", which learns nothing from pixels.
 
     Raises:
-      ValueError: the network can't take the observations; or an output of one's own doesn't fit, and the message says
-        what it must be.
+      ValueError: the message says what it is and what is allowed.
     """
-    if isinstance(own, Network):
-        check_network(own, config, spec, head)
-        network = own
-    else:
-        view = encoders.view_of(spec.observations)
-        if own is not None:
-            networks.check_torso(own, f"{agent}.Network", view, config.frame_stack, {"D": None})
-        network = make_network(config, spec, head, own)
-    return among_legal(network) if isinstance(spec.observations, BoardView) else network
+    if torso is not None:
+        networks.check_torso(torso, "", spec.observations, layers.frame_stack, {"F": None})
+        return
+    encoders.check_observation(layers.torso, spec.observations)
+    for leaf in jax.tree.leaves(spec.observations):
+        if layers.torso.kind == "mlp" and leaf.dtype == jnp.uint8 and encoders.is_image(leaf.shape):
+            raise ValueError(
+                f"torso.kind is 'mlp', which takes numbers, but observations are images, uint8{list(leaf.shape)}; take "
+                "'nature' or another of convolutions"
+            )
 
 
-def among_legal(network: Network) -> Network:
-    """The same network with the logits of actions masked that the newest frame, a `BoardView`, says are illegal."""
+def make_policy(
+    act: Callable[[Nest, jax.Array, Nest], jax.Array], box: Box, spec: EnvSpec, frame_stack: int, explores: bool
+) -> Policy:
+    """Acts by the policy's params; as long as they have learned from nothing, an explorer acts uniformly at random.
 
-    def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
-        outputs, state = network.unroll(params, inputs, state)
-        return outputs._replace(logits=mask_illegal(outputs.logits, inputs.stack.legal[..., -1])), state
-
-    return network._replace(unroll=unroll)
-
-
-def _batch_first(x: jax.Array) -> jax.Array:
-    """Folds time into the batch: [T, B, ...] -> [B*T, ...]."""
-    return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
-
-
-def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: int = 1) -> Inputs:
-    """Zeros as inputs of a network, for its `init`: leaves [T, B, ...].
+    So actions are random until the table has its `min_size`, and no more where an actor or a run starts again.
 
     Args:
-      spec: of the environment.
+      act: `(params of "policy", key, stack [B, ..., L]) -> action [B, *shape]`.
+      box: of the actions.
+      spec: of the env.
       frame_stack: L.
-      rows: T.
-      batch_size: B.
+      explores: whether this is the policy of actors.
+
+    Returns:
+      `Policy` for the params that `published` gives; its state is the last frames.
     """
-    shapes = networks.frames(spec.observations, frame_stack, rows, batch_size)
-    number = jnp.zeros((rows, batch_size), jnp.int32)
-    action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
-    stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-    return Inputs(stack, number, number.astype(jnp.float32), action)
+
+    def initial_state(batch_size: int) -> Nest:
+        return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), spec.observations)
+
+    def step(params: Nest, key: jax.Array, timestep: TimeStep, frames: Nest) -> tuple[jax.Array, Nest, Nest]:
+        stack, frames = sequences.push(frames, timestep.observation, timestep.step_type)
+        act_key, random_key = jax.random.split(key)
+        action = act(params["policy"], act_key, stack)
+        if explores:
+            uniform = jax.random.uniform(random_key, (action.shape[0], box.size), minval=-1.0, maxval=1.0)
+            action = jnp.where(params["transitions"] > 0, action, box.unscale(uniform))
+        return action, (), frames
+
+    return Policy(initial_state, step, deterministic=not explores)
 
 
-def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: ActionHead) -> None:
-    """Refuses a whole network whose outputs or state don't fit, and a config with parts that it doesn't have.
+def count_transitions() -> Statistics:
+    """Statistics of an update: the number of transitions that its params have learned from."""
+    return Statistics(init=lambda: jnp.zeros(()), merge=lambda count, new: count + new)
 
-    Args:
-      network: a user's own.
-      config: the agent's.
-      spec: of the environment.
-      head: of the policy.
 
-    Raises:
-      ValueError: the message says which output or field, what it is, and what it must be.
-    """
-    require(config, "lstm_size", config.lstm_size == 0, "0 where network is a whole one, whose core is its own")
-    require(config, "value_torso", config.value_torso == "shared", "'shared' where network is a whole one")
-    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
-    networks.require_params(params)
-    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
-    if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
-        got = networks.describe(state)
-        raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
-    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
-    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
-    if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], Outputs)):
-        raise ValueError(f"network: unroll must return (Outputs, state), but returns {networks.describe(unrolled)}")
-    outputs, after = unrolled
-    networks.require_array("unroll's logits", outputs.logits, {"T": T, "B": B, "P": head.size})
-    networks.require_array("unroll's value", outputs.value, {"T": T, "B": B})
-    networks.require_same("unroll's state", after, state, "initial_state's")
+def published(params: Nest, statistics: Nest) -> Nest:
+    """What actors get: the policy's params, and how much they have learned from; no critics."""
+    return {"policy": params["policy"], "transitions": statistics}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.actor_critic import Inputs, Network, Outputs
+from boonta.agents.policy_value import Inputs, Network, Outputs
 from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
 from boonta.envs.base import EnvSpec, TimeStep
@@ -55,7 +55,7 @@ def make_policy(
 
     Args:
       network: acting params are its params.
-      head: of the policy.
+      head: the action head, which makes the policy's distribution.
       spec: of the environment.
       frame_stack: L, frames the network sees at once.
       mode: "sample" draws from the policy, "greedy" takes its likeliest action.

@@ -41,7 +41,7 @@ def make_optimiser(
     """Clips the global norm of the gradient, then steps.
 
     Args:
-      settings: of the optimiser.
+      settings: the optimiser's settings.
       steps_per_update: steps that an update takes.
       weights: float32 [P], the params that decay; 0 in place of those that don't.
     """
@@ -60,7 +60,9 @@ def make_optimiser(
     return optax.chain(clip, adam, decay, optax.scale_by_learning_rate(schedule))
 
 
-def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_update: int) -> Descent:
+def make_descent(
+    optimiser: Optimiser | Mapping[str, Optimiser], steps_per_update: int, periods: Mapping[str, int]
+) -> Descent:
     """Makes the descent of an update.
 
     The optimiser sees all params as one vector [P]. On the CPU it costs a seventh of MuZero's small update to measure
@@ -69,9 +71,15 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
     Args:
       optimiser: settings for all params; or, where params are a dict, for each entry by its name.
       steps_per_update: steps that an update takes.
+      periods: updates between those that change an entry, by its name; 1 for others.
     """
     if isinstance(optimiser, Mapping):
-        return _descend_by_entry({name: make_descent(own, steps_per_update) for name, own in optimiser.items()})
+        return _descend_by_entry(
+            {
+                name: _rarely(make_descent(own, steps_per_update, {}), periods.get(name, 1))
+                for name, own in optimiser.items()
+            }
+        )
     schedule = make_schedule(optimiser)  # That of the optimiser counts steps; this one counts updates.
 
     def init(params: Nest) -> Nest:
@@ -92,6 +100,25 @@ def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], steps_per_updat
         return unravel(vector + change), state, metrics
 
     return Descent(init, step)
+
+
+def is_due(updates: jax.Array, period: int) -> jax.Array:
+    """Whether the update after `updates` others is one that changes what changes once in a period: its last one."""
+    return (updates + 1) % period == 0
+
+
+def _rarely(descent: Descent, period: int) -> Descent:
+    """A descent that leaves params and state as they are but once in `period` updates."""
+    if period == 1:
+        return descent
+
+    def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
+        due = is_due(updates, period)
+        moved, opt_state, metrics = descent.step(gradient, state, params, updates)
+        params, state = jax.tree.map(lambda new, old: jnp.where(due, new, old), (moved, opt_state), (params, state))
+        return params, state, metrics | {"update_norm": jnp.where(due, metrics["update_norm"], 0)}
+
+    return Descent(descent.init, step)
 
 
 def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:

@@ -17,6 +17,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 from dm_env import specs
+from jax.tree_util import tree_leaves_with_path
 
 from boonta.agents.base import Nest
 from boonta.agents.groups import Torso
@@ -43,32 +44,37 @@ def check_observation(torso: Torso, observation: Nest) -> None:
       observation: nest of specs of one frame.
 
     Raises:
-      ValueError: a leaf is no array of numbers; or the only leaf is no image, but the torso needs one; or an image
-        is smaller than the convolutions' windows.
+      ValueError: a leaf is no array of numbers; or no leaf is an image, but the torso needs one; or an image is
+        smaller than the convolutions' windows.
     """
-    leaves = jax.tree.leaves(observation)
-    for leaf in leaves:
+    leaves = {f"observations{jax.tree_util.keystr(path)}": leaf for path, leaf in tree_leaves_with_path(observation)}
+    for leaf in leaves.values():
         if not isinstance(leaf, specs.Array) or isinstance(leaf, specs.StringArray):
             raise ValueError(f"an encoder takes arrays of numbers, but observations have a leaf {leaf}")
-        if len(leaves) == 1 or _is_image(leaf.shape):
-            check_image(torso, leaf.shape)
+    images = {name: leaf.shape for name, leaf in leaves.items() if is_image(leaf.shape)}
+    for name, shape in images.items():
+        check_image(torso, shape, name)
+    if not images:
+        for name, leaf in leaves.items():  # A torso that needs an image refuses the first one.
+            check_image(torso, leaf.shape, name)
 
 
-def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
+def check_image(torso: Torso, shape: tuple[int, ...], name: str = "observations") -> None:
     """Refuses an array that a torso cannot take.
 
     Args:
       torso: its settings.
       shape: shape of one frame, without batch and stack: [H, W] or [H, W, C] for every torso but "mlp".
+      name: the array's name, for the message.
 
     Raises:
       ValueError: the frame is no image, or is smaller than the convolutions' windows.
     """
     if torso.kind == "mlp":
         return
-    if not _is_image(shape):
+    if not is_image(shape):
         raise ValueError(
-            f"torso.kind is {torso.kind!r}, which takes images [H, W] or [H, W, C], but observations are {shape}; take "
+            f"torso.kind is {torso.kind!r}, which takes images [H, W] or [H, W, C], but {name} are {shape}; take "
             "planes, or the 'mlp'"
         )
     own = torso.resolved
@@ -76,7 +82,7 @@ def check_image(torso: Torso, shape: tuple[int, ...]) -> None:
         if min(shape[:2]) < kernel:
             raise ValueError(
                 f"torso.kind is {torso.kind!r}: its layer of {channels} channels has a window of {kernel}, but from "
-                f"this observation only {shape[:2]} reach it; use 'deep' or 'mlp' for small images"
+                f"{name} only {shape[:2]} reach it; use 'deep' or 'mlp' for small images"
             )
         shape = tuple((size - kernel) // stride + 1 for size in shape[:2])
 
@@ -100,7 +106,7 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
     for i, (x, kind) in enumerate(zip(leaves, kinds, strict=True)):
         chex.assert_rank(x, len(kind.shape) + 2)
         x = one_hot(x, kind)
-        flat = len(leaves) > 1 and not _is_image(kind.shape)
+        flat = len(leaves) > 1 and not is_image(kind.shape)
         own = dataclasses.replace(torso, kind="mlp", channels=None, kernels=None, strides=None) if flat else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
@@ -243,7 +249,8 @@ def to_float(x: jax.Array) -> jax.Array:
     return x.astype(jnp.float32) * (1 / 255 if x.dtype == jnp.uint8 else 1.0)
 
 
-def _is_image(shape: tuple[int, ...]) -> bool:
+def is_image(shape: tuple[int, ...]) -> bool:
+    """Whether a frame of this shape may be an image or a board: [H, W] or [H, W, C]."""
     return len(shape) in (2, 3)
 
 

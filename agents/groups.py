@@ -1,4 +1,4 @@
-"""Groups of hyper-parameters that configs of several agents share: optimiser, replay, torso and Gaussian policy."""
+"""Groups of hyper-parameters that configs of several agents share: optimiser, replay, torso, Gaussian policy."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Box(NamedTuple):
     def unscale(self, scaled: jax.Array) -> jax.Array:
         """Numbers [..., D] as an env's action [..., *shape]."""
         centre, half = self._frame
-        return centre + half * scaled.reshape(*scaled.shape[:-1], *centre.shape)
+        return scaled.reshape(*scaled.shape[:-1], *centre.shape) * half + centre
 
     def clip(self, action: jax.Array) -> jax.Array:
         """Clips an env's action [..., *shape] to the bounds, as the env does."""
@@ -169,7 +169,7 @@ def _choices_head(actions: specs.Array, agent: str) -> ActionHead:
     sizes = tuple(values.reshape(-1).tolist())
 
     def to_env(choice: jax.Array) -> jax.Array:
-        return (least + choice.reshape(*choice.shape[:-1], *actions.shape)).astype(actions.dtype)
+        return jnp.add(least, choice.reshape(*choice.shape[:-1], *actions.shape)).astype(actions.dtype)
 
     def from_env(action: jax.Array) -> jax.Array:
         return (action.astype(jnp.int32) - least).reshape(*action.shape[: action.ndim - least.ndim], len(sizes))

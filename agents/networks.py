@@ -51,7 +51,7 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
 
     Args:
       make: the torso.
-      whole: the name of the agent's whole network, for the message if `make` is neither.
+      whole: the name of the agent's whole network, for the message if `make` is neither; empty if it takes none.
       observation: nest of specs of one frame.
       frame_stack: L.
       axes: the features' axes after the first, see `require_array`.
@@ -60,9 +60,8 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
       ValueError: the message has the features' shape and the one that is expected.
     """
     if not callable(make):
-        raise ValueError(
-            f"network is {make!r}; it must be a torso, such as a class of hk.Module, or a whole network, {whole}"
-        )
+        other = f"a whole network, {whole}" if whole else "None"
+        raise ValueError(f"network is {make!r}; it must be a torso, such as a class of hk.Module, or {other}")
     torso = hk.transform(lambda stack: make(name="torso")(stack))
 
     def features_of(key: jax.Array, stack: Nest) -> tuple[Nest, jax.Array]:

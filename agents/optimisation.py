@@ -109,6 +109,7 @@ def make_update(
     loss: Loss,
     optimiser: Optimiser | Mapping[str, Optimiser],
     *,
+    periods: Mapping[str, int] | None = None,
     target: Target | None = None,
     statistics: Statistics | None = None,
     published: Callable[[Nest, Nest], Nest] = lambda params, statistics: params,
@@ -126,6 +127,8 @@ def make_update(
       init_params: `(key) -> params`.
       loss: sums or means over the whole batch; its metrics are scalars.
       optimiser: settings of the descent on all params; or, where params are a dict, those of each entry by its name.
+      periods: updates between those that change an entry of the params, by its name, as `descent.is_due` says; None
+        changes all in every update.
       target: how `Context.target_params` follow the params; None keeps none.
       statistics: the statistics to keep; None keeps none.
       published: `(params, statistics) -> acting params`; actors receive nothing else.
@@ -146,7 +149,7 @@ def make_update(
     """
     if epochs < 1 or minibatches < 1:
         raise ValueError(f"epochs is {epochs}, minibatches is {minibatches}; they must be at least 1")
-    descent = make_descent(optimiser, epochs * minibatches)
+    descent = make_descent(optimiser, epochs * minibatches, periods or {})
     follow = _follower(target)
 
     def init(key: jax.Array) -> LearnerState:

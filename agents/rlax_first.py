@@ -15,6 +15,12 @@ if _HIDDEN:
     sys.modules["tensorflow"] = None  # type: ignore[assignment]  # This makes an import of it fail.
 try:
     import rlax as rlax
+except ImportError as error:
+    if _HIDDEN:
+        raise
+    raise ImportError(
+        f"import boonta's modules before TensorFlow, and before acme, which brings it: {error}"
+    ) from error
 finally:
     if _HIDDEN:
         del sys.modules["tensorflow"]

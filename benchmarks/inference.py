@@ -15,6 +15,8 @@ Rates depend on the number of cores left for the learner, so compare only rates 
 from __future__ import annotations
 
 import dataclasses
+import statistics
+from collections.abc import Sequence
 
 import tyro
 
@@ -32,23 +34,30 @@ class Options:
       actors: number of actor processes.
       num_envs: environment slots per actor, in two groups.
       seconds: time to measure each program, after a minute for its start.
+      turns: how often both are measured, one after the other.
     """
 
     game: str = "Pong"
     actors: int = 8
     num_envs: int = 4
     seconds: float = 60.0
+    turns: int = 3
 
 
 def main(options: Options) -> None:
-    """Measures both, one after the other, and prints them side by side."""
+    """Measures both in turns, and prints medians with their spread side by side, and the ratios of single turns."""
     flags = [f"atari/{options.game}", f"--actors={options.actors}", f"--num-envs={options.num_envs}"]
-    rows = {way: figures(timing.whole(program, flags, options.seconds)) for way, program in PROGRAMS.items()}
-    print(f"{'':40s} {'local':>9s} {'central':>9s} {'ratio':>7s}")
-    for name in sorted(set(rows["local"]) | set(rows["central"]), key=list(rows["central"]).index):
-        local, central = (rows[way].get(name) for way in PROGRAMS)
-        ratio = f"{central / local:7.2f}" if local and central else ""
-        print(f"{name:40s} {_cell(local)} {_cell(central)} {ratio}")
+    turns = [
+        {way: figures(timing.whole(program, flags, options.seconds)) for way, program in PROGRAMS.items()}
+        for _ in range(options.turns)
+    ]
+    print(f"medians of {options.turns} turns, from the least to the greatest")
+    print(f"{'':32s} {'local':>26s} {'central':>26s} {'ratio':>18s}")
+    for name in dict.fromkeys(name for way in reversed(PROGRAMS) for name in turns[0][way]):
+        cells = [_cell([turn[way][name] for turn in turns if name in turn[way]], ",.1f") for way in PROGRAMS]
+        pairs = [(turn["local"].get(name), turn["central"].get(name)) for turn in turns]
+        ratio = _cell([central / local for local, central in pairs if local and central], ".2f")
+        print(f"{name:32s} {cells[0]:>26s} {cells[1]:>26s} {ratio:>18s}")
 
 
 def figures(row: dict[str, float]) -> dict[str, float]:
@@ -65,8 +74,12 @@ def figures(row: dict[str, float]) -> dict[str, float]:
     }
 
 
-def _cell(value: float | None) -> str:
-    return f"{'':9s}" if value is None else f"{value:9,.1f}"
+def _cell(values: Sequence[float], form: str) -> str:
+    """The median with its spread; empty for no values."""
+    if not values:
+        return ""
+    median, least, greatest = (format(value, form) for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({least}-{greatest})"
 
 
 if __name__ == "__main__":

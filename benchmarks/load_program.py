@@ -175,7 +175,7 @@ def load_program(
 
     Args:
       run: the run's settings.
-      processes: of simulated actors.
+      processes: number of processes of simulated actors.
       streams: simulated actors in each, with a stream to the replay server each.
       num_envs: slots of each.
       rest_s: seconds that the consumer rests after each batch, so that actors have to wait.

@@ -31,6 +31,7 @@ from boonta.envs.gymnasium import Gymnasium
 ENV = Gymnasium("CartPole-v1")
 WHOLE = "whole, as processes, through Reverb"
 FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations
+CADENCE = ("--updates-per-step", "--publish-every", "--refresh-every")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Options:
       num_envs: environment slots, in two groups; a batch of searches has half as many.
       seconds: time to measure each part, after a warm-up; the whole program is measured four times as long.
       part: measures only this part and prints only its rate; the benchmark uses it to start its own processes.
-      cadences: the learner's settings to compare, each as UPDATES_PER_STEP/PUBLISH_EVERY; the first is the reference.
+      cadences: the settings to compare, each as UPDATES_PER_STEP/PUBLISH_EVERY, or with /REFRESH_EVERY after these; the
+        first is the reference.
       turns: number of times that everything is measured.
     """
 
@@ -96,15 +98,15 @@ def main(options: Options) -> None:
 
 def compare(options: Options) -> None:
     """Runs the whole program with each cadence, in turns, and prints medians with their ratio to the first."""
-    cadences = [tuple(map(int, cadence.split("/"))) for cadence in options.cadences.split(",")]
-    turns: dict[tuple[int, ...], list[dict[str, float]]] = {cadence: [] for cadence in cadences}
+    cadences = options.cadences.split(",")
+    turns: dict[str, list[dict[str, float]]] = {cadence: [] for cadence in cadences}
     for _ in range(options.turns):
         for cadence in cadences:
-            updates_per_step, publish_every = cadence
-            row = options.whole(f"--updates-per-step={updates_per_step}", f"--publish-every={publish_every}")
-            turns[cadence].append(row)
+            chosen = zip(CADENCE, map(int, cadence.split("/")))
+            turns[cadence].append(options.whole(*(f"{flag}={number}" for flag, number in chosen)))
     print(f"medians of {options.turns} turns, from the least to the greatest; share: of the learner's thread")
-    head = f"{'updates_per_step':>16s} {'publish_every':>13s} {'steps/s':>23s} {'ratio':>6s} {'updates/s':>9s}"
+    print("a cadence is: " + "/".join(flag.removeprefix("--") for flag in CADENCE))
+    head = f"{'cadence':>12s} {'steps/s':>23s} {'ratio':>6s} {'updates/s':>9s}"
     print(f"{head} {'updating':>8s} {'publishing':>10s} {'lag':>6s}")
     reference = statistics.median(row["env_steps_per_s"] for row in turns[cadences[0]])
     for cadence, rows in turns.items():
@@ -113,7 +115,7 @@ def compare(options: Options) -> None:
         spread = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}-{max(rates):,.0f})"
         shares = (middle.get(f"share/learner/{activity}", 0.0) for activity in ("updating", "publishing"))
         print(
-            f"{cadence[0]:16d} {cadence[1]:13d} {spread:>23s} {statistics.median(rates) / reference:6.2f} "
+            f"{cadence:>12s} {spread:>23s} {statistics.median(rates) / reference:6.2f} "
             f"{middle['updates_per_s']:9.1f} {next(shares):8.0%} {next(shares):10.0%} {middle['policy_lag']:6.1f}"
         )
 

@@ -59,6 +59,15 @@ def other_actions(spec: specs.BoundedArray, actions: np.ndarray) -> np.ndarray:
     return (low + high - actions).astype(spec.dtype)
 
 
+def beyond_bounds(spec: specs.BoundedArray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Moves actions [..., *shape] to a bound, the nearer one of two, and 1 beyond it; without a bound they stay."""
+    low = actions < (np.nan_to_num(spec.minimum) + np.nan_to_num(spec.maximum)) / 2
+    bound = np.where(low, spec.minimum, spec.maximum)
+    is_bound = np.isfinite(bound)
+    beyond = bound + np.where(low, -1, 1)
+    return tuple(np.where(is_bound, moved, actions).astype(spec.dtype) for moved in (bound, beyond))  # type: ignore
+
+
 def _bounds(spec: specs.BoundedArray) -> tuple[np.ndarray, np.ndarray]:
     low = np.where(np.isfinite(spec.minimum), spec.minimum, np.where(np.isfinite(spec.maximum), spec.maximum - 2, -1))
     high = np.where(np.isfinite(spec.maximum), spec.maximum, low + 2)

@@ -84,7 +84,7 @@ class Atari:
 
     @property
     def spec(self) -> base.EnvSpec:
-        num_actions = _num_actions(_rom_path(_rom_id(self.game)), self.full_action_set)
+        num_actions = len(_actions(_rom_path(_rom_id(self.game)), self.full_action_set))
         return base.EnvSpec(
             observations=specs.BoundedArray((self.height, self.width), np.uint8, 0, 255, "frame"),
             actions=specs.DiscreteArray(num_actions, np.int32, "action"),
@@ -111,6 +111,7 @@ class _AtariBatch(base.BatchedEnv):
     def __init__(self, settings: Atari, num_envs: int, seed: int):
         self.num_envs = num_envs
         self.spec = settings.spec
+        self._names = _actions(_rom_path(_rom_id(settings.game)), settings.full_action_set)
         self._life_loss = settings.life_loss
         self._step_limit = -(-settings.max_episode_frames // settings.frame_skip)  # The limit in env steps, rounded up.
         self._seeds: np.ndarray | None = base.slot_seeds(num_envs, seed)
@@ -142,6 +143,9 @@ class _AtariBatch(base.BatchedEnv):
         zeros = np.zeros(self.num_envs, np.float32)
         self._tracker.update(zeros, first=~none, ended=none)
         return base.TimeStep(np.full(self.num_envs, base.FIRST, np.int32), zeros, zeros + 1, self._squeeze(frame))
+
+    def action_name(self, slot: int, action: int) -> str:
+        return self._names[action]
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         # An action out of range makes the emulators hang.
@@ -210,9 +214,10 @@ def _rom_path(rom: str) -> pathlib.Path:
 
 
 @functools.cache
-def _num_actions(rom: pathlib.Path, full_action_set: bool) -> int:
-    """Returns the size of the game's action set, read from a temporary emulator."""
+def _actions(rom: pathlib.Path, full_action_set: bool) -> tuple[str, ...]:
+    """Returns the names of the game's actions, read from a temporary emulator."""
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
     emulator = ale_py.ALEInterface()
     emulator.loadROM(rom)
-    return len(emulator.getLegalActionSet() if full_action_set else emulator.getMinimalActionSet())
+    found = emulator.getLegalActionSet() if full_action_set else emulator.getMinimalActionSet()
+    return tuple(action.name.lower() for action in found)

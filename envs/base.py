@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
 import dm_env
@@ -15,12 +15,11 @@ import numpy as np
 import tree
 from dm_env import specs
 
-from boonta.envs.actions import check_action
-
 FIRST = int(dm_env.StepType.FIRST)
 MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
 
+PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we choose them.
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
@@ -101,6 +100,7 @@ class BatchedEnv(abc.ABC):
 
     num_envs: int
     spec: EnvSpec
+    steps_per_s: float | None = None  # Env steps in a second of the simulated time, where there is such a time.
 
     @abc.abstractmethod
     def reset(self) -> TimeStep:
@@ -130,6 +130,14 @@ class BatchedEnv(abc.ABC):
     def render(self) -> np.ndarray | None:
         """Draws every slot, uint8 [B, H, W, 3]; returns None where the observation is itself a picture."""
         return None
+
+    def text(self, slot: int) -> str | None:
+        """A slot's position as text, for people; None where `render` or the observation shows it."""
+        return None
+
+    def action_name(self, slot: int, action: int) -> str:
+        """The name of an action that a slot can take now, for people."""
+        return str(action)
 
     def close(self) -> None:  # noqa: B027  # Most environments have nothing to free.
         """Frees the simulator."""
@@ -223,43 +231,30 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}"
 
 
-class LoopedEnv(BatchedEnv):
-    """Steps B dm_env environments one after another: the easiest base for an environment without its own batching."""
+class NanCheck:
+    """Refuses NaN in the time steps of a batch, before it reaches the params, where nobody can tell where it came from.
 
-    def __init__(self, envs: Sequence[dm_env.Environment], spec: EnvSpec):
-        """Takes B environments, each already seeded, and the spec that they share."""
-        self.num_envs = len(envs)
-        self.spec = spec
-        self._envs = envs
-        self._last = np.zeros(len(envs), bool)  # Whether the slot's last step was LAST, [B].
-        self._tracker = EpisodeTracker(len(envs))
+    Whoever steps an environment passes every time step through one of these.
+    """
 
-    def reset(self) -> TimeStep:
-        return self._batch([env.reset() for env in self._envs])
+    def __init__(self) -> None:
+        self._step = -1  # The number of the last step; that of `reset` is 0.
 
-    def step(self, action: np.ndarray) -> TimeStep:
-        action = check_action(action, self.spec.actions, self.num_envs)
-        return self._batch(
-            [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
-        )
+    def __call__(self, timestep: TimeStep) -> TimeStep:
+        """Returns the same time step [B]; leaves that aren't numpy arrays, and may be on a device, are not read.
 
-    def episodes(self) -> list[Episode]:
-        return self._tracker.take()
+        Raises:
+          FloatingPointError: the message has the leaf, the slot and the step.
+        """
+        self._step += 1
+        if not any(map(_has_nan, tree.flatten(timestep))):
+            return timestep
+        path, leaf = next((path, leaf) for path, leaf in tree.flatten_with_path(timestep) if _has_nan(leaf))
+        slot, *place = map(int, np.argwhere(np.isnan(leaf))[0])
+        name = ".".join(map(str, path)) + (str(place) if place else "")
+        raise FloatingPointError(f"the environment's {name} is nan in slot {slot} at step {self._step:,} of its stream")
 
-    def close(self) -> None:
-        for env in self._envs:
-            env.close()
 
-    def _batch(self, steps: list[dm_env.TimeStep]) -> TimeStep:
-        step_type = np.array([step.step_type for step in steps], np.int32)
-        # dm_env sets the reward and discount of FIRST to None.
-        reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
-        discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
-        observation = tree.map_structure(
-            lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
-            self.spec.observations,
-            *[step.observation for step in steps],
-        )
-        self._last = step_type == LAST
-        self._tracker.update(reward, first=step_type == FIRST, ended=self._last)
-        return TimeStep(step_type, reward, discount, observation)
+def _has_nan(leaf: Any) -> bool:
+    """Whether a numpy array of real numbers has a NaN, which its sum of squares then is, too: it takes no copy."""
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and bool(np.isnan(np.vdot(leaf, leaf)))

@@ -96,6 +96,9 @@ class _CatchBatch(base.BatchedEnv):
         caught = np.where(self._paddle == self._ball, 1.0, -1.0).astype(np.float32)
         return self._timestep(caught if landed else np.zeros_like(caught))
 
+    def action_name(self, slot: int, action: int) -> str:
+        return ("left", "stay", "right")[action]
+
     def episodes(self) -> list[base.Episode]:
         return self._tracker.take()
 

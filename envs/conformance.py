@@ -19,8 +19,9 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
-from boonta.envs.actions import other_actions, random_actions
+from boonta.envs.actions import beyond_bounds, other_actions, random_actions
 
+CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 
 
@@ -40,12 +41,19 @@ class _Play(NamedTuple):
 
 
 def check(
-    env: base.Env, num_envs: int = 3, steps: int = 200, seed: int = 0, lives: bool = False, endless: bool = False
+    env: base.Env,
+    num_envs: int = 3,
+    steps: int = 200,
+    seed: int = 0,
+    lives: bool = False,
+    endless: bool = False,
+    apart: bool = True,
 ) -> None:
     """Plays random actions, legal ones where the observation gives them, and asserts every rule of the contract.
 
-    The environment is played five times and the recordings are compared: a first play, an identical one, one with
-    other actions in the first slot, one with other actions in all slots but the first, one with other actions on LAST.
+    The environment is played several times and the recordings are compared: a first play, an identical one, one with
+    other actions in the first slot, one with other actions in all slots but the first, one with other actions on LAST,
+    and, if they are real numbers, one with actions beyond their bounds.
 
     Args:
       env: the factory to check.
@@ -55,12 +63,14 @@ def check(
       seed: seed of the environment and of the actions.
       lives: whether games may go on after LAST, as in `Atari(life_loss=True)`. The steps then don't determine what
         `episodes()` must return; the check only limits the number of episodes.
+      apart: whether no slot depends on another, which isn't so where a vectorised environment draws the starts of all
+        episodes from one generator.
       endless: whether no step may be LAST, as in `envs.continuing`; a game's return is then what its slot earned.
 
     Raises:
       ConformanceError: a rule is broken.
     """
-    _check_spec(env.spec)
+    check_spec(env.spec)
     _check_pickle(env)
     _check_batch(env, num_envs, seed)
 
@@ -82,9 +92,14 @@ def check(
     every, first = np.ones(num_envs, bool), np.arange(num_envs) == 0
     last = np.stack([timestep.step_type == base.LAST for timestep in play.steps[:-1]])  # [T, B]
     check_same(np.zeros_like(last), every, "the same seed and actions give the same steps")
-    alone = "no slot depends on the actions of another"
-    check_same(np.broadcast_to(first, last.shape), ~first, alone)
-    check_same(np.broadcast_to(~first, last.shape), first, alone)
+    if apart:
+        alone = "no slot depends on the actions of another"
+        check_same(np.broadcast_to(first, last.shape), ~first, alone)
+        check_same(np.broadcast_to(~first, last.shape), first, alone)
+    if np.issubdtype(env.spec.actions.dtype, np.floating):
+        within, beyond = beyond_bounds(env.spec.actions, actions[:CLIPPED_STEPS])
+        clipped = "a real action beyond its bounds is the same as the bound"
+        _compare(_play(env, seed, within), _play(env, seed, beyond), every, clipped)
     if last.any():
         check_same(last, every, "the action on LAST is ignored")
     elif not endless:
@@ -123,15 +138,23 @@ def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
                 raise ConformanceError(rule, f"{_name(path)} differs", int(np.argmax(differs)), t)
 
 
-def _check_spec(spec: base.EnvSpec) -> None:
-    """Asserts that the spec consists of dm_env specs that agents support."""
+def check_spec(spec: base.EnvSpec) -> None:
+    """Asserts that the spec consists of dm_env specs that agents support.
+
+    Raises:
+      ConformanceError: it doesn't.
+    """
     if not isinstance(spec, base.EnvSpec):
         raise ConformanceError("spec is an EnvSpec", repr(spec))
     for path, leaf in tree.flatten_with_path(spec.observations):
         if not isinstance(leaf, specs.Array):
             raise ConformanceError("observations is a nest of dm_env specs", f"{_name(path)}: {leaf!r}")
+        if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
+            raise ConformanceError("real numbers are float32", f"{_name(path)} of observations is {leaf.dtype}")
     if not isinstance(spec.actions, specs.BoundedArray):
         raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
+    if spec.actions.dtype != np.float32 and not np.issubdtype(spec.actions.dtype, np.integer):
+        raise ConformanceError("actions are integers or float32", repr(spec.actions))
     for name in ("rewards", "discounts"):
         leaf = getattr(spec, name)
         if not isinstance(leaf, specs.Array) or leaf.shape != () or leaf.dtype != np.float32:

@@ -1,4 +1,4 @@
-"""Any dm_env environment, which is what Acme's agents take.
+"""Any dm_env environment, which is what Acme's agents take, as one of ours. The reverse is `envs/one_slot.py`.
 
 See "dm_env: A Python interface for reinforcement learning environments" (https://github.com/google-deepmind/dm_env).
 
@@ -18,22 +18,27 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
+from boonta.envs.looped import LoopedEnv
+from boonta.envs.processes import InProcesses
 
 
 @dataclasses.dataclass(frozen=True)
 class DmEnv:
-    """B copies of one dm_env environment, stepped one after another in this process.
+    """B copies of one dm_env environment, stepped one after another, or by several processes.
 
-    float64 becomes float32, and a discrete action becomes int32. `make` may wrap its environment in dm_env wrappers.
+    float64 becomes float32, and a discrete action becomes int32. `make` may wrap its environment in dm_env wrappers. It
+    is drawn by the environment's method `render`, if it has one that returns uint8 [H, W, 3].
 
     Attributes:
       make: `(seed=…, **kwargs) -> dm_env.Environment`, called once per slot with a seed of its own. To be sent to
         another process it must be picklable: a class or a function of a module, not a lambda.
       kwargs: keyword arguments of `make`.
+      workers: processes that step the slots at the same time, see `envs.processes`; with 0, this one steps them.
     """
 
     make: Callable[..., dm_env.Environment]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    workers: int = 0
 
     @functools.cached_property
     def spec(self) -> base.EnvSpec:
@@ -56,8 +61,13 @@ class DmEnv:
             env.close()
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
-        seeds = base.slot_seeds(num_envs, seed)
-        return base.LoopedEnv([_Slot(self._make(int(slot_seed))) for slot_seed in seeds], self.spec)
+        if self.workers:
+            return InProcesses(dataclasses.replace(self, workers=0), self.workers)(num_envs, seed)
+        return LoopedEnv(self.slots(num_envs, seed), self.spec)
+
+    def slots(self, num_envs: int, seed: int) -> list[dm_env.Environment]:
+        """Makes the copies, each with a seed of its own."""
+        return [_Slot(self._make(int(slot_seed))) for slot_seed in base.slot_seeds(num_envs, seed)]
 
     def _make(self, seed: int) -> dm_env.Environment:
         return self.make(seed=seed, **self.kwargs)
@@ -69,6 +79,7 @@ class _Slot(dm_env.Environment):
     def __init__(self, env: dm_env.Environment):
         self._env = env
         self._dtype = env.action_spec().dtype
+        self.steps_per_s = getattr(env, "steps_per_s", None)
 
     def reset(self) -> dm_env.TimeStep:
         return self._env.reset()
@@ -81,6 +92,9 @@ class _Slot(dm_env.Environment):
 
     def action_spec(self) -> specs.Array:
         return self._env.action_spec()
+
+    def render(self) -> np.ndarray | None:
+        return self._env.render() if hasattr(self._env, "render") else None
 
     def close(self) -> None:
         self._env.close()

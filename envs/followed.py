@@ -11,6 +11,8 @@ import dataclasses
 import numpy as np
 
 from boonta.envs import base
+from boonta.envs.jax.base import Batched
+from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
 
 
@@ -45,6 +47,17 @@ class Followed:
         return FollowedBatch(self, num_envs, seed)
 
 
+def with_open_spiel_states(env: base.Env) -> base.Env:
+    """Adds OpenSpiel's game to a game of pgx, for players and pictures that read OpenSpiel's states.
+
+    Raises:
+      ValueError: OpenSpiel has no such game, or one with another number of actions.
+    """
+    if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
+        return env
+    return Followed(env, OpenSpiel(env.env.game))
+
+
 class FollowedBatch(base.BatchedEnv):
     """The batch of the game and the batch of the OpenSpiel game that follows it.
 
@@ -69,6 +82,12 @@ class FollowedBatch(base.BatchedEnv):
 
     def render(self) -> np.ndarray | None:
         return self._env.render()
+
+    def text(self, slot: int) -> str:
+        return self.follower.text(slot)
+
+    def action_name(self, slot: int, action: int) -> str:
+        return self.follower.action_name(slot, action)
 
     def close(self) -> None:
         with contextlib.closing(self._env), contextlib.closing(self.follower):

@@ -19,18 +19,18 @@ import dm_env
 import gymnasium
 import numpy as np
 from dm_env import specs
-from gymnasium import spaces
 
-from boonta.envs import base
+from boonta.envs import base, rendering, spaces
+from boonta.envs.looped import LoopedEnv
+from boonta.envs.processes import InProcesses
+from boonta.envs.vector import VectorBatch
 
 DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
-SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
-ALLOWED = ", ".join(space.__name__ for space in SPACES)
 
 
 @dataclasses.dataclass(frozen=True)
 class Gymnasium:
-    """B copies of one gymnasium environment, stepped one after another in this process.
+    """B copies of one gymnasium environment, stepped one after another, by several processes, or by code of its own.
 
     `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
     whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
@@ -39,14 +39,36 @@ class Gymnasium:
     It is drawn as the environment draws itself, where it knows `render_mode="rgb_array"`; a callable is given that mode
     by `kwargs`.
 
+    Its `kind`, by which agents choose their presets, is "mujoco" for Gymnasium's MuJoCo environments.
+
     Attributes:
       env: an id for `gymnasium.make`, or a callable that makes a `gymnasium.Env`. To be sent to another process the
         callable must be picklable: a class or a function of a module, not a lambda.
-      kwargs: keyword arguments of `gymnasium.make` or of the callable.
+      kwargs: keyword arguments of `gymnasium.make`, `gymnasium.make_vec` or the callable.
+      workers: processes that step the slots at the same time, see `envs.processes`; with 0, this process steps them one
+        after another.
+      vectorised: whether the environment steps its slots itself: an id is then one for `gymnasium.make_vec`, whose
+        `vectorization_mode` may be among `kwargs`, and a callable makes a `VectorEnv`, given `num_envs`, too. Many such
+        environments draw the starts of all slots from one generator, so that slots depend on each other.
     """
 
-    env: str | Callable[..., gymnasium.Env]
+    env: str | Callable[..., gymnasium.Env | gymnasium.vector.VectorEnv]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    workers: int = 0
+    vectorised: bool = False
+
+    def __post_init__(self) -> None:
+        if self.workers < 0:
+            raise ValueError(f"workers is {self.workers}; it must be at least 0")
+        if self.workers and self.vectorised:
+            raise ValueError(f"workers is {self.workers}; it must be 0 where vectorised is True")
+
+    @property
+    def kind(self) -> str:
+        registered = gymnasium.registry.get(self.env) if isinstance(self.env, str) else None
+        if registered and str(registered.entry_point).startswith("gymnasium.envs.mujoco"):
+            return "mujoco"
+        return "cartpole" if self.env == "CartPole-v1" else "gymnasium"
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -59,9 +81,13 @@ class Gymnasium:
         return self._copied[0]
 
     def __call__(self, num_envs: int, seed: int) -> base.BatchedEnv:
+        if self.workers:
+            return InProcesses(dataclasses.replace(self, workers=0), self.workers)(num_envs, seed)
         spec, drawn = self._copied
-        slots = [_Slot(self._make(drawn), int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)]
-        return _Batch(slots, spec)
+        seeds = base.slot_seeds(num_envs, seed)
+        if self.vectorised:
+            return VectorBatch(self._make(drawn, num_envs), spec, seed)
+        return LoopedEnv([_Slot(self._make(drawn), int(slot_seed)) for slot_seed in seeds], spec)
 
     @functools.cached_property
     def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
@@ -70,16 +96,12 @@ class Gymnasium:
         There is no such argument where it can't be drawn, or isn't a registered environment.
         """
         with contextlib.closing(self._made()) as env:
-            if not isinstance(env.action_space, SPACES):
-                raise ValueError(f"action_space is {env.action_space}; allowed: {ALLOWED}")
-            spec = base.EnvSpec(
-                observations=_to_spec(env.observation_space, "observation"),
-                actions=_to_action_spec(env.action_space),
-            )
+            one = "single_" if self.vectorised else ""
+            spec = spaces.env_spec(getattr(env, f"{one}observation_space"), getattr(env, f"{one}action_space"))
             is_drawn = isinstance(self.env, str) and DRAWN in env.metadata.get("render_modes", ())
             return spec, {"render_mode": DRAWN} if is_drawn else {}
 
-    def _made(self) -> gymnasium.Env:
+    def _made(self) -> Any:
         """A copy of the environment; of a registered one, what stands in its way is a ValueError."""
         try:
             return self._make({})
@@ -91,45 +113,60 @@ class Gymnasium:
             cause, _, _ = str(error).partition(" Did you mean")  # Its own hint has no versions.
             raise ValueError(f"{cause} {base.suggest(self.env, gymnasium.registry)}") from error
 
-    def _make(self, more: Mapping[str, str]) -> gymnasium.Env:
+    def _make(self, more: Mapping[str, str], num_envs: int = 1) -> Any:
+        """Makes one environment, or a vector environment if it is vectorised."""
+        if self.kind == "mujoco":
+            rendering.choose()
+            _quieten_mujoco()
         kwargs = {**more, **self.kwargs}
-        return gymnasium.make(self.env, **kwargs) if isinstance(self.env, str) else self.env(**kwargs)
+        if self.vectorised:
+            kwargs["num_envs"] = num_envs
+        if callable(self.env):
+            return self.env(**kwargs)
+        return gymnasium.make_vec(self.env, **kwargs) if self.vectorised else gymnasium.make(self.env, **kwargs)
 
 
-class _Batch(base.LoopedEnv):
-    """Environments that may draw themselves."""
+def _quieten_mujoco() -> None:
+    """Makes MuJoCo's warnings Python's; by itself it prints them, for every slot, and writes a file in this folder.
 
-    def render(self) -> np.ndarray | None:
-        pictures = [
-            picture for slot in self._envs if isinstance(slot, _Slot) and (picture := slot.render()) is not None
-        ]
-        return np.stack(pictures) if len(pictures) == self.num_envs else None
+    What is deprecated in the environments' own files is left out, since their users can't change it.
+    """
+
+    def warn(message: str) -> None:
+        if "deprecated" not in message:
+            warnings.warn(f"MuJoCo: {message}", stacklevel=2)
+
+    with contextlib.suppress(ImportError):  # Gymnasium then says what to install.
+        import mujoco
+
+        mujoco.set_mju_user_warning(warn)
 
 
 class _Slot(dm_env.Environment):
-    """One gymnasium environment as a dm_env environment; `base.LoopedEnv` resets it after LAST."""
+    """One gymnasium environment as a dm_env environment; `LoopedEnv` resets it after LAST."""
 
     def __init__(self, env: gymnasium.Env, seed: int):
         self._env = env
         self._seed: int | None = seed
+        self.steps_per_s = env.metadata.get("render_fps")
 
     def reset(self) -> dm_env.TimeStep:
         observation, _ = self._env.reset(seed=self._seed)
         self._seed = None  # Later resets go on with the environment's own generator.
-        return dm_env.restart(_from_space(self._env.observation_space, observation))
+        return dm_env.restart(spaces.from_space(self._env.observation_space, observation))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        observation, reward, terminated, truncated, _ = self._env.step(_to_space(self._env.action_space, action))
-        observation = _from_space(self._env.observation_space, observation)
+        observation, reward, terminated, truncated, _ = self._env.step(spaces.to_space(self._env.action_space, action))
+        observation = spaces.from_space(self._env.observation_space, observation)
         if terminated:
             return dm_env.termination(reward, observation)
         return dm_env.truncation(reward, observation) if truncated else dm_env.transition(reward, observation)
 
     def observation_spec(self) -> Any:
-        return _to_spec(self._env.observation_space, "observation")
+        return spaces.to_spec(self._env.observation_space, "observation")
 
     def action_spec(self) -> specs.Array:
-        return _to_action_spec(self._env.action_space)
+        return spaces.to_action_spec(self._env.action_space)
 
     def render(self) -> np.ndarray | None:
         """The environment's picture, uint8 [H, W, 3]; None where it draws none."""
@@ -137,54 +174,10 @@ class _Slot(dm_env.Environment):
             return None
         try:
             return np.asarray(self._env.render(), np.uint8)
-        except gymnasium.error.DependencyNotInstalled as error:
-            warnings.warn(f"{self._env.spec and self._env.spec.id} is not drawn: {error}", stacklevel=2)
+        except Exception as error:  # A package or a renderer is missing; the episode goes on without pictures.
+            wanted = f"; {rendering.WANTED}" if rendering.choose() == rendering.NONE else ""
+            warnings.warn(f"{self._env.spec and self._env.spec.id} is not drawn: {error}{wanted}", stacklevel=2)
             return None
 
     def close(self) -> None:
         self._env.close()
-
-
-def _to_spec(space: spaces.Space, name: str) -> Any:
-    """Converts a gymnasium space to a dm_env spec, or to a nest of specs."""
-    if isinstance(space, spaces.Discrete):
-        return specs.DiscreteArray(int(space.n), np.int32, name)
-    if isinstance(space, spaces.Box):
-        dtype = np.float32 if space.dtype == np.float64 else space.dtype
-        with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
-            return specs.BoundedArray(space.shape, dtype, space.low.astype(dtype), space.high.astype(dtype), name)
-    if isinstance(space, spaces.MultiBinary):
-        return specs.BoundedArray(space.shape, np.int8, 0, 1, name)
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(specs.DiscreteArray(int(n), np.int32, f"{name}.{i}") for i, n in enumerate(space.nvec.flat))
-    if isinstance(space, spaces.Tuple):
-        return tuple(_to_spec(inner, f"{name}.{i}") for i, inner in enumerate(space))
-    if isinstance(space, spaces.Dict):
-        return {key: _to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
-    raise ValueError(f"space of {name} is {space}; allowed: {ALLOWED}, and Dict and Tuple of them")
-
-
-def _to_action_spec(space: spaces.Space) -> specs.Array:
-    """Converts a space of actions to a dm_env spec; the choices of a `MultiDiscrete` are one array."""
-    if isinstance(space, spaces.MultiDiscrete):
-        return specs.BoundedArray(space.shape, np.int32, 0, space.nvec - 1, "action")
-    return _to_spec(space, "action")
-
-
-def _from_space(space: spaces.Space, value: Any) -> Any:
-    """Converts a value of a gymnasium space to a value of `_to_spec(space)`."""
-    if isinstance(space, spaces.Dict):
-        return {key: _from_space(inner, value[key]) for key, inner in space.items()}
-    if isinstance(space, spaces.Tuple):
-        return tuple(_from_space(inner, each) for inner, each in zip(space, value, strict=True))
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple((np.asarray(value) - space.start).flat)
-    return value - space.start if isinstance(space, spaces.Discrete) else value
-
-
-def _to_space(space: spaces.Space, action: np.ndarray) -> Any:
-    """Converts an action of `_to_spec(space)` to an action of the gymnasium space."""
-    if isinstance(space, spaces.Discrete):
-        return int(action) + int(space.start)
-    start = space.start if isinstance(space, spaces.MultiDiscrete) else 0
-    return np.asarray(action + start, space.dtype)

@@ -20,6 +20,7 @@ import numpy as np
 from dm_env import specs
 
 from boonta.envs import base, drawing
+from boonta.envs.looped import LoopedEnv
 
 if TYPE_CHECKING:
     from boonta.envs.jax import minatar as jax_minatar
@@ -78,16 +79,19 @@ class MinAtar:
         return _MinAtarBatch([_Slot(self, int(slot_seed)) for slot_seed in base.slot_seeds(num_envs, seed)], self.spec)
 
 
-class _MinAtarBatch(base.LoopedEnv):
+class _MinAtarBatch(LoopedEnv):
     """Steps the games one after another, and draws them."""
 
     def render(self) -> np.ndarray:
         """Draws the cells in the colours of the package's own window, see `drawing.marks`."""
         return drawing.marks(np.stack([slot.board() for slot in self._envs]))
 
+    def action_name(self, slot: int, action: int) -> str:
+        return self._envs[slot].action_name(action)
+
 
 class _Slot(dm_env.Environment):
-    """One game, with the sticky actions of `minatar.Environment`; `base.LoopedEnv` resets it after LAST."""
+    """One game, with the sticky actions of `minatar.Environment`; `LoopedEnv` resets it after LAST."""
 
     def __init__(self, settings: MinAtar, seed: int):
         self._game = _rules(settings.game).Env(settings.difficulty_ramping)
@@ -120,6 +124,9 @@ class _Slot(dm_env.Environment):
 
     def observation_spec(self) -> Any:
         return specs.Array(tuple(self._game.state_shape()), bool, "board")
+
+    def action_name(self, action: int) -> str:
+        return ("stay", "left", "up", "right", "down", "fire")[self._actions[action]]
 
     def action_spec(self) -> specs.Array:
         return specs.DiscreteArray(len(self._actions), np.int32, "action")

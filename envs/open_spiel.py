@@ -128,6 +128,14 @@ class OpenSpielBatch(base.BatchedEnv):
             planes = planes[:, ::-1]
         return drawing.mixed(planes)
 
+    def text(self, slot: int) -> str:
+        return str(self.states[slot])
+
+    def action_name(self, slot: int, action: int) -> str:
+        if action == self.game.num_distinct_actions():
+            return "pass"
+        return self.states[slot].action_to_string(self.states[slot].current_player(), action)
+
     def _check_legal(self, action: np.ndarray) -> None:
         illegal = ~self._legal[np.arange(self.num_envs), action]
         if illegal.any():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from boonta.agents.base import Agent, Author, Steps
-from boonta.envs.base import BatchedEnv, Env
+from boonta.envs.base import BatchedEnv, Env, NanCheck
 from boonta.nodes.acting.base import GroupAct, open_acting
 from boonta.nodes.base import Node
 from boonta.nodes.tables.base import open_writer
@@ -120,15 +120,16 @@ class _Group:
         self._node = node
         self._act = act
         self._writer = writer
+        self._checked = NanCheck()
         with node.stopwatch("starting environments"):
-            self._timestep = env.reset()
+            self._timestep = self._checked(env.reset())
 
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
         version, action, extras, core = self._act(timestep)
         action = env.executed_action(action)
         with node.stopwatch("stepping environments"):
-            self._timestep = env.step(action)
+            self._timestep = self._checked(env.step(action))
         versions = np.full(env.num_envs, version, np.int32)
         steps = Steps(
             timestep.observation, timestep.step_type, timestep.reward, timestep.discount, action, extras, versions, core

@@ -13,8 +13,12 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from boonta.nodes.snapshots import files
 
 FILE = "metrics.jsonl"
+STATUS = "status.json"  # What the monitor knew of each node a second ago, for `boonta report`.
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
 SE = "_se"  # How the names of standard errors end; the mean has the same name without it.
 
@@ -160,6 +164,18 @@ class Appended:
             self._waiting = self._waiting[self._file.write(self._waiting) :]
 
 
+def finite(row: Mapping[str, float]) -> dict[str, float | None]:
+    """A row for JSON, which has no NaN: values that aren't finite are None."""
+    return {name: value if math.isfinite(value) else None for name, value in row.items()}
+
+
+def write_status(folder: pathlib.Path, status: dict[str, Any]) -> None:
+    """Writes the monitor's status into a run's folder; not if there is no room: the next one comes in a second."""
+    shown = {**status, "row": finite(status["row"]), "totals": finite(status["totals"]), "at": time.time()}
+    with contextlib.suppress(OSError):
+        files.write_whole(folder / STATUS, json.dumps(shown).encode(), synced=False)
+
+
 class Rows:
     """Appends rows of scalars to a file of JSON lines, which `read` reads.
 
@@ -175,7 +191,7 @@ class Rows:
 
     def write(self, row: Mapping[str, float]) -> dict[str, float | None]:
         """Writes one row, and returns it as written: values that aren't finite are None, null in JSON."""
-        clean = {name: value if math.isfinite(value) else None for name, value in row.items()}
+        clean = finite(row)
         self._lines.append(json.dumps(clean).encode() + b"\n")
         return clean
 

@@ -182,14 +182,15 @@ class Monitor(Periodic):
             self._failure = self._failure or failure
             self.stop_program(self._failure)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
         "snapshot" is the newest one, "saving" the nodes that save, "reason" why it ends, "done" whether that is its
         stop rule, "failure" why it has failed, "health" the rules of health that hold and their warnings.
         """
         with self._state:
-            self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
+            if to_launcher:
+                self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
                 "totals": self.totals(),
                 "row": dict(self._row),
@@ -239,6 +240,7 @@ class Monitor(Periodic):
             self._counters.save(self._folder)
         except OSError as error:  # The run can go on without, and a full disk may have room again.
             self.warn(f"the counters can't be saved: {error}")
+        metrics.write_status(self._folder, self.status(to_launcher=False))
 
     def _fail_if_hung(self) -> None:
         """Fails the program if a node is lost or stuck, unless the launcher decides what follows."""
@@ -267,6 +269,7 @@ class Monitor(Periodic):
     def close(self) -> None:
         if self._begun:
             self._write_row()
+            metrics.write_status(self._folder, self.status(to_launcher=False))
             self._files.close()
 
     def stop(self) -> None:

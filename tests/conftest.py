@@ -12,6 +12,8 @@ import tempfile
 
 import pytest
 
+from boonta.envs import rendering
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # Pytest's workers and tests' programs share it.
@@ -22,6 +24,7 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:  # Pytest's workers and tests'
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # A shell's background command ignores it, and so would programs.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+rendering.choose()  # Some tests import MuJoCo before our environments could choose.
 CLUSTER = importlib.util.find_spec("launchpad") is not None
 
 

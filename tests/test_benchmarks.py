@@ -8,14 +8,17 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import calls, load, load_program, muzero, restarts, timing, tunnel
+from boonta.benchmarks import acme, calls, envs, inference, load, load_program, muzero, restarts, timing, tunnel
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
 
 @pytest.mark.parametrize(
     "part",
-    ["env", "act", pytest.param("learn", marks=pytest.mark.once), pytest.param("reverb", marks=pytest.mark.cluster)],
+    [
+        *(pytest.param(part, marks=pytest.mark.once) for part in ("env", "act", "learn")),
+        pytest.param("reverb", marks=pytest.mark.cluster),
+    ],
 )
 def test_a_part_has_a_rate(part):
     assert timing.in_process(muzero.__file__, OPTIONS, part) > 0
@@ -28,6 +31,36 @@ def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["part", "8", "(7-9)", "125,000"]
     assert lines[4].split() == ["whole", "2", "(1-6)", "500,000", "50%", "(50%-75%)"]
+
+
+def test_central_inference_is_compared_in_turns(capsys, monkeypatch):
+    rates = iter([100.0, 80.0, 120.0, 90.0])
+
+    def whole(program, flags, seconds):
+        found = {"env_steps_per_s": next(rates), "updates_per_s": 1.0, "policy_lag": 0.0, "rss_mb/actor/0": 50.0}
+        return found | ({"rss_mb/inference": 10.0} if program == inference.PROGRAMS["central"] else {})
+
+    monkeypatch.setattr(timing, "whole", whole)
+    inference.main(inference.Options(turns=2))
+    rows = {line[:32].strip(): line[32:].split() for line in capsys.readouterr().out.splitlines()[2:]}
+    spread = ["110.0", "(100.0-120.0)", "85.0", "(80.0-90.0)", "0.78", "(0.75-0.80)"]
+    assert rows["env steps/s"] == spread and rows["memory of all nodes, MB"][2] == "60.0"
+    assert rows["memory of inference, MB"] == ["10.0", "(10.0-10.0)"]
+
+
+def test_cadences_are_compared_with_the_first(capsys, monkeypatch):
+    given = []
+
+    def whole(program, flags, seconds):
+        given.append(flags[-3:])
+        rate = 100.0 if "--refresh-every=40" in flags else 80.0
+        return {"env_steps_per_s": rate, "updates_per_s": 1.0, "policy_lag": 2.0, "share/learner/publishing": 0.1}
+
+    monkeypatch.setattr(timing, "whole", whole)
+    muzero.main(muzero.Options(cadences="1/10,1/10/40", turns=1))
+    assert given[1] == ["--updates-per-step=1", "--publish-every=10", "--refresh-every=40"]
+    first, second = (line.split() for line in capsys.readouterr().out.splitlines()[-2:])
+    assert (first[0], first[3], second[0], second[3]) == ("1/10", "1.00", "1/10/40", "1.25")
 
 
 def test_a_part_that_fails_ends_the_benchmark():
@@ -59,6 +92,16 @@ def test_restarts_are_measured_by_node(capsys):
     assert all(0.0 < float(named) <= float(works) for _, _, named, _, works, _ in rows)
 
 
+def test_environments_are_measured_in_one_process_and_in_several(capsys):
+    names = ("gymnasium/Pendulum-v1", "gymnasium/CartPole-v1")
+    envs.main(envs.Options(names, slots=(1, 2), workers=(0, 2), seconds=0.01, turns=1))
+    head, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head == ["slots", "workers", "0", "workers", "2"]
+    assert [row[:2] for row in rows] == [[name, slots] for name in names for slots in "12"]
+    assert [row[-1] == "-" for row in rows] == [True, False] * 2  # One slot has no use for two processes.
+    assert all(float(row[2].replace(",", "")) > 0 for row in rows)
+
+
 def test_calls_are_measured_by_every_way_that_is_installed():
     command = [sys.executable, calls.__file__, "--turns", "1", "--calls", "10"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=200)
@@ -75,3 +118,21 @@ def test_a_tunnel_is_measured_beside_none():
     assert head.split()[:2] == ["none", "ours"]
     assert len(rows) == len(tunnel.SIZES)
     assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in row[12:].split())
+
+
+def test_ours_and_acme_s_are_compared_where_there_are_both():
+    lines, measured = [], []
+
+    def measure(program, flags):
+        measured.append((program, *flags))
+        return {"env_steps_per_s": 300.0 if program == "impala.py" else 200.0, "env_steps": 9e3, "updates_per_s": 2.0}
+
+    acme.compare(["impala"], measure, lines.append)
+    assert measured == [("impala.py", "catch"), (acme.THEIRS, "catch", "--agent", "impala")]
+    assert [line.split()[-5:] for line in lines[1:3]] == [
+        ["ours", "300", "nan", "9,000", "2.0"],
+        ["Acme's", "200", "nan", "9,000", "2.0"],
+    ]
+    assert lines[3].split() == ["impala", "ratio", "1.50"]
+    with pytest.raises(SystemExit, match="--agents ppo is unknown; allowed: impala, dqn"):
+        acme.compare(["ppo"], measure)

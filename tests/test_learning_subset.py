@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SUBSET = ROOT / "benchmarks" / "learning"
 RECORDED = json.loads((SUBSET / "recorded.json").read_text())

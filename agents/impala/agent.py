@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from boonta.agents import networks, optimisation
-from boonta.agents.actor_critic import Network, open_network
+from boonta.agents.policy_value import Network, open_network
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Table
 from boonta.agents.config import require_sign
@@ -23,7 +23,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
+      spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
 

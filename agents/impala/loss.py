@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.actor_critic import Network
+from boonta.agents.policy_value import Network
 from boonta.agents.actor_policy import unroll_as_acted
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
@@ -27,11 +27,11 @@ def impala_loss(
     """The loss of section 4.2: policy gradient, plus value loss, minus entropy.
 
     Args:
-      params: of `network`.
+      params: params of `network`.
       context: not used.
       batch: steps with leaves [L-1+T+1, B, ...].
       network: as in `make_network`.
-      head: of the policy.
+      head: the action head, which makes the policy's distribution.
       config: hyper-parameters.
 
     Returns:

@@ -108,7 +108,7 @@ def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
 
 
 def make_tables(config: Config) -> tuple[Table, ...]:
-    """One table, "trajectories"; three if reanalyzers take part.
+    """One table, "trajectories"; three if reanalyzers take part, or two if all that is learned from is theirs.
 
     Reanalyzers read "past", which holds the same sequences as "trajectories", in the same chunks under other items, so
     that nothing is stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was
@@ -119,6 +119,9 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     kept; these are kept for a few updates only, so that by the time an error is known its sequence is nearly gone, and
     another one with the same steps and newer targets may come. It is small for the same reason: a table of n
     sequences that are drawn k times each holds targets of about n k / (r B) updates, here 4 k / r.
+
+    With r = 1 there is no "trajectories", whose rate the actors would keep to. They keep to that of "past" instead,
+    from which reanalyzers draw each sequence so often that it is learned from `samples_per_insert` times.
     """
     fresh = Table(
         name="trajectories",
@@ -135,9 +138,14 @@ def make_tables(config: Config) -> tuple[Table, ...]:
     ratio = config.reanalyze_ratio
     if not ratio or config.reanalyze == "update":
         return (fresh,)
-    fresh = dataclasses.replace(fresh, share=1 - ratio)
-    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform", samples_per_insert=None, min_size=1)
-    return (fresh, past, make_reanalyzed_table(config, period=config.sequence_length, share=ratio))
+    reanalyzed = make_reanalyzed_table(config, period=config.sequence_length, share=ratio)
+    past = dataclasses.replace(fresh, name="past", share=0.0, sampler="uniform")
+    if ratio == 1:
+        often = config.replay.samples_per_insert
+        draws = None if often is None else often / config.reanalyzed_samples
+        return (dataclasses.replace(past, samples_per_insert=draws), reanalyzed)
+    past = dataclasses.replace(past, samples_per_insert=None, min_size=1)
+    return (dataclasses.replace(fresh, share=1 - ratio), past, reanalyzed)
 
 
 def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None) -> None:

@@ -30,7 +30,7 @@ from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
-from boonta.agents.muzero.targets import make_targets
+from boonta.agents.muzero.targets import Targets, make_targets
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
 from boonta.envs.base import LAST
@@ -100,14 +100,41 @@ def muzero_loss(
     # 3. The model follows the recorded actions.
     unroll = unroll_model(params, stack, targets.action, model, targets.policy.shape[-1] - 1)
     # 4. Each state has its losses; the root has none of those that belong to steps.
+    losses, costs = _losses(params, unroll, targets, stack, model, config)
+    # 5. The root counts as much as the K states after it together; states beyond a truncation don't count.
+    share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
+    of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
+    # 6. Sequences drawn with a higher probability count less.
+    importance, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
+    means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
+    # 7. The errors of the roots' values are the sequence's priority.
+    value = expectation(support, unroll.value[:, 0])  # [N]
+    error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
+    metrics = means | {
+        "value": jnp.mean(value),
+        "value_target": jnp.mean(targets.value[:, 0]),
+        "value_error": jnp.mean(error),
+        "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
+        "importance_exponent": beta,
+        **_largest(targets, config.support_limit),
+    }
+    loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
+    return loss, Outcome(jnp.mean(error, axis=1) / config.support_limit, metrics)
+
+
+def _losses(
+    params: Nest, unroll: Unroll, targets: Targets, stack: Nest, model: Model, config: Config
+) -> tuple[dict[str, jax.Array], dict[str, float]]:
+    """The losses by name, float32 [N, K+1], and their weights; the root has none of those that belong to steps."""
+    support = make_support(config.support_limit, config.support_bins)
     losses = {
-        "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),  # [N, K+1]
+        "policy_loss": optax.softmax_cross_entropy(unroll.policy, targets.policy),
         "value_loss": optax.softmax_cross_entropy(unroll.value, support.apply(targets.value)),
         "reward_loss": _after_root(optax.softmax_cross_entropy(unroll.reward, support.apply(targets.reward))),
     }
     costs = {"policy_loss": config.policy_cost, "value_loss": config.value_cost, "reward_loss": config.reward_cost}
     if config.consistency_cost:
-        # 5. A predicted hidden state must resemble the representation of the observation that followed.
+        # A predicted hidden state must resemble the representation of the observation that followed.
         compared = consistency_loss(params, unroll.hidden, stack, model, config.roots)
         losses["consistency_loss"] = _after_root(compared * targets.real[:, 1:])
         costs["consistency_loss"] = config.consistency_cost
@@ -117,28 +144,17 @@ def muzero_loss(
             optax.softmax_cross_entropy(unroll.chance.value, support.apply(targets.value[:, :-1]))
         )
         costs |= {"chance_loss": config.chance_cost, "afterstate_loss": config.value_cost}
-    # 6. The root counts as much as the K states after it together; states beyond a truncation don't count.
-    share = jnp.full(config.unroll_length + 1, 1 / config.unroll_length).at[0].set(1.0)
-    of_root = {name: jnp.sum(share * targets.mask * loss, axis=1) for name, loss in losses.items()}  # [N]
-    # 7. Sequences drawn with a higher probability count less.
-    importance, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
-    means = {name: jnp.mean(jnp.repeat(importance, config.roots) * loss) for name, loss in of_root.items()}
-    # 8. The errors of the roots' values are the sequence's priority.
-    value = expectation(support, unroll.value[:, 0])  # [N]
-    error = (jnp.abs(value - targets.value[:, 0]) * targets.mask[:, 0]).reshape(-1, config.roots)  # [B, R]
+    return losses, costs
+
+
+def _largest(targets: Targets, limit: float) -> dict[str, jax.Array]:
+    """Metrics of how the largest targets compare with the support's limit."""
     largest = jnp.maximum(jnp.abs(targets.value), _after_root(jnp.abs(targets.reward))) * targets.mask  # [N, K+1]
-    metrics = means | {
-        "value": jnp.mean(value),
-        "value_target": jnp.mean(targets.value[:, 0]),
-        "value_error": jnp.mean(error),
-        "search_entropy": jnp.mean(jax.scipy.special.entr(steps.extras.policy).sum(-1)),
-        "importance_exponent": beta,
+    return {
         "largest_target": jnp.max(largest),
-        "largest_target_share": jnp.max(largest) / config.support_limit,
-        "outside_support": jnp.mean(largest > config.support_limit),
+        "largest_target_share": jnp.max(largest) / limit,
+        "outside_support": jnp.mean(largest > limit),
     }
-    loss = jnp.sum(jnp.stack([costs[name] * mean for name, mean in means.items()]))
-    return loss, Outcome(jnp.mean(error, axis=1) / config.support_limit, metrics)
 
 
 def policy_targets(steps: Steps, config: Config) -> jax.Array:

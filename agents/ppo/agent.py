@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from boonta.agents import encoders, networks, optimisation
-from boonta.agents.actor_critic import Inputs, Network, Outputs, open_network
+from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.actor_critic import Inputs, Network
+from boonta.agents.policy_value import Inputs, Network
 from boonta.agents.actor_policy import inputs_of
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics

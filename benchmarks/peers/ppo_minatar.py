@@ -140,7 +140,7 @@ def _keep(folder: pathlib.Path, game: str, seed: int, numbers: np.ndarray, retur
     """Writes the folder of a run.
 
     Args:
-      folder: the run's.
+      folder: the run's folder.
       game, seed: which run it was.
       numbers, returns: episodes that ended in each update, and the sum of their returns, [updates].
       seconds: how long it took.

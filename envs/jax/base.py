@@ -56,6 +56,11 @@ class JaxEnv(abc.ABC):
     def step(self, state: Nest, action: jax.Array) -> tuple[Nest, base.TimeStep]:
         """Steps the slot with an action of the spec, clipped to its bounds; returns what `init` does."""
 
+    @property
+    def steps_per_s(self) -> float | None:
+        """Env steps in a second of the simulated time; None where there is no such time."""
+        return None
+
     def draw(self, state: Nest) -> np.ndarray | None:
         """Draws slots, uint8 [B, H, W, 3], from their states as numpy arrays [B, ...]; None if there is no picture.
 
@@ -189,6 +194,7 @@ class _JaxBatch(base.BatchedEnv):
     def __init__(self, env: JaxEnv, num_envs: int, seed: int):
         self.num_envs = num_envs
         self.spec = env.spec
+        self.steps_per_s = env.steps_per_s
         self._env = env
         self._seeds = base.slot_seeds(num_envs, seed).astype(np.uint32)  # [B]
         self._resets = 0

@@ -20,7 +20,12 @@ from boonta.envs.jax import sketches
 from boonta.envs.jax.base import Game
 
 _NO_STEP_LIMIT = 2**30  # More env steps than any episode has.
-_SKETCHES = {"CartPole-v1": sketches.cart_pole, "Pendulum-v1": sketches.pendulum}
+_SKETCHES = {
+    "CartPole-v1": sketches.cart_pole,
+    "MountainCar-v0": sketches.mountain_car,
+    "MountainCarContinuous-v0": sketches.mountain_car,
+    "Pendulum-v1": sketches.pendulum,
+}
 
 
 class State(NamedTuple):

@@ -34,6 +34,22 @@ def pendulum(state: Any) -> np.ndarray:
     return _draw(lines, left=-1.2, right=1.2, bottom=-1.2, top=1.2)
 
 
+def mountain_car(state: Any) -> np.ndarray:
+    """Draws the valley, its goal and the car of gymnax's states [B]: uint8 [B, H, W, 3]."""
+    x = np.asarray(state.position)
+    zero = np.zeros_like(x)
+
+    def height(at: np.ndarray) -> np.ndarray:
+        return 0.45 * np.sin(3 * at) + 0.55
+
+    ground = np.linspace(-1.2, 0.6, 37)
+    lines = [((zero + a, height(zero + a)), (zero + b, height(zero + b)), 0.01) for a, b in zip(ground, ground[1:])]
+    lines += [((zero + 0.45, height(zero + 0.45)), (zero + 0.45, height(zero + 0.45) + 0.2), 0.02)]
+    return _draw(
+        [*lines, ((x, height(x) + 0.05), (x, height(x) + 0.05), 0.06)], left=-1.2, right=0.6, bottom=0.0, top=1.3
+    )
+
+
 def _draw(lines: list, left: float, right: float, bottom: float, top: float) -> np.ndarray:
     """Draws lines, each in its own colour and later ones over earlier ones; uint8 [B, H, W, 3].
 

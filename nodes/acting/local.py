@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents.base import Agent, Policy, Steps, Table
-from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
+from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.metrics import Stopwatch
@@ -23,15 +23,16 @@ Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  
 
 
 class Acting:
-    """A policy within a stream of time steps, of which it must see every one: its state, and its randomness.
+    """A policy with its state and its randomness in a stream of time steps, every one of which it must see.
 
     Args:
-      policy: pure functions.
-      act: `jit_policy(policy)`; given, so that several streams share its compilation.
-      num_envs: B, of the time steps.
-      seed: of the policy's randomness.
-      stopwatch: times acting.
-      device: where to act, and to leave extras and core; None acts where the params are, and brings both here.
+      policy: the policy.
+      act: `jit_policy(policy)`, which several streams share, so that it is compiled once.
+      num_envs: B, the slots of each time step.
+      seed: the seed of the policy's randomness.
+      stopwatch: measures the time of acting.
+      device: the device that acts, and keeps extras and core; None acts where the params are, and brings both to the
+        host.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class Acting:
 
 
 class LocalAct:
-    """A group of environments' policy, with the newest params at every so many steps.
+    """The policy of a group of environments, which gets the newest params every so many steps.
 
     Args:
       acting: the policy in the group's stream.
-      params: the newest.
+      params: the client that has the newest params.
       refresh_every: env steps of a slot between two looks for newer params.
-      wait_for: the node's.
+      wait_for: the node's `wait_for`.
     """
 
     def __init__(self, acting: Acting, params: VariableClient, refresh_every: int, wait_for: Callable[..., Any]):
@@ -83,24 +84,24 @@ class LocalAct:
     def __call__(self, timestep: TimeStep) -> Acted:
         if self._age % self._refresh_every == 0:
             self._wait_for("params", self._params.poll)
-            self._version, self._held = self._params.snapshot()  # other groups may fetch newer ones meanwhile
+            self._version, self._held = self._params.snapshot()  # Other groups may fetch newer ones.
         self._age += 1
         return Acted(self._version, *self._acting(self._held, timestep))
 
 
 class ColocatedAct:
-    """A group of environments' policy on a device whose params the learner sends there; extras stay on it.
+    """The policy of a group of environments on a device to which the learner sends the params; extras stay on it.
 
     Params change only where a sequence has just ended, so that in lock-step an update may wait for it; or else at every
     `refresh_every` steps.
 
     Args:
       acting: the policy in the group's stream.
-      place: where the params are.
+      place: the params on the device, and the lock-step if there is one.
       group: number of the group, over all actors.
-      table: whose sequences they are.
+      table: the table whose sequences the group writes.
       refresh_every: env steps of a slot between two looks for newer params; None looks where a sequence has ended.
-      wait_for: the node's.
+      wait_for: the node's `wait_for`.
     """
 
     def __init__(
@@ -169,15 +170,18 @@ class Play:
 
     Args:
       env: the environments, B slots.
-      policy, act, seed, stopwatch: see `Acting`; stepping is timed as well.
+      policy, act, seed, stopwatch: as for `Acting`; stepping is timed as well.
 
     Attributes:
-      timestep: the one to act on next.
+      timestep: the time step to act on next.
+      chosen: called with the action [B, ...] before the environments take it.
     """
 
     def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
         self.env = env
-        self.timestep = env.reset()
+        self._checked = NanCheck()
+        self.timestep = self._checked(env.reset())
+        self.chosen: Callable[[np.ndarray], None] = lambda action: None
         self._acting = Acting(policy, act, env.num_envs, seed, stopwatch)
         self._stopwatch = stopwatch
 
@@ -186,8 +190,9 @@ class Play:
         timestep = self.timestep
         action, extras, _ = self._acting(params, timestep)
         action = self.env.executed_action(action)
+        self.chosen(action)
         with self._stopwatch("stepping environments"):
-            self.timestep = self.env.step(action)
+            self.timestep = self._checked(self.env.step(action))
         return timestep, action, extras
 
 

@@ -43,7 +43,7 @@ class Episodes(NamedTuple):
 
     number: jax.Array  # float32 []
     returns: jax.Array  # float32 [], raw.
-    squares: jax.Array  # float32 [], of the raw returns.
+    squares: jax.Array  # float32 []; the squares of the raw returns.
     steps: jax.Array  # float32 [], env steps.
 
 

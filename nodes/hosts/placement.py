@@ -15,7 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps
-from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
+from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, NanCheck, TimeStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,12 +101,13 @@ class _PlacedBatch(BatchedEnv):
         self.spec = env.spec
         self._env = env
         self._device = device
+        self._checked = NanCheck()
 
     def reset(self) -> TimeStep:
-        return jax.device_put(self._env.reset(), self._device)
+        return jax.device_put(self._checked(self._env.reset()), self._device)
 
     def step(self, action: np.ndarray) -> TimeStep:
-        return jax.device_put(self._env.step(action), self._device)
+        return jax.device_put(self._checked(self._env.step(action)), self._device)
 
     def executed_action(self, action: np.ndarray) -> np.ndarray:
         return self._env.executed_action(action)

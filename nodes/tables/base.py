@@ -83,7 +83,7 @@ class Store(Protocol):
         Args:
           tables: as `nodes.tables.contract.written_by` gives them.
           num_envs: B, slots of the group.
-          wait_for: the node's; a full table blocks in it.
+          wait_for: the `wait_for` of the node that writes; a full table blocks in it.
           group: number of the group.
         """
         ...

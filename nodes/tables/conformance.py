@@ -29,8 +29,8 @@ def check(
 
     Args:
       make: opens a new store with a table.
-      kind: of table that it keeps.
-      samplers: that it has.
+      kind: the kind of table that it keeps.
+      samplers: the samplers that it has.
       in_rounds: whether it is written and read in turn, by a program that decides itself when: then nothing comes
         between a draw and its errors, and the samples owed are the same after each round.
 

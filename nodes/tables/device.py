@@ -20,7 +20,7 @@ class Sample(NamedTuple):
     Attributes:
       steps: leaves [T, N, ...].
       probability: float32 [N], as in `agents.base.Batch`: times the number of sequences held; 1 if all are equal.
-      indices: where they lie, for `prioritise`; () where all are equal.
+      indices: the places in which they lie, for `prioritise`; () where all are equal.
     """
 
     steps: Steps
@@ -66,7 +66,7 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     are as `nodes.tables.contract` says.
 
     Args:
-      table: of kind "replay".
+      table: a table of kind "replay".
       num_envs: B, slots that write to it, each its own stream.
 
     Raises:

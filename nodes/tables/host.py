@@ -31,10 +31,10 @@ class HostTable:
     Each group of environments has a ring of its own, and drops its own oldest sequences.
 
     Args:
-      table: of kind "replay".
-      groups: of environments, which write.
+      table: a table of kind "replay".
+      groups: number of groups of environments, each of which writes.
       num_envs: n, slots in each group.
-      seed: of what is drawn.
+      seed: the seed of the draws.
 
     Raises:
       ValueError: the table is a queue, or too small for so many environments.
@@ -54,7 +54,7 @@ class HostTable:
         # Of sequence `key`, the (block * groups + group) * n + slot, at key % size: two keys meet when one is dropped.
         self._size = per_slot * slots
         self._keys = np.full(self._size, -1, np.int64)
-        self._weights = np.zeros(self._size)  # priority^alpha, with which it is drawn
+        self._weights = np.zeros(self._size)  # Each sequence's priority^alpha, in proportion to which it is drawn.
         self._priorities = make_priorities(table)
         self._rng = np.random.default_rng(seed)
         self._changed = threading.Condition()
@@ -65,11 +65,11 @@ class HostTable:
         """Adds a sequence of each slot of a group; None if the rate did not allow it within `timeout_s`.
 
         Args:
-          group: that writes.
+          group: the number of the group that writes.
           block: number of its sequences, from 0.
           steps: the rows that the group has added to those of the block before, leaves [rows, n, ...], and the one
             core of these sequences, leaves [n, ...].
-          timeout_s: to wait.
+          timeout_s: how long to wait.
         """
 
         def allowed() -> bool:

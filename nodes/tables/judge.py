@@ -94,7 +94,7 @@ class Judge:
 
     Args:
       make: opens the store.
-      table: to write and read.
+      table: the table to write and read.
 
     Attributes:
       opened: the store.

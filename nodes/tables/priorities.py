@@ -70,5 +70,5 @@ class Ranks:
         while len(self._bins) > self._size:
             _, old = self._bins.popitem(last=False)
             self._counts[old] -= 1
-        last = np.cumsum(self._counts[::-1])[::-1]  # the lowest rank in each bin
+        last = np.cumsum(self._counts[::-1])[::-1]  # The lowest rank in each bin.
         return 1.0 / (last - (self._counts - 1) / 2)[bins]

@@ -38,8 +38,8 @@ class QueueTable:
     """A store of one queue table, for actors and a learner that share a process. It needs no Reverb and no TensorFlow.
 
     Args:
-      table: of kind "queue"; its size bounds the sequences waiting, but a group's newest always fit.
-      devices: that learn, in the order of the learner's mesh; None is this process's first.
+      table: a table of kind "queue"; its size bounds the sequences waiting, but a group's newest always fit.
+      devices: the devices that learn, in the order of the learner's mesh; None is this process's first.
       groups: groups of environments that the learner takes sequences from in turn, for a run that is repeatable; None
         takes them as they come.
 
@@ -176,7 +176,7 @@ class QueueDataset:
         self._whole_size = size * mesh.size // len(store.devices)  # B; other hosts' shards are there
         self.waits_for = store.table.name
         self._store = store
-        self._columns = sharding.steps.reward  # how [T, B, ...] is split
+        self._columns = sharding.steps.reward  # The split of [T, B, ...].
         self._probability = place(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
         self._held: list[Bundle] = []

@@ -28,6 +28,7 @@ EPISODES = (
     Metric("return_episodes", "Number of episodes in that mean.", "episodes"),
     Metric("return_start", "Mean return of the run's first 100 episodes.", "return"),
     Metric("episode_steps", "Mean length of the last 100 episodes.", "env steps"),
+    Metric("acme/<name>", "What a part of Acme's, such as an actor's loop, has logged or counted last."),
 )
 EVALUATION = (
     Metric("eval_return", "Mean return of the last evaluation.", "return", "rising, and at least near return"),

@@ -15,6 +15,7 @@ from boonta.nodes.snapshots.store import print_warning
 from boonta.programs.wiring.run import Which
 
 FILE = "evaluations.jsonl"
+MATCHES = "matches.txt"  # What `boonta match` has printed.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,13 @@ OPTIONS = {"svg.hashsalt": "boonta", "svg.fonttype": "none"}  # The same numbers
 
 
 def draw(
-    panels: Mapping[str, Mapping[str, Band]], target: pathlib.Path, xlabel: str, ylabel: str, origin: str, footer: str
+    panels: Mapping[str, Mapping[str, Band]],
+    target: pathlib.Path,
+    xlabel: str,
+    ylabel: str,
+    origin: str,
+    footer: str,
+    formats: Sequence[str] = FORMATS,
 ) -> None:
     """Draws the curves of groups with their intervals.
 
@@ -33,6 +39,7 @@ def draw(
       xlabel, ylabel: the names of the axes.
       origin: the runs and versions behind the picture, for the files' metadata.
       footer: a shorter form of the origin, which is drawn below the picture.
+      formats: the endings of the files.
 
     Raises:
       OSError: a file can't be written.
@@ -54,7 +61,7 @@ def draw(
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2, fontsize="small")
         figure.supxlabel(footer, fontsize=6, color="0.4")
-        _save(figure, target, origin)
+        _save(figure, target, origin, formats)
         pyplot.close(figure)
 
 
@@ -70,8 +77,8 @@ def _fill(place: Any, bands: Mapping[str, Band]) -> None:
         place.fill_between(band.x, band.y.low, band.y.high, step="post", color=colour, alpha=0.2, linewidth=0)
 
 
-def _save(figure: Any, target: pathlib.Path, origin: str) -> None:
-    for ending in FORMATS:
+def _save(figure: Any, target: pathlib.Path, origin: str, formats: Sequence[str]) -> None:
+    for ending in formats:
         metadata: dict[str, Any] = {"Description": origin}
         if ending == "svg":
             metadata["Date"] = None

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import html as markup
+import mimetypes
 import pathlib
 import re
+import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -17,13 +20,14 @@ from boonta.programs.experiments.groups import Group, Suite
 from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, interquartile_mean
 from boonta.programs.experiments.summary import Improvement, Reference
 
+LARGEST = 4_000_000  # Bytes of a picture or film that is put into the page.
 INTERVAL = f"{LEVEL:.0%} interval"
 STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
 table { border-collapse: collapse; display: block; overflow-x: auto; }
 td, th { border: 1px solid #ccc; padding: 0.2em 0.6em; }
 pre { background: #f4f4f4; padding: 0.6em; overflow-x: auto; }
-img { max-width: 100%; }
+img, video { max-width: 100%; }
 """
 METHOD = (
     "The interquartile mean is that of the middle half of the runs; with fewer than four runs it is their mean. "
@@ -83,23 +87,30 @@ def markdown(content: Content) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def html(text: str, folder: pathlib.Path) -> str:
-    """A page of Markdown as one HTML file, with its pictures inside.
+def html(text: str, folders: Sequence[pathlib.Path], title: str = "Comparison") -> str:
+    """A page of Markdown as one HTML file, with its pictures and films inside.
 
     Args:
       text: the page.
-      folder: the folder of its pictures.
+      folders: where its pictures are, each in the first one that has it. One that has more than `LARGEST` bytes becomes
+        a link.
+      title: the page's title.
     """
     body = markdown_it.MarkdownIt("js-default").render(text)
 
     def inside(found: re.Match[str]) -> str:
-        picture = base64.b64encode((folder / found.group(1)).read_bytes()).decode()
-        return f'src="data:image/svg+xml;base64,{picture}"'
+        name = urllib.parse.unquote(found.group(1))
+        path = next(folder / name for folder in folders if (folder / name).is_file())
+        if path.stat().st_size > LARGEST:
+            return f'<a href="{found.group(1)}">{markup.escape(name)}, {path.stat().st_size / 1e6:,.0f} MB</a>'
+        kind = mimetypes.guess_type(name)[0] or "image/png"
+        source = f'src="data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"'
+        return f"<video controls {source}></video>" if kind.startswith("video") else f"<img {source}{found.group(2)}"
 
-    body = re.sub(r'src="([\w.]+\.svg)"', inside, body)
+    body = re.sub(r'<img src="([^":]+)"([^>]*>)', inside, body)
     return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>Comparison</title>\n'
-        f"<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{markup.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
     )
 
 

@@ -54,7 +54,7 @@ class Result:
       environment: the environment's name.
       seed: the learner's seed.
       settings: everything that was chosen for it but seed and game, by dotted name.
-      curve: of the metric that is compared.
+      curve: the curve of the metric that is compared.
       score: its final score.
     """
 

@@ -103,7 +103,7 @@ def compare(
             raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
         text = page.markdown(content)
         files.write_whole(target / PAGE, text.encode())
-        files.write_whole(target / HTML, page.html(text, target).encode())
+        files.write_whole(target / HTML, page.html(text, [target]).encode())
         files.write_whole(target / DATA, _data(key, content).encode())
     except OSError as error:
         raise BadInput(f"--out {target} can't be written: {error}") from error

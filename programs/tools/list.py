@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from boonta.programs.tools.train import FOLDER, programs
-from boonta.programs.wiring.environments import EXAMPLES
+from boonta.programs.wiring.environments import FAMILIES
 
 
 def choices() -> dict[str, list[tuple[str, str]]]:
@@ -23,9 +23,14 @@ def choices() -> dict[str, list[tuple[str, str]]]:
     return {
         "programs": [(name, described(path)) for name, path in programs().items()],
         "agents": [(name, described(path)) for name, path in agents.items()],
-        "environments": [(example, "") for example in EXAMPLES],
+        "environments": [(family.example, described(source(family.module))) for family in FAMILIES.values()],
         "tools": [(name, described(path)) for name, path in tools.items()],
     }
+
+
+def source(module: str) -> pathlib.Path:
+    """The file of one of our modules."""
+    return FOLDER.parents[0].joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 def described(path: pathlib.Path) -> str:

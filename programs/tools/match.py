@@ -6,20 +6,19 @@
 from __future__ import annotations
 
 import pathlib
+import time
 
 import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
-from boonta.envs.followed import Followed
-from boonta.envs.jax.base import Batched
-from boonta.envs.jax.pgx import Pgx
-from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.followed import with_open_spiel_states
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result
 from boonta.nodes.metrics import Stopwatch
+from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.tools.play import agent_and_env, params_of
 from boonta.programs.wiring.run import BadInput, Which, command
 
@@ -36,6 +35,8 @@ def match(
     seed: int = 0,
 ) -> np.ndarray:
     """Plays games of two with a checkpoint's params, half of them as either player, and prints the results.
+
+    They are also added to matches.txt in the run's folder, for `boonta report`.
 
     Args:
       workdir: the run's folder.
@@ -69,7 +70,11 @@ def match(
         opening = OPENING if player is None else 0
     sides = (run_side(agent, workdir, which), other)
     outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
-    print(table(outcome))
+    played = table(outcome)
+    print(played)
+    with open(workdir / MATCHES, "a") as kept:
+        when = time.strftime("%Y-%m-%d %H:%M:%S")
+        kept.write(f"{when}, {which} checkpoint against {opponent}, seed {seed}\n{played}\n\n")
     return outcome
 
 
@@ -84,13 +89,6 @@ def parse_player(opponent: str) -> Player | None:
     if opponent not in players and not pathlib.Path(opponent).is_dir():
         raise BadInput(f"--opponent {opponent!r} is no run's folder; also allowed: random, uct:ROLLOUTS, perfect")
     return players.get(opponent)
-
-
-def with_open_spiel_states(env: Env) -> Env:
-    """Adds OpenSpiel's game to a game of pgx, for players that read OpenSpiel's states."""
-    if not isinstance(env, Batched) or not isinstance(env.env, Pgx):
-        return env
-    return Followed(env, OpenSpiel(env.env.game))
 
 
 def run_side(agent: Agent, workdir: pathlib.Path, which: Which) -> MakeSide:

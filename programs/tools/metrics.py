@@ -20,6 +20,8 @@ from boonta.agents import metrics as shared
 from boonta.agents.impala import metrics as impala
 from boonta.agents.metrics import Metric
 from boonta.agents.muzero import metrics as muzero
+from boonta.agents.sac import metrics as sac
+from boonta.agents.td3 import metrics as td3
 from boonta.nodes import metrics as rows
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
@@ -33,6 +35,8 @@ GROUPS = {
     "Learner": (*nodes.LEARNER, *shared.METRICS),
     "IMPALA": impala.METRICS,
     "MuZero": muzero.METRICS,
+    "SAC": sac.METRICS,
+    "TD3": td3.METRICS,
     "Tables": nodes.TABLES,
     "Processes": nodes.PROCESSES,
     "Populations": nodes.POPULATION,
@@ -111,8 +115,8 @@ def page() -> str:
         "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
         "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
-        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py) and "
-        "[nodes](watch/declarations.py).",
+        "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), "
+        "[SAC](../agents/sac/metrics.py), [TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
     ]
     for title, group in GROUPS.items():
         parts += [f"## {title}", "\n".join(_markdown(group))]

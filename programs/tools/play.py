@@ -10,24 +10,30 @@ import dataclasses
 import inspect
 import pathlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import imageio.v2 as imageio_v2
 import imageio.v3 as imageio
 import jax
 import numpy as np
 
 from boonta.agents.base import Agent
-from boonta.envs.base import Env
+from boonta.envs.base import BatchedEnv, Env
+from boonta.envs.followed import with_open_spiel_states
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
+from boonta.programs.reports import frames as drawings
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command, read_config
 
-STEPS_PER_S = {1: 15, 2: 1}  # Speed of the picture by number of players; a board's moves need more time.
+# Env steps in a second of the picture, by number of players, where an environment has no time of its own.
+# People need more time for the moves of a game.
+STEPS_PER_S = {1: 15.0, 2: 1.0}
+FRAMES_PER_S = 30.0  # About the most frames in a second; faster environments show every second or third step.
 ENDINGS = (".gif", ".mp4")
 SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by whole factors.
 
@@ -52,12 +58,15 @@ def play(
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
     agent, env = agent_and_env(workdir)
-    frames, total = episode(agent, env, params_of(agent, workdir, which), max_steps, seed)
-    rate = STEPS_PER_S[env.spec.num_players]
-    options = {"duration": 1000 / rate, "loop": 0} if target.suffix == ".gif" else {"fps": rate}
-    imageio.imwrite(target, [picture(frame) for frame in frames], **options)
+    params = params_of(agent, workdir, which)
+    alone = env.spec.num_players == 1
+    with contextlib.closing(readable(env)(1, seed)) as batch:
+        steps_per_s = batch.steps_per_s or STEPS_PER_S[env.spec.num_players]
+        every = max(1, round(steps_per_s / FRAMES_PER_S))
+        with recording(target, steps_per_s / every, streamed=alone and target.suffix == ".mp4") as show:
+            steps, total = episode(agent, batch, params, max_steps, seed, show, every)
     outcome = "not over" if total is None else f"return {total:g}"
-    print(f"{outcome} in {len(frames) - 1} env steps: {target}")
+    print(f"{outcome} in {steps} env steps: {target}")
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -142,23 +151,98 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, in
     return agent.update.params(state), int(counts.get("updates", 0))
 
 
-def episode(agent: Agent, env: Env, params: Any, max_steps: int, seed: int) -> tuple[list[np.ndarray], float | None]:
-    """Plays one episode; returns a picture of every time step, and player 0's raw return, or None if it isn't over."""
-    with contextlib.closing(env(1, seed)) as batch:
-        play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
-        frames = [frame_of(play)]
-        while len(frames) <= max_steps:
-            play.step(params)
-            frames.append(frame_of(play))
-            for finished in batch.episodes():
-                return frames, finished.episode_return
-    return frames, None
+def readable(env: Env) -> Env:
+    """The environment, with OpenSpiel's game beside it if it is a board game in JAX, which has no text of its own."""
+    with contextlib.suppress(ValueError):
+        return with_open_spiel_states(env)
+    return env
+
+
+Show = Callable[[np.ndarray, str], None]  # Takes a picture, or the numbers of an observation [D], and a caption.
+
+
+def episode(
+    agent: Agent, batch: BatchedEnv, params: Any, max_steps: int, seed: int, show: Show, every: int = 1
+) -> tuple[int, float | None]:
+    """Plays one episode in an environment of one slot.
+
+    Args:
+      agent: its evaluation policy plays.
+      batch: the environment.
+      params: the policy's params.
+      max_steps: env steps after which the episode is cut.
+      seed: seed of the policy.
+      show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last,
+        with the number of the step and the action taken in it.
+      every: see `show`.
+
+    Returns:
+      The number of env steps, and player 0's raw return, or None if the episode isn't over.
+    """
+    actions: list[str] = []
+    play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+    play.chosen = lambda action: actions.append(name_of(batch, action[0]))
+    for steps in range(max_steps):
+        frame = None if steps % every else frame_of(play)
+        play.step(params)
+        if frame is not None:
+            show(frame, f"{steps}: {actions[-1]}")
+        for finished in batch.episodes():
+            show(frame_of(play), "end")
+            return steps + 1, finished.episode_return
+    show(frame_of(play), "")
+    return max_steps, None
+
+
+def name_of(batch: BatchedEnv, action: np.ndarray) -> str:
+    """The name of the action that slot 0 is about to take, or its numbers."""
+    return np.array2string(action, precision=2) if action.ndim else batch.action_name(0, int(action))
+
+
+@contextlib.contextmanager
+def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Show]:
+    """A function that takes the frames of a picture file.
+
+    Args:
+      target: the file.
+      rate: frames in a second.
+      streamed: whether pictures, which then have one size, are written as they come, so that a long film needs little
+        memory. All others, and plots of numbers, are written together at the end.
+    """
+    kept: list[tuple[np.ndarray, str]] = []
+    if target.suffix == ".gif":
+        yield lambda frame, caption: kept.append((frame, caption))
+        imageio.imwrite(target, drawn(kept), duration=1000 / rate, loop=0)
+        return
+    with imageio_v2.get_writer(target, fps=rate) as film:
+
+        def show(frame: np.ndarray, caption: str) -> None:
+            if streamed and frame.ndim > 1:
+                film.append_data(drawings.captioned(picture(frame), caption))  # type: ignore[attr-defined]
+            else:
+                kept.append((frame, caption))
+
+        yield show
+        for frame in drawn(kept):
+            film.append_data(frame)  # type: ignore[attr-defined]
+
+
+def drawn(kept: Sequence[tuple[np.ndarray, str]]) -> list[np.ndarray]:
+    """Pictures of one size with their captions; numbers are plotted over the whole episode."""
+    if not kept:
+        return []
+    frames, captions = zip(*kept)
+    pictures = drawings.vectors(frames) if frames[0].ndim == 1 else [picture(frame) for frame in frames]
+    return [drawings.captioned(*each) for each in zip(drawings.alike(pictures), captions)]
 
 
 def frame_of(play: Play) -> np.ndarray:
-    """The environment's own picture of this time step, or else the first leaf of the observation."""
-    drawn = play.env.render()
-    return (jax.tree.leaves(play.timestep.observation)[0] if drawn is None else drawn)[0]
+    """The environment's own picture of this time step, its text as a picture, or else the observation's first leaf."""
+    text = play.env.text(0)
+    if text is not None:
+        return drawings.position(text)
+    own = play.env.render()
+    return (jax.tree.leaves(play.timestep.observation)[0] if own is None else own)[0]
 
 
 def picture(frame: np.ndarray) -> np.ndarray:

@@ -42,12 +42,16 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     reached = _reached(workdir)
     if reached:
         print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
-    for name in (*LEARNERS, BEST, TABLES):
-        if (workdir / name).is_dir():
-            print(_snapshots(workdir, name))
-    for name in LEARNERS:
-        if (workdir / name).is_dir():
-            print(_goes_on_from(workdir / name, reached.get("updates")))
+    for line in snapshots_of(workdir):
+        print(line)
+
+
+def snapshots_of(workdir: pathlib.Path) -> list[str]:
+    """Lines about the snapshots in a run's folder, and about those from which it would go on."""
+    listed = [_snapshots(workdir, name) for name in (*LEARNERS, BEST, TABLES) if (workdir / name).is_dir()]
+    updates = _reached(workdir).get("updates")
+    goes_on = [_goes_on_from(workdir / name, updates) for name in LEARNERS if (workdir / name).is_dir()]
+    return [line for part in (*listed, *goes_on) for line in part.splitlines()]
 
 
 def state_of(workdir: pathlib.Path, log: list[str]) -> str:

@@ -18,8 +18,9 @@ import tyro
 
 from boonta.agents.config import leaves
 from boonta.envs.base import Env
-from boonta.programs.wiring import environments
+from boonta.programs.wiring import environments, help
 from boonta.programs.wiring.naming import folder_name
+from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
 from boonta.programs.wiring.provenance import provenance_of
 from boonta.programs.wiring.run import BadInput, Run
@@ -59,10 +60,15 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         return chosen
 
     flagged = [parameter for parameter in parameters if parameter is not None]
-    collect.__signature__ = inspect.Signature(flagged)  # type: ignore[attr-defined]
-    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in flagged}
+    shown = [help.short(parameter) for parameter in flagged] if help.asked(given) else flagged
+    collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     collect.__doc__ = _description(function, env)
-    settings = tyro.cli(collect, args=given)
+    try:
+        settings = tyro.cli(collect, args=[help.HELP[0] if word == help.ALL else word for word in given])
+    finally:
+        if help.asked(given):  # Tyro has shown its page, and exits.
+            print(help.folded(function, flagged))
     if env is not None:
         chosen = settings.pop("env", None)
         settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
@@ -157,7 +163,7 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
       program: what the function has made of them.
 
     Returns:
-      The program's file and arguments, and its provenance, for `claim_workdir`.
+      The program's file and arguments, its provenance and its picture, for `claim_workdir`.
     """
     file = os.path.abspath(inspect.getfile(function))
     provenance = provenance_of(pathlib.Path(file), environments.name_of(program.env), seeds_of(program))
@@ -166,6 +172,7 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
         "function": function.__name__,
         "arguments": list(sys.argv[1:] if arguments is None else arguments),
         "provenance": dataclasses.asdict(provenance),
+        "picture": dataclasses.asdict(picture_of(program)),
     }
 
 

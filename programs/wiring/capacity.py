@@ -83,7 +83,7 @@ def judge(tables: Sequence[Table], step: Steps, place: Place) -> str:
     Args:
       tables: those that are kept.
       step: shapes and dtypes of one raw step.
-      place: where.
+      place: the place where they are kept.
     """
     full = [place.copies * contract.bytes_when_full(table, step) for table in tables]
     if sum(full) <= place.left:

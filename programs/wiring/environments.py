@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tyro
 
 from boonta.envs.base import Env, suggest
+from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
 from boonta.programs.wiring.run import BadInput
@@ -43,6 +44,8 @@ FAMILIES = {
     "atari": Family("boonta.envs.atari", "Atari", "atari/Pong"),
     "brax": Family("boonta.envs.jax.brax", "Brax", "brax/ant", jax=True),
     "catch": Family("boonta.envs.catch", "Catch", "catch"),
+    "dm_control": Family("boonta.envs.dm_control", "DmControl", "dm_control/cartpole-swingup"),
+    "envpool": Family("boonta.envs.envpool", "EnvPool", "envpool/Pendulum-v1"),
     "grid_world": Family("boonta.envs.jax.grid_world", "GridWorld", "grid_world", jax=True),
     "gymnasium": Family("boonta.envs.gymnasium", "Gymnasium", "gymnasium/CartPole-v1"),
     "gymnax": Family("boonta.envs.jax.gymnax", "Gymnax", "gymnax/CartPole-v1", jax=True),
@@ -97,6 +100,10 @@ def _own(name: str) -> Env:
         raise BadInput(
             f"environment {name!r} is a {type(env).__name__}, not an Env: it needs a spec and (num_envs, seed)"
         )
+    try:
+        check_spec(env.spec)
+    except ConformanceError as error:
+        raise BadInput(f"environment {name!r} has a spec that agents can't take: {error}") from error
     return env
 
 

@@ -87,6 +87,10 @@ PRESETS = {
     "cartpole": Evaluation(episodes=20),
     "minatar": Evaluation(episodes=50, every_s=60.0, every_updates=5_000),
     "atari": Evaluation(episodes=4, every_s=300.0),
+    "dm_control": Evaluation(episodes=10, every_s=60.0),
+    "dm_control_pixels": Evaluation(episodes=4, every_s=300.0),
+    "mujoco": Evaluation(episodes=10, every_s=60.0),
+    "brax": Evaluation(episodes=10, every_s=60.0),
     "board": Evaluation(episodes=50, every_s=120.0),
     "connect_four": Evaluation(episodes=50, every_s=120.0),
 }

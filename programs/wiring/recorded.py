@@ -1,10 +1,49 @@
-"""Settings as a run's config.json has them."""
+"""What a run's config.json has: settings in JSON's types, and the picture of the program."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
+from typing import Any, Literal
+
+What = Literal["steps", "batches", "params", "observations", "actions"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """A group of nodes.
+
+    Attributes:
+      label: the group's name.
+      node: the class of its nodes.
+      names: the names of its nodes.
+    """
+
+    label: str
+    node: str
+    names: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrow:
+    """What goes from one group to another.
+
+    Attributes:
+      source, target: the labels of the groups.
+      what: what goes there.
+    """
+
+    source: str
+    target: str
+    what: What
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A program's groups and arrows; all nodes also report to the monitor, which has no arrows."""
+
+    groups: tuple[Drawn, ...] = ()
+    arrows: tuple[Arrow, ...] = ()
 
 
 def plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.recorded import plain
+from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.restarts import Restarts
 
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
@@ -42,6 +42,7 @@ class Config:
       file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
       run: the fields of its `Run`.
       provenance: what it came from when it was last started; None if an older Boonta has written the file.
+      picture: the program's nodes and arrows; none if an older Boonta has written the file.
     """
 
     program: str
@@ -52,6 +53,7 @@ class Config:
     arguments: tuple[str, ...] = ()
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     provenance: Provenance | None = None
+    picture: Picture = Picture()
 
 
 _CONFIG = pydantic.TypeAdapter(Config)

@@ -140,9 +140,9 @@ def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_en
     """The store of the table in this process; each thread acts in `num_envs` environments together."""
     placement, run = program.run.placement, program.run
     if table.kind == "queue":
-        pipe = QueueTable(table, learning, None if placement.lag is None else placement.groups)
-        pipe.width(num_envs)  # It refuses groups that don't fill whole batches.
-        return pipe
+        queue = QueueTable(table, learning, None if placement.lag is None else placement.groups)
+        queue.width(num_envs)  # It refuses groups that don't fill whole batches.
+        return queue
     if placement.lag is not None:
         raise ValueError(f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay")
     return HostTable(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)

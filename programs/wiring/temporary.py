@@ -55,6 +55,23 @@ def short(longest: int) -> Iterator[pathlib.Path]:
         yield pathlib.Path(own)
 
 
+def address_of(workdir: pathlib.Path, node: str) -> str:
+    """The address of a node that serves, in a program that runs on this machine, for a `nodes.rpc.client.Client`.
+
+    Args:
+      workdir: the run's folder.
+      node: the node's name, such as "variables".
+
+    Raises:
+      OSError: nothing runs there, or it has no such node that serves.
+    """
+    within = (workdir / FOLDER).absolute()
+    found = [path for path in within.glob(f"*/{node.replace('/', '-')}") if path.is_socket()]
+    if not found:
+        raise OSError(f"{workdir} has no running node {node!r} that serves: start the run with local_mp or local_mt")
+    return f"unix:{found[0].resolve()}"
+
+
 def _remove(own: pathlib.Path) -> None:
     """Removes a run's folder of temporary files, and the folder that it links to."""
     with contextlib.suppress(OSError):  # There is no link.

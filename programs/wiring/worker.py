@@ -16,12 +16,15 @@ from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.client import connect
+from boonta.programs.wiring import stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
 
 
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     """Constructs a node, with its limit, in the process or thread that Launchpad has made for it."""
+    if threading.current_thread() is threading.main_thread():
+        stacks.offer()
     made = node(**arguments)
     made.limit_s = limit_s
     made.launcher = _launcher

@@ -25,7 +25,7 @@ class Process:
 
     Attributes:
       name: the node's name.
-      pid: of its newest process.
+      pid: the id of its newest process.
       past_lives: the number of its processes before that.
     """
 

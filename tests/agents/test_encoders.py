@@ -122,6 +122,43 @@ def test_every_leaf_of_a_nest_has_its_own_encoder(nest):
     np.testing.assert_allclose(features, np.concatenate(parts, axis=-1), rtol=1e-5, atol=1e-6)
 
 
+MIXED = {
+    "board": specs.Array((12, 10), np.float32),
+    "choice": specs.DiscreteArray(3),
+    "pixels": specs.Array((16, 20, 3), np.uint8),
+    "state": specs.Array((5,), np.float32),
+}
+
+
+def test_of_a_dict_images_are_convolved_and_the_rest_joins_them():
+    """Each leaf is encoded as it would be alone, vectors and choices by a perceptron; two frames are stacked."""
+    torso = Torso("nature", (9,), channels=(4,), kernels=(3,), strides=(2,))
+    rng = np.random.default_rng(0)
+    seen = {name: rng.integers(0, 3, (2, *kind.shape, 2)).astype(kind.dtype) for name, kind in MIXED.items()}
+    params, features = features_of(torso, seen, MIXED)
+    assert features.shape == (2, 4 * 9)
+    assert {name for name, own in params.items() if own["w"].ndim == 4} == {"conv2_d", "conv2_d_1"}
+    parts = []
+    for i, name in enumerate(sorted(MIXED)):
+        alone = Torso("mlp", (9,)) if name in ("choice", "state") else torso
+        x = jax.nn.one_hot(seen[name], 3) if name == "choice" else seen[name]
+        f = hk.without_apply_rng(hk.transform(lambda x, alone=alone: encoders.encode_array(alone, x, "torso")))
+        own = {"torso_dense_0": params[f"torso_leaf_{i}_dense_0"]}
+        if alone is torso:
+            own["conv2_d"] = params["conv2_d" if name == "board" else "conv2_d_1"]
+        parts.append(f.apply(own, x))
+    np.testing.assert_array_equal(features, np.concatenate(parts, axis=-1))
+
+
+def test_a_leaf_that_no_convolution_takes_is_named():
+    encoders.check_observation(Torso("nature", kernels=(3, 3, 1), strides=(1, 1, 1)), MIXED)
+    with pytest.raises(ValueError, match=r"window of 8, but from observations\['pair'\]\[1\] only \(5, 3\) reach it"):
+        encoders.check_observation(Torso("nature"), {"pair": (MIXED["state"], specs.Array((5, 3), np.float32))})
+    with pytest.raises(ValueError, match=r"'deep', which takes images .*, but observations\['choice'\] are \(\); take"):
+        encoders.check_observation(Torso("deep"), {"choice": MIXED["choice"], "state": MIXED["state"]})
+    encoders.check_observation(Torso("mlp"), MIXED)
+
+
 def test_a_discrete_leaf_is_one_hot():
     _, features = features_of(Torso("mlp", widths=()), np.array([[2], [0]]), specs.DiscreteArray(3))
     np.testing.assert_array_equal(features, [[0, 0, 1], [1, 0, 0]])

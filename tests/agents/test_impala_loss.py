@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.agents.actor_critic import Network, Outputs
+from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.actor_policy import Core, Extras
 from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import categorical

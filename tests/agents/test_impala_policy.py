@@ -5,7 +5,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import sequences
-from boonta.agents.actor_critic import Inputs, Network, Outputs, make_network
+from boonta.agents.policy_value import Inputs, Network, Outputs, make_network
 from boonta.agents.actor_policy import Core, make_policy, unroll_as_acted
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Gaussian, Torso

@@ -13,6 +13,8 @@ from boonta.agents.muzero.networks import Model, Prediction
 from boonta.agents.muzero.policy import Extras
 from boonta.envs.base import FIRST, LAST, MID
 
+pytestmark = pytest.mark.once
+
 CONFIG = Config(unroll_length=2, frame_stack=2, discount=0.5, support_bins=51, support_limit=100.0)
 
 

@@ -18,6 +18,7 @@ from boonta.agents.muzero.search import make_search
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.replayed import Replayed
+from boonta.nodes.reanalyzer import recorded_table
 from boonta.nodes.tables.contract import learned_from, written_by
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -156,7 +157,15 @@ def test_without_reanalyzers_there_is_one_table(change):
     assert table.share == 1.0
 
 
-@pytest.mark.parametrize("ratio", [-0.1, 1.0, 1.5, float("nan")])
-def test_a_ratio_that_leaves_nothing_fresh_is_refused(ratio):
-    with pytest.raises(ValueError, match=r"muzero.Config: reanalyze_ratio is .*; it must be in \[0, 1\)"):
+def test_with_a_ratio_of_one_actors_fill_only_what_reanalyzers_read():
+    past, reanalyzed = muzero.make(dataclasses.replace(CONFIG, reanalyze_ratio=1.0), Catch().spec).tables
+    assert learned_from((past, reanalyzed)) == (reanalyzed,) and reanalyzed.share == 1.0
+    assert written_by("actor", (past, reanalyzed)) == (past,) == (recorded_table((past, reanalyzed)),)
+    assert (past.min_size, past.size) == (CONFIG.replay.min_size, CONFIG.replay.size)
+    assert past.samples_per_insert * reanalyzed.samples_per_insert == CONFIG.replay.samples_per_insert == 4.0
+
+
+@pytest.mark.parametrize("ratio", [-0.1, 1.5, float("nan")])
+def test_a_ratio_that_is_no_share_is_refused(ratio):
+    with pytest.raises(ValueError, match=r"muzero.Config: reanalyze_ratio is .*; it must be in \[0, 1\]"):
         dataclasses.replace(CONFIG, reanalyze_ratio=ratio)

@@ -9,6 +9,8 @@ from boonta.agents.muzero.targets import make_targets
 from boonta.agents.returns import value_targets
 from boonta.envs.base import FIRST, LAST, MID
 
+pytestmark = pytest.mark.once
+
 A = 2  # Real actions; the dummy action is number 2.
 POLICY = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.5, 0.5], [0.4, 0.6]], np.float32)
 VALUE = np.array([10, 20, 30, 40, 50, 60], np.float32)

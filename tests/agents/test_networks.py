@@ -18,7 +18,7 @@ from dm_env import specs
 from haiku.experimental.flax import lift
 
 from boonta.agents import impala, muzero
-from boonta.agents.actor_critic import make_network
+from boonta.agents.policy_value import make_network
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
@@ -122,7 +122,7 @@ from boonta.agents import encoders, impala, muzero
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.tests.agents.test_networks import Flat, IMAGE, IMPALA, MUZERO
-from boonta.agents.actor_critic import make_network
+from boonta.agents.policy_value import make_network
 from boonta.agents.muzero.networks import make_model
 own = lambda name: functools.partial(encoders.encode, Torso("nature"), spec=IMAGE.observations, name=name)
 impala.make(IMPALA, IMAGE, own)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.agents import impala, muzero
+from boonta.agents import impala, muzero, sac, td3
 from boonta.agents.config import leaves
 
 IMPALA = {
@@ -186,6 +186,50 @@ MUZERO_PRESETS = {
 }
 
 
+CONTINUOUS = {
+    "layers.torso.kind": "mlp",
+    "layers.torso.widths": (),
+    **{f"layers.torso.{name}": None for name in ("channels", "kernels", "strides", "blocks")},
+    "layers.torso.halvings": 0,
+    "layers.torso.normalise": False,
+    "layers.widths": (256, 256),
+    "layers.normalise": False,
+    "layers.critics": 2,
+    "layers.frame_stack": 1,
+    "replay.batch_size": 256,
+    "replay.size": 1_000_000,
+    "replay.min_size": 1_000,
+    "replay.updates_per_env_step": 1.0,
+    "replay.unroll_length": 1,
+    "replay.bootstrap_length": 1,
+    "discount": 0.99,
+    "tau": 0.005,
+}
+ADAM = {
+    "kind": "adam",
+    "learning_rate": 3e-4,
+    "anneal_updates": None,
+    "max_grad_norm": float("inf"),
+    "epsilon": None,
+    "decay": 0.99,
+    "weight_decay": 0.0,
+}
+SAC = {
+    **CONTINUOUS,
+    "entropy_per_number": -1.0,
+    "temperature": 1.0,
+    **{f"{name}_optimiser.{field}": x for name in ("policy", "critic", "temperature") for field, x in ADAM.items()},
+}
+TD3 = {
+    **CONTINUOUS,
+    "exploration_noise": 0.1,
+    "policy_delay": 2,
+    "target_noise": 0.2,
+    "target_noise_clip": 0.5,
+    **{f"{name}_optimiser.{field}": x for name in ("policy", "critic") for field, x in ADAM.items()},
+}
+
+
 def resolved(config):
     """Every field by dotted name, with the torso's own sizes."""
     torso = {f"torso.{name}": value for name, value in leaves(config.torso.resolved).items()}
@@ -203,6 +247,11 @@ def test_muzero(kind):
     assert resolved(muzero.Config.preset(kind)) == MUZERO | MUZERO_PRESETS[kind]
 
 
+def test_sac_and_td3():
+    assert leaves(sac.Config()) == SAC and leaves(td3.Config()) == TD3
+    assert leaves(td3.DDPG) == TD3 | {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}
+
+
 def test_reanalyze_presets_differ_in_the_ratio_alone():
     for plain, reanalyzed in ((muzero.CATCH, muzero.REANALYZE_CATCH), (muzero.ATARI, muzero.REANALYZE_ATARI)):
         changed = leaves(reanalyzed).items() - leaves(plain).items()
@@ -210,7 +259,7 @@ def test_reanalyze_presets_differ_in_the_ratio_alone():
 
 
 def test_any_other_kind_of_environment_has_a_preset_too():
-    for agent in (impala, muzero):
+    for agent in (impala, muzero, sac, td3):
         assert agent.Config.preset("lunar_lander") == agent.Config.preset("default")
     assert impala.Config.preset("default").torso.kind == "mlp"
     assert impala.Config.preset("catch") is impala.CATCH and muzero.Config.preset("board") is muzero.BOARD

@@ -30,7 +30,9 @@ print("loaded", [name for name in UNWANTED if sys.modules.get(name)])
 """
 
 
-@pytest.mark.parametrize("launchpad", ["there", "missing"])
+@pytest.mark.parametrize(
+    "launchpad", [pytest.param("there", marks=pytest.mark.cluster), pytest.param("missing", marks=pytest.mark.once)]
+)
 def test_a_program_is_rendered_without_launchpad_and_where_it_is_missing(launchpad):
     command = [sys.executable, "-c", RENDER, launchpad]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

@@ -10,11 +10,12 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from boonta.deploy import core, jobset, resources, roles
+from boonta.deploy import core, jobset, resources, roles, slurm, tpu_vm
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
+from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.manifests import container, job, pod
 
 IMPALA = ROOT / "programs" / "impala.py"
@@ -40,6 +41,19 @@ def test_the_schemas_and_webhooks_take_it(catch):
         for claim in claims["templates"]:
             whole = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **claim}
             kubernetes_validate.validate(whole, schemas.VERSION, strict=True)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("program", sorted((ROOT / "programs").glob("[a-z]*.py")), ids=lambda path: path.stem)
+def test_every_program_can_be_deployed(program, tmp_path):
+    flags = []
+    if program.stem == "unplugged":
+        write_by_chance(tmp_path / "data")
+        flags = ["--data", str(tmp_path / "data")]
+    manifest, _ = jobset.render(jobset.prepare(program, flags, resources.Table("image")))
+    assert schemas.problems(manifest) == []
+    assert "#SBATCH" in slurm.render(slurm.Job(program), [*flags, "--workdir", "/x"])
+    assert tpu_vm.commands(tpu_vm.Machines(program, "a"), flags)
 
 
 MUTATIONS = {

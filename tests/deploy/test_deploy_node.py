@@ -46,17 +46,6 @@ def require_key_for_tables(server: psutil.Process) -> None:
             assert b"\0\0\0\4\0" not in answer  # It would answer with its settings.
 
 
-def test_the_group_environment_reaches_each_process_and_all_end_with_0(tmp_path):
-    flags = ("--workdir", str(tmp_path), "--stop.updates", "20", "--process-env", "learner:OMP_NUM_THREADS=3")
-    with Apart(LIGHT, *flags, "--actors", "2") as apart:
-        for label, index in (("actor", 1), ("actor", 0), ("learner", 0), ("variables", 0), ("monitor", 0)):
-            apart.start(label, index)
-        codes, outputs = apart.finish()
-    assert set(codes.values()) == {0}, outputs
-    last = metrics.read(tmp_path)[-1]
-    assert (last["threads/actor/0"], last["threads/actor/1"], last["threads/learner"]) == (1.0, 1.0, 3.0)
-
-
 def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
     with Apart(LIGHT, "--workdir", str(tmp_path), "--breaks-after", "20") as apart:
         for label in ALL:
@@ -67,8 +56,10 @@ def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
         assert "RuntimeError: the counter is broken" in output
 
 
-def test_an_actor_that_is_ended_or_killed_comes_back_and_is_counted_on(tmp_path):
-    with Apart(LIGHT, "--workdir", str(tmp_path), "--stop.env-steps", "250") as apart:
+def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_path):
+    """An actor, then the monitor. Each process has its group's environment, and all end with 0."""
+    flags = ["--workdir", str(tmp_path), "--stop.env-steps", "500", "--process-env", "learner:OMP_NUM_THREADS=3"]
+    with Apart(LIGHT, *flags, "--log", "boonta.tests.helpers.sinks:Recording") as apart:
         for label in ALL:
             apart.start(label)
         before = apart.wait_for(tmp_path, "env_steps", 30)
@@ -78,10 +69,19 @@ def test_an_actor_that_is_ended_or_killed_comes_back_and_is_counted_on(tmp_path)
             assert actor.wait(20) == (143 if number == signal.SIGTERM else -9)
             apart.start("actor")
             before = apart.wait_for(tmp_path, "env_steps", before + 30)
+        apart.processes["monitor/0"].kill()
+        apart.processes["monitor/0"].wait()
+        apart.start("monitor")
+        apart.wait_for(tmp_path, "env_steps", before)
         codes, outputs = apart.finish()
     assert set(codes.values()) == {0}, outputs
-    steps = [row["env_steps"] for row in metrics.read(tmp_path) if "env_steps" in row]
-    assert steps == sorted(steps)
+    last = metrics.read(tmp_path)[-1]
+    assert (last["threads/actor/0"], last["threads/learner"]) == (1.0, 3.0)
+    steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
+    assert steps == sorted(steps) and steps[-1] >= 500
+    assert len({begun[0] for begun in sinks.taken(tmp_path, "begin")}) == 1  # For a tracker it is one run.
+    sent = [row["env_steps"] for (row,) in sinks.taken(tmp_path, "row") if row.get("env_steps")]
+    assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
 
 
 @pytest.mark.parametrize("signalled", ["learner", "monitor"])
@@ -94,25 +94,6 @@ def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signal
         codes, outputs = apart.finish()
     assert codes.pop(f"{signalled}/0") == 143, outputs
     assert set(codes.values()) == {1}, outputs
-
-
-def test_a_monitor_that_was_killed_comes_back_and_counts_on(tmp_path):
-    flags = ("--workdir", str(tmp_path), "--stop.env-steps", "500", "--log", "boonta.tests.helpers.sinks:Recording")
-    with Apart(LIGHT, *flags) as apart:
-        for label in ALL:
-            apart.start(label)
-        before = apart.wait_for(tmp_path, "env_steps", 0)
-        apart.processes["monitor/0"].kill()
-        apart.processes["monitor/0"].wait()
-        apart.start("monitor")
-        apart.wait_for(tmp_path, "env_steps", before)
-        codes, outputs = apart.finish()
-    assert set(codes.values()) == {0}, outputs
-    steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
-    assert steps == sorted(steps) and steps[-1] >= 500
-    assert len({begun[0] for begun in sinks.taken(tmp_path, "begin")}) == 1  # For a tracker it is one run.
-    sent = [row["env_steps"] for (row,) in sinks.taken(tmp_path, "row") if row.get("env_steps")]
-    assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
 
 
 def test_nodes_of_another_build_are_refused_and_both_named(tmp_path):
@@ -148,16 +129,16 @@ def test_bad_input_ends_with_words_and_code_2(tmp_path, label, flags, message):
     assert codes == {f"{label}/0": 2} and message in outputs[f"{label}/0"]
 
 
-@pytest.mark.parametrize("label", ["learner", "actor"])
-def test_a_node_with_another_key_is_refused_and_says_so(tmp_path, label):
+def test_nodes_with_another_key_are_refused_and_say_so(tmp_path):
     """The learner calls the variable server, and the actor nobody but the monitor."""
     keys.make_once(tmp_path / "other.pem")
     with Apart(LIGHT, "--workdir", str(tmp_path / "run")) as apart:
-        for other in ("monitor", "variables"):
-            apart.start(other)
-        output, _ = apart.start(label, key=str(tmp_path / "other.pem")).communicate(timeout=240)
-        assert apart.processes[f"{label}/0"].returncode == 1, output
-    assert "has another key than its caller" in output
+        for label in ("monitor", "variables"):
+            apart.start(label)
+        refused = [apart.start(label, key=str(tmp_path / "other.pem")) for label in ("learner", "actor")]
+        for process in refused:
+            output, _ = process.communicate(timeout=240)
+            assert process.returncode == 1 and "has another key than its caller" in output, output
     assert (tmp_path / "run" / "rpc.pem").stat().st_mode & 0o777 == 0o600
 
 

@@ -15,6 +15,8 @@ from boonta.deploy import slurm
 from boonta.programs.experiments import plan
 from boonta.programs.wiring.run import BadInput
 
+pytestmark = pytest.mark.once
+
 SOLO = pathlib.Path(__file__).parents[1] / "helpers" / "solo_program.py"
 UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"

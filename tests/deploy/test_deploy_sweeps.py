@@ -13,6 +13,8 @@ from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container
 
+pytestmark = pytest.mark.once
+
 TABLE_OF_UNITS = resources.Table("image", groups={"unit": resources.Group(volume="1Gi")})
 SWEEP = """
 program: programs/impala.py

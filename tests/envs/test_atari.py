@@ -9,6 +9,8 @@ from ale_py import roms, vector_env
 
 from boonta.envs import atari, base
 
+pytestmark = pytest.mark.once
+
 SCREEN = {"height": 210, "width": 160}  # The original size, so that pictures compare exactly.
 
 

@@ -33,6 +33,7 @@ def test_passes(env):
         conformance.check(env, num_envs=2)
 
 
+@pytest.mark.once
 def test_games_of_several_lives_pass():
     env = atari.Atari("Breakout", life_loss=True, fire_reset=True, max_episode_frames=70 * 4)
     conformance.check(env, num_envs=2, lives=True)

@@ -1,79 +1,7 @@
-import dm_env
 import numpy as np
 import pytest
-from dm_env import specs
 
 from boonta.envs import base
-
-
-class Countdown(dm_env.Environment):
-    """Shows `start`, `start - 1`, … 0; the reward is the action."""
-
-    def __init__(self, start: int):
-        self.start = self.left = start
-        self.closed = False
-
-    def reset(self):
-        self.left = self.start
-        return dm_env.restart(self._observation())
-
-    def step(self, action):
-        self.left -= 1
-        if self.left == 0:
-            return dm_env.termination(float(action), self._observation())
-        return dm_env.transition(float(action), self._observation())
-
-    def _observation(self):
-        return {"left": np.float64(self.left), "board": np.full((2,), self.left)}
-
-    def observation_spec(self):
-        return SPEC.observations
-
-    def action_spec(self):
-        return SPEC.actions
-
-    def close(self):
-        self.closed = True
-
-
-SPEC = base.EnvSpec(
-    observations={"left": specs.Array((), np.float32), "board": specs.Array((2,), np.int64)},
-    actions=specs.DiscreteArray(5, np.int32),
-)
-
-
-def test_looped_env_resets_each_slot_after_its_own_last():
-    env = base.LoopedEnv([Countdown(1), Countdown(2)], SPEC)
-    steps = [env.reset()] + [env.step(np.array([3, 4])) for _ in range(4)]
-    assert [step.step_type.tolist() for step in steps] == [[0, 0], [2, 1], [0, 2], [2, 0], [0, 1]]
-    assert [step.reward.tolist() for step in steps] == [[0, 0], [3, 4], [0, 4], [3, 0], [0, 4]]
-    assert [step.discount.tolist() for step in steps] == [[1, 1], [0, 1], [1, 0], [0, 1], [1, 1]]
-    assert [step.observation["left"].tolist() for step in steps] == [[1, 2], [0, 1], [1, 0], [0, 2], [1, 1]]
-    assert env.episodes() == [base.Episode(0, 3.0, 1), base.Episode(1, 8.0, 2), base.Episode(0, 3.0, 1)]
-    assert env.episodes() == []
-
-
-def test_looped_env_takes_the_dtypes_of_its_spec():
-    step = base.LoopedEnv([Countdown(3)], SPEC).reset()
-    assert step.observation["left"].dtype == np.float32
-    assert step.observation["board"].dtype == np.int64
-    assert (step.step_type.dtype, step.reward.dtype, step.discount.dtype) == (np.int32, np.float32, np.float32)
-
-
-def test_looped_env_forgets_the_running_episode_on_reset():
-    env = base.LoopedEnv([Countdown(2)], SPEC)
-    env.reset()
-    env.step(np.array([4]))
-    env.reset()
-    for _ in range(2):
-        env.step(np.array([1]))
-    assert env.episodes() == [base.Episode(0, 2.0, 2)]
-
-
-def test_looped_env_closes_its_environments():
-    envs = [Countdown(1), Countdown(1)]
-    base.LoopedEnv(envs, SPEC).close()
-    assert all(env.closed for env in envs)
 
 
 def test_slot_seeds_are_reproducible_and_apart():
@@ -90,3 +18,27 @@ def test_slot_seeds_are_reproducible_and_apart():
 def test_slot_seeds_refuses(num_envs, seed, message):
     with pytest.raises(ValueError, match=message):
         base.slot_seeds(num_envs, seed)
+
+
+def steps_with(observation):
+    zeros = np.zeros(3, np.float32)
+    return base.TimeStep(np.zeros(3, np.int32), zeros, zeros + 1, observation)
+
+
+def test_nan_is_named_by_leaf_slot_and_step():
+    checked = base.NanCheck()
+    good = steps_with({"image": np.full((3, 2, 2), 255, np.uint8), "joints": np.full((3, 2, 2), np.inf, np.float32)})
+    assert checked(good) is good
+    bad = steps_with({"image": good.observation["image"], "joints": np.zeros((3, 2, 2), np.float32)})
+    bad.observation["joints"][1, 0, 1] = np.nan
+    with pytest.raises(
+        FloatingPointError, match=r"observation\.joints\[0, 1\] is nan in slot 1 at step 1 of its stream"
+    ):
+        checked(bad)
+    reward = good._replace(reward=np.array([0, 0, np.nan], np.float32))
+    with pytest.raises(FloatingPointError, match="the environment's reward is nan in slot 2 at step 2"):
+        checked(reward)
+
+
+def test_infinite_numbers_of_either_sign_are_not_nan():
+    assert base.NanCheck()(steps_with(np.array([np.inf, -np.inf, -3e38], np.float32)))

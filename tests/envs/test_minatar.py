@@ -7,6 +7,8 @@ import pytest
 from boonta.envs import base, conformance
 from boonta.envs.minatar import MinAtar
 
+pytestmark = pytest.mark.once
+
 GAMES = {"asterix": (4, 5), "breakout": (4, 3), "freeway": (7, 3), "seaquest": (10, 6), "space_invaders": (6, 4)}
 
 

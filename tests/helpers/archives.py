@@ -45,3 +45,30 @@ def make(folder, numbers=range(6), env=CATCH, chunk_steps: int = 8, **fields):
     for number in numbers:
         writer.add(trajectory(number, env=env, **fields))
     return writer.close()
+
+
+def by_chance(episodes: int, env=CATCH) -> list[Steps]:
+    """Episodes of Catch, or what looks like it: ball, paddle and all by chance."""
+    rng = np.random.default_rng(0)
+    shape = env.spec.observations.shape
+    step_type = np.array([FIRST] + [MID] * 8 + [LAST], np.int32)
+    return [
+        Steps(
+            rng.integers(0, 2, (10, *shape)).astype(np.float32),
+            step_type,
+            np.where(step_type == LAST, rng.choice([-1.0, 1.0]), 0.0).astype(np.float32),
+            np.where(step_type == LAST, 0.0, 1.0).astype(np.float32),
+            rng.integers(0, 3, 10).astype(np.int32),
+            (),
+            np.zeros(10, np.int32),
+        )
+        for _ in range(episodes)
+    ]
+
+
+def write_by_chance(folder):
+    """An archive of 40 such episodes, large enough for MuZero to learn from."""
+    writer = archive.ArchiveWriter(folder, CATCH, chunk_steps=80)
+    for episode in by_chance(40):
+        writer.add(episode)
+    return writer.close()

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents import impala, muzero
+from boonta.agents import impala, muzero, sac, td3
+from boonta.agents.actor_critic import Layers
 from boonta.agents.base import Agent
 from boonta.agents.groups import Replay, Torso
+from boonta.agents.transitions import Transitions
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
+from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.minatar import MinAtar
 from boonta.envs.open_spiel import OpenSpiel
 
-ENVS: dict[str, Env] = {"catch": Catch(), "minatar": MinAtar("breakout"), "tic_tac_toe": OpenSpiel("tic_tac_toe")}
+ENVS: dict[str, Env] = {
+    "catch": Catch(),
+    "minatar": MinAtar("breakout"),
+    "pendulum": Gymnasium("Pendulum-v1"),
+    "tic_tac_toe": OpenSpiel("tic_tac_toe"),
+}
 IMPALA = impala.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8)
 MUZERO = muzero.Config(
     torso=Torso("mlp", widths=(8,), normalise=True),
@@ -26,12 +34,18 @@ MUZERO = muzero.Config(
     support_limit=20.0,
     search="puct",  # This search compiles fastest.
 )
+LAYERS = Layers(widths=(8,))
+TRANSITIONS = Transitions(batch_size=8, min_size=16, updates_per_env_step=0.5, bootstrap_length=2)
 
 
 def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
     """Half of MuZero's sequences are reanalyzed if there are reanalyzers."""
     if agent == "impala":
         return impala.make(IMPALA, env.spec)
+    if agent == "sac":
+        return sac.make(sac.Config(LAYERS, TRANSITIONS), env.spec)
+    if agent == "td3":
+        return td3.make(td3.Config(LAYERS, replay=TRANSITIONS), env.spec)
     discount = -1.0 if env.spec.num_players == 2 else 0.9
     ratio = 0.5 if reanalyzers else 0.0
     return muzero.make(dataclasses.replace(MUZERO, discount=discount, reanalyze_ratio=ratio), env.spec)

@@ -66,10 +66,14 @@ def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch, updates_per_s
 
 
 def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch):
+    """But for rounding, which depends on the processor: a small weight may be a sum of large steps."""
     single = learn(tmp_path / "single", monkeypatch, 8)
-    np.testing.assert_allclose(learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
+    rounding = 1e-6 * np.abs(single).max()
+    four = learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4)
+    np.testing.assert_allclose(four, single, rtol=1e-6, atol=rounding)
     monkeypatch.setattr("boonta.nodes.fused.updates.convolves_on_cpu", lambda *given: True)
-    np.testing.assert_allclose(learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4), single, rtol=1e-6)
+    unrolled = learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4)
+    np.testing.assert_allclose(unrolled, single, rtol=1e-6, atol=rounding)
 
 
 def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, monkeypatch):
@@ -209,6 +213,7 @@ def test_the_update_is_compiled_once(tmp_path, monkeypatch):
     assert learner._step._cache_size() == 1
 
 
+@pytest.mark.once
 def test_one_device_and_eight_learn_the_same():
     """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
     code = textwrap.dedent(

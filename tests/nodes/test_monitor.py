@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from boonta.nodes import metrics
@@ -69,6 +72,22 @@ def test_when_the_rule_is_reached_workers_end_before_services(monitor):
     assert monitor.status()["failure"] == ""
     monitor.round()
     assert monitor.stopping
+
+
+def test_the_status_is_on_disk_too_which_counts_as_no_look_of_the_launcher(monitor, tmp_path):
+    monitor.beat(report("learner", counts={"env_steps": 100.0}, samples={"return": [float("nan")]}))
+    monitor.round()
+    monitor.round()
+    shown = json.loads((tmp_path / metrics.STATUS).read_text(), parse_constant=pytest.fail)  # JSON has no NaN.
+    assert shown["totals"]["env_steps"] == 100.0 and shown["reason"] == ""
+    monitor.report_end("learner", "")
+    monitor.beat(report("actor/0"))  # A new node: the counters and the status are written at once.
+    monitor.report_end("actor/0", "")
+    monitor.round()
+    assert not monitor.stopping  # The launcher doesn't know yet how they ended.
+    monitor.close()
+    shown = json.loads((tmp_path / metrics.STATUS).read_text(), parse_constant=pytest.fail)
+    assert shown["nodes"]["learner"]["gone"] and shown["row"]["return"] is None and time.time() - shown["at"] < 60
 
 
 def test_the_monitor_stays_until_the_launcher_knows_how_everybody_ended(monitor):

@@ -14,6 +14,8 @@ from boonta.agents import impala
 from boonta.envs.catch import Catch
 from boonta.nodes.variables import VariableServer, pack
 
+pytestmark = pytest.mark.once
+
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / "nodes" / "README.md"
 

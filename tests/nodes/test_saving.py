@@ -61,6 +61,7 @@ def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monke
     assert numbers(tmp_path / "checkpoints") == asked == [1]
 
 
+@pytest.mark.once
 def test_a_fused_node(tmp_path, monkeypatch):
     anakin = node(tmp_path, 10_000)
     anakin.start()

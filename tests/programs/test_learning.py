@@ -17,6 +17,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(8_000)]
 
 GOAL = ("--stop.eval-return",)
 FUSED = ("--launch", "anakin", *GOAL)
+SMALL = [
+    *("--config.layers.widths", "64", "64", "--config.replay.batch-size", "128", "--stop.env-steps", "20000"),
+    *("--config.policy-optimiser.learning-rate", "1e-3", "--config.critic-optimiser.learning-rate", "1e-3"),
+]
 CONNECT_FOUR = ["--launch", "anakin", "--config.optimiser.anneal-updates", "20_000"]
 PIG = [
     "open_spiel/pig(players=2,winscore=20)",
@@ -48,6 +52,7 @@ def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
             ["minatar/breakout", "--env.minimal-actions", *FUSED, "10"],
             2_400,
         ),  # 3.10's JAX is a third as fast
+        *((program, ["gymnax/Pendulum-v1", *FUSED, "-200", *SMALL], 900) for program in ("sac", "td3", "ddpg")),
         pytest.param("muzero", ["gymnasium/CartPole-v1", *GOAL, "475"], 1_200, marks=pytest.mark.cluster),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,

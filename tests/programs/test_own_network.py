@@ -41,12 +41,16 @@ def program(tmp_path) -> str:
 
 
 @pytest.mark.parametrize(
-    "launch", [pytest.param("local_mp", marks=pytest.mark.cluster), pytest.param("sebulba", marks=pytest.mark.once)]
+    ("launch", "other"),
+    [
+        pytest.param("local_mp", "local_mt", marks=pytest.mark.cluster),
+        pytest.param("sebulba", "sebulba", marks=pytest.mark.once),
+    ],
 )
-def test_it_runs_and_no_other_network_resumes_it(launch, program, tmp_path):
+def test_it_runs_and_no_other_network_resumes_it(launch, other, program, tmp_path):
     with Running(tmp_path, program, "--launch", launch, "--stop.updates", "20") as running:
         running.finish(0)
     assert running.rows[-1]["updates"] >= 20
-    flags = ("--launch", launch, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
-    with Running(tmp_path, program, *flags, workdir=running.workdir) as other:
-        assert "is another network's" in other.finish(1)
+    flags = ("--launch", other, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
+    with Running(tmp_path, program, *flags, workdir=running.workdir) as again:
+        assert "is another network's" in again.finish(1)

@@ -13,6 +13,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
+from boonta.programs.tools.status import status
 from boonta.programs.wiring.temporary import kept_in
 from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.launched import LIGHT, TINY, finish, pids, running, start, wait_for_rows
@@ -26,7 +27,8 @@ def saved_counts(workdir: pathlib.Path, row: dict[str, float]) -> dict[str, floa
     return json.loads((workdir / "checkpoints" / str(int(row["updates"])) / "counts" / "metadata").read_text())
 
 
-def test_processes_learn_until_the_rule_and_a_second_start_resumes_and_is_ended(tmp_path):
+def test_processes_learn_until_the_rule_and_later_starts_resume_and_are_ended(tmp_path):
+    """By a stop rule, by SIGTERM, and by Ctrl-C after a start that had to pass over a damaged snapshot."""
     process = start("--workdir", str(tmp_path), "--stop.updates", "100")
     output = finish(process)
     assert process.returncode == 0, output
@@ -49,13 +51,15 @@ def test_processes_learn_until_the_rule_and_a_second_start_resumes_and_is_ended(
     older, newer = int(first["updates"]), int(resumed["updates"])
     assert numbers(tmp_path / "checkpoints") == numbers(tmp_path / "replay") == [older, newer]
     flip(tmp_path / "replay" / str(newer) / "tables.tfrecord")
-    output = finish(start("--workdir", str(tmp_path), "--stop.updates", str(newer + 1)))
+    process = start("--workdir", str(tmp_path))
+    wait_for_rows(tmp_path, process, newer + 1)
+    output = end_by_signal(process, signal.SIGINT, tmp_path)
     assert f"warning: learner: checkpoint {older} is used, since newer ones are not sound" in output
     assert "warning: replay" not in output and saved(tmp_path) > newer
 
 
-def end_by_signal(process: subprocess.Popen, number: int, workdir: pathlib.Path) -> None:
-    """Every process ends without being killed, the learner and the replay saved."""
+def end_by_signal(process: subprocess.Popen, number: int, workdir: pathlib.Path) -> str:
+    """Every process ends without being killed, the learner and the replay saved; returns what it has printed."""
     if number == signal.SIGINT:
         os.killpg(process.pid, number)  # A terminal does the same.
     else:
@@ -66,12 +70,7 @@ def end_by_signal(process: subprocess.Popen, number: int, workdir: pathlib.Path)
     assert running(workdir) == []
     assert saved(workdir) >= 1
     assert list(workdir.glob("replay/*/DONE"))
-
-
-def test_ctrl_c_ends_every_process_in_time_and_the_learner_saves(tmp_path):
-    process = start("--workdir", str(tmp_path))
-    wait_for_rows(tmp_path, process)
-    end_by_signal(process, signal.SIGINT, tmp_path)
+    return output
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,8 @@ def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, progr
     assert running(tmp_path) == []
 
 
-def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(tmp_path, monkeypatch):
+def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(tmp_path, monkeypatch, capsys):
+    """The run's folder explains afterwards what happened."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -102,23 +102,19 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
     assert running(tmp_path) == []
     assert not list(temporary.iterdir())
     assert list(tmp_path.glob("tmp/*/job.pkl"))
+    status(tmp_path)
+    printed = capsys.readouterr().out
+    assert "\nit was cut off: its launcher was killed, or the machine went down\n" in printed
+    assert "\nit would go on from checkpoints/" in printed
     with kept_in(tmp_path):  # The next start removes them, and the sockets.
         assert not list(tmp_path.glob("tmp/*"))
 
 
 def test_a_raising_node_ends_the_program_with_activity_and_cause(tmp_path):
-    process = start("--workdir", str(tmp_path), "--breaks-after", "50", "--restarts.number", "0")
+    process = start("--workdir", str(tmp_path), "--breaks-after", "50", "--launch", "local_mt")
     output = finish(process)
     assert process.returncode == 1, output
     assert "error: actor/0 failed while stepping environments: RuntimeError: the simulator is broken" in output, output
-    assert running(tmp_path) == []
-
-
-def test_threads_instead_of_processes(tmp_path):
-    process = start("--workdir", str(tmp_path), "--stop.updates", "50", "--launch", "local_mt")
-    output = finish(process)
-    assert process.returncode == 0, output
-    assert metrics.read(tmp_path)[-1]["updates"] >= 50
 
 
 def test_a_failure_while_ending_is_told(tmp_path):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from boonta.benchmarks import restarts
 from boonta.nodes import metrics
 from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.running import Running
@@ -146,3 +147,14 @@ def test_actors_go_on_with_an_inference_node_that_came_back(tmp_path):
     wait_for_rows(tmp_path, process)
     end(tmp_path, process, "inference")
     assert "warning: inference was killed by SIGKILL while " in stop(tmp_path, process)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("program", restarts.PROGRAMS)
+def test_on_two_idle_cores_each_kind_of_node_works_again_in_time(program):
+    """The others live on, or the measurement fails."""
+    found = restarts.turn(program, restarts.PROGRAMS[program], list(restarts.SIGNALS))
+    killed = {victim: times.works_s for (victim, way), times in found.items() if way == "kill"}
+    stopped = {victim: times.named_s for (victim, way), times in found.items() if way == "stop"}
+    assert max(killed.values()) <= 20.0 and max(stopped.values()) <= 30.0, found

@@ -13,17 +13,22 @@ pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(
 pytest.importorskip("launchpad")
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.tests.helpers.runs import undeclared  # noqa: E402
-from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, make_agent  # noqa: E402
+from boonta.tests.helpers.swap_parts import ENVS, IMPALA, MUZERO, TRANSITIONS, make_agent  # noqa: E402
 
 UPDATES = 12
-# IMPALA has no targets to renew, and no notion of an opponent: it refuses board games.
+# Only MuZero has targets to renew, and a notion of an opponent. SAC and TD3 take real-valued actions alone.
+AGENTS = {
+    "catch": ("impala", "muzero"),
+    "minatar": ("impala", "muzero"),
+    "tic_tac_toe": ("muzero",),
+    "pendulum": ("impala", "sac", "td3"),
+}
 MATRIX = [
     (env, agent, acting, reanalyzers)
-    for env in ENVS
-    for agent in ("impala", "muzero")
+    for env, agents in AGENTS.items()
+    for agent in agents
     for acting in ("local", "central")
-    for reanalyzers in (0, 1)
-    if agent == "muzero" or (env != "tic_tac_toe" and not reanalyzers)
+    for reanalyzers in ((0, 1) if agent == "muzero" else (0,))
 ]
 
 
@@ -39,13 +44,16 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     assert row["updates"] >= UPDATES
     if agent == "impala":
         assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
+    elif agent in ("sac", "td3"):
+        ahead = TRANSITIONS.batch_size / TRANSITIONS.updates_per_env_step  # Samples that a reader may be ahead.
+        assert row["env_steps"] + ahead >= row["updates"] / TRANSITIONS.updates_per_env_step
     else:
         fresh = row["updates"] * MUZERO.replay.batch_size * (0.5 if reanalyzers else 1.0)
         assert row["env_steps"] / MUZERO.roots * MUZERO.replay.samples_per_insert + MUZERO.replay.batch_size >= fresh
     assert row["frames"] == row["env_steps"] * ENVS[env].spec.frames_per_step
     assert (row.get("inferences", 0) > 0) == (acting == "central")
     assert (row.get("reanalyzed_sequences", 0) > 0) == bool(reanalyzers)
-    assert row["policy_lag"] >= 0 and np.isfinite(row["loss" if agent == "impala" else "policy_loss"])
+    assert row["policy_lag"] >= 0 and np.isfinite(row["policy_loss"])
     checkpoints = Checkpointer(folder / "checkpoints")
     assert checkpoints.latest() == row["updates"]
     update = make_agent(ENVS[env], agent, reanalyzers).update

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.launched import LIGHT
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.sinks import SERVER, taken
 
@@ -33,7 +34,7 @@ def test_a_tracker_is_reached_though_the_program_has_a_network_of_its_own(tmp_pa
         threading.Thread(target=lambda: calls.append(server.accept()[0].close()), daemon=True).start()
         monkeypatch.setenv(SERVER, str(server.getsockname()[1]))
         flags = ("--log", RECORDING, "--stop.updates", "20", "--stop.seconds", "200")
-        with Running(tmp_path, "tests/helpers/tiny_program.py", *flags) as program:
+        with Running(tmp_path, LIGHT, *flags) as program:
             printed = program.finish(0)
     assert len(calls) == 1 and RECORDING not in printed
     assert not (program.workdir / "tensorboard").exists()

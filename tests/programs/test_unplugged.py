@@ -14,6 +14,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
 from boonta.tests.helpers import launched, nim
+from boonta.tests.helpers.archives import by_chance, write_by_chance
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(400)]
 pytest.importorskip("launchpad")
@@ -33,33 +34,11 @@ SMALL = [
 ]
 
 
-def record(env, episodes: int = 40, seed: int = 0) -> list[Steps]:
-    """Episodes of Catch, or what looks like it: ball, paddle and all by chance."""
-    rng = np.random.default_rng(seed)
-    shape = env.spec.observations.shape
-    step_type = np.array([FIRST] + [MID] * 8 + [LAST], np.int32)
-    return [
-        Steps(
-            rng.integers(0, 2, (10, *shape)).astype(np.float32),
-            step_type,
-            np.where(step_type == LAST, rng.choice([-1.0, 1.0]), 0.0).astype(np.float32),
-            np.where(step_type == LAST, 0.0, 1.0).astype(np.float32),
-            rng.integers(0, 3, 10).astype(np.int32),
-            (),
-            np.zeros(10, np.int32),
-        )
-        for _ in range(episodes)
-    ]
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """An archive of Catch, of five chunks."""
     folder = tmp_path_factory.mktemp("archive") / "data"
-    writer = archive.ArchiveWriter(folder, Catch(), chunk_steps=80)
-    for episode in record(Catch()):
-        writer.add(episode)
-    assert len(writer.close().chunks) == 5
+    assert len(write_by_chance(folder).chunks) == 5
     return folder
 
 
@@ -129,11 +108,11 @@ def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
 def test_the_environment_is_the_recorded_one_or_is_named_by_the_user(data, tmp_path):
     assert environments.env_of_archive(data) == Catch()
     writer = archive.ArchiveWriter(tmp_path / "small", Catch(rows=6, columns=4))
-    writer.add(record(Catch(rows=6, columns=4), 1)[0])
+    writer.add(by_chance(1, Catch(rows=6, columns=4))[0])
     writer.close()
     assert environments.env_of_archive(tmp_path / "small") == Catch(rows=6, columns=4)
     writer = archive.ArchiveWriter(tmp_path / "nim", nim.Nim())
-    steps = record(Catch(), 1)[0]
+    steps = by_chance(1)[0]
     view = nim.Nim().spec.observations
     writer.add(steps._replace(observation=type(view)(*[np.zeros((10, *leaf.shape), leaf.dtype) for leaf in view])))
     writer.close()

@@ -105,10 +105,10 @@ def _load() -> tuple[Any, Any]:
         raise ImportError("writing to a replay server needs dm-reverb and TensorFlow")
     ctypes.CDLL(os.path.join(os.path.dirname(tensorflow.origin), TENSORFLOWS))
     before = set(sys.modules)
-    sys.modules[REVERB] = package = importlib.util.module_from_spec(spec)  # not executed
+    sys.modules[REVERB] = package = importlib.util.module_from_spec(spec)  # It isn't executed.
     try:
         library = importlib.import_module(LIBRARY)
-        sys.modules[f"{REVERB}.pybind"] = library  # whose own module would import TensorFlow first
+        sys.modules[f"{REVERB}.pybind"] = library  # Its own module would import TensorFlow first.
         vars(package)["pybind"] = library
         return library, importlib.import_module(f"{REVERB}.trajectory_writer")
     finally:

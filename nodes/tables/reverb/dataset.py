@@ -24,7 +24,7 @@ from boonta.nodes.tables.priorities import Priorities, make_priorities
 from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, Piece, Stream
 
 PATIENCE_S = 5.0
-START_PATIENCE_S = 60.0  # imports and compiling take their time
+START_PATIENCE_S = 60.0  # Imports and compiling take their time.
 
 
 @dataclasses.dataclass
@@ -56,8 +56,8 @@ class ReverbDataset:
     shares it can get.
 
     Args:
-      client: of the replay server.
-      tables: to draw from, as `nodes.tables.contract.learned_from` gives them.
+      client: a client of the replay server.
+      tables: the tables to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
       ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
@@ -99,7 +99,7 @@ class ReverbDataset:
         ]
         self._error: BaseException | None = None
         self._batches: queue.Queue[tuple[Batch, Drawn]] = queue.Queue()
-        self._space = threading.Semaphore(ahead)  # taken before drawing, so that no further batch ages in hand
+        self._space = threading.Semaphore(ahead)  # It is taken before drawing, so that no further batch ages in hand.
         threading.Thread(target=self._fill, daemon=True).start()
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
@@ -153,7 +153,7 @@ class ReverbDataset:
             while True:
                 self._space.acquire()
                 self._batches.put(self._place(self._draw()))
-        except BaseException as error:  # handed to whoever asks for the next batch
+        except BaseException as error:  # It is handed to whoever asks for the next batch.
             self._error = error
 
     def _draw(self) -> list[tuple[int, Piece]]:

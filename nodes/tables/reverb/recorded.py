@@ -38,8 +38,8 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
     and each sequence once. The checkpoint itself is only read.
 
     Args:
-      checkpoint: as `newest_checkpoint` gives it.
-      table: as the run had it.
+      checkpoint: the checkpoint's folder, as `newest_checkpoint` gives it.
+      table: the table as the run had it.
       signature: shapes of one raw step.
 
     Yields:
@@ -83,7 +83,7 @@ def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> in
     limiter.samples_per_insert, limiter.min_size_to_sample = 1.0, 1
     limiter.min_diff, limiter.max_diff = -sys.float_info.max, sys.float_info.max
     for item in saved.items:
-        item.times_sampled = 0  # one that was drawn before would never be removed
+        item.times_sampled = 0  # An item that was drawn before would never be removed.
     with tf.io.TFRecordWriter(str(target)) as writer:
         writer.write(saved.SerializeToString())
     return len(saved.items)

@@ -41,11 +41,11 @@ class Stream:
     """Draws a table's sequences in a background thread: as many as were asked for, since what waits in hand grows old.
 
     Args:
-      client: of the replay server.
-      table: to draw from.
+      client: a client of the replay server.
+      table: the table to draw from.
       signature: one raw step in the agent's own classes.
-      size: S, sequences in a piece.
-      in_flight: sequences that Reverb fetches ahead, and so draws before their time.
+      size: S, the number of sequences in a piece.
+      in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
     """
 
     def __init__(self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int):
@@ -55,7 +55,7 @@ class Stream:
         self._size = size
         self._in_flight = in_flight
         self._asked = threading.Semaphore(0)
-        self._pending = 0  # pieces asked for and not taken
+        self._pending = 0  # Number of pieces that were asked for and not taken.
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._cancellation = cancellation.CancellationManager()
         threading.Thread(target=self._draw, daemon=True).start()
@@ -99,7 +99,7 @@ class Stream:
             self._pieces.put(EOFError("it has been closed"))
         except tf.errors.OutOfRangeError:
             self._pieces.put(EOFError("the replay server ended the stream"))
-        except BaseException as error:  # handed to whoever takes the next piece
+        except BaseException as error:  # It is handed to whoever takes the next piece.
             self._pieces.put(error)
 
     def _samples(self) -> Callable[[], Any]:

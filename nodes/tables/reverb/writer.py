@@ -21,10 +21,10 @@ class ReverbWriter:
     slots go through one stream, as columns of their own, so that sequences enter a table in the same order every time.
 
     Args:
-      client: of the replay server; a `reverb.Client`, or a `WriteOnlyClient`.
-      tables: as `nodes.tables.contract.written_by` gives them: every sequence goes into each.
+      client: a client of the replay server: a `reverb.Client`, or a `WriteOnlyClient`.
+      tables: the tables to write, as `nodes.tables.contract.written_by` gives them: every sequence goes into each.
       num_envs: slots, B.
-      wait_for: the node's `wait_for`; a full table blocks in it.
+      wait_for: the `wait_for` of the node that writes; a full table blocks in it.
     """
 
     def __init__(self, client: Any, tables: Sequence[Table], num_envs: int, wait_for: WaitFor):

@@ -1,85 +1,66 @@
-"""Tests the brax adapter with a fake of brax's interface, because brax is not a dependency of the project."""
+"""Brax's environments: the tests' own, which has no bodies and compiles at once, and a pendulum of bodies."""
 
-import dataclasses
 import sys
-import types
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from dm_env import specs
 
-from boonta.envs import base, conformance
-from boonta.envs.jax import brax as jax_brax
-from boonta.envs.jax.base import as_env, check_pure
+pytest.importorskip("brax")
 
+from boonta.envs import base, conformance, rendering  # noqa: E402
+from boonta.envs.jax import brax as jax_brax  # noqa: E402
+from boonta.envs.jax.base import as_env, check_pure  # noqa: E402
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class FakeState:
-    obs: Any
-    reward: Any
-    done: Any
+pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
 
 
-class Slide:
-    """A point that the action pushes; the episode ends beyond 1, where `done` is 1.0, as in brax."""
-
-    observation_size, action_size = 1, 1
-
-    def __init__(self, backend="generalized"):
-        self.strength = {"generalized": 0.5, "spring": 0.25}[backend]
-
-    def reset(self, key):
-        return FakeState(jax.random.uniform(key, (1,), minval=-0.1, maxval=0.1), jnp.zeros(()), jnp.zeros(()))
-
-    def step(self, state, action):
-        obs = state.obs + self.strength * action
-        return FakeState(obs, obs[0], jnp.where(abs(obs[0]) > 1, 1.0, 0.0))
-
-
-@pytest.fixture
-def fake(monkeypatch):
-    envs = types.SimpleNamespace(get_environment=lambda name, **kwargs: {"slide": Slide}[name](**kwargs))
-    monkeypatch.setitem(sys.modules, "brax", types.SimpleNamespace(envs=envs))
-    jax_brax._make.cache_clear()
-    yield
-    jax_brax._make.cache_clear()
-
-
-def test_keeps_the_contract(fake):
-    env = jax_brax.Brax("slide", max_episode_steps=12)
+def test_keeps_the_contract():
+    env = jax_brax.Brax("fast", max_episode_steps=12)
     check_pure(env)
-    conformance.check(as_env(env), steps=60)
+    conformance.check(as_env(env), num_envs=2, steps=40)
+    assert env.steps_per_s is None and as_env(env)(1, 0).render() is None
 
 
-def test_ends_and_clipped_actions(fake):
-    batch = as_env(jax_brax.Brax("slide", max_episode_steps=3))(num_envs=2, seed=0)
-    start = batch.reset().observation
-    first = batch.step(np.array([[100.0], [0.0]]))  # The action is clipped to 1.
-    np.testing.assert_allclose(first.observation - start, [[0.5], [0]], atol=1e-6)
-    batch.step(np.array([[0.0], [0.0]]))
-    last = batch.step(np.array([[1.0], [0.0]]))
-    assert last.step_type.tolist() == [base.LAST] * 2
-    assert last.discount.tolist() == [0.0 if last.observation[0, 0] > 1 else 1.0, 1.0]
+def test_time_truncates_and_beyond_bounds_is_the_bound():
+    batch = as_env(jax_brax.Brax("fast", max_episode_steps=3))(num_envs=2, seed=0)
+    batch.reset()
+    steps = [batch.step(np.array([[100.0], [1.0]], np.float32)) for _ in range(4)]
+    assert [step.step_type.tolist() for step in steps] == [[base.MID] * 2] * 2 + [[base.LAST] * 2, [base.FIRST] * 2]
+    assert steps[2].discount.tolist() == [1, 1] and (steps[2].observation[0] == steps[2].observation[1]).all()
 
 
-def test_the_backend_is_passed_on(fake):
-    batch = as_env(jax_brax.Brax("slide", backend="spring"))(num_envs=1, seed=0)
-    start = batch.reset().observation
-    np.testing.assert_allclose(batch.step(np.ones((1, 1))).observation - start, 0.25, atol=1e-6)
+@pytest.mark.once
+@pytest.mark.unoptimised
+def test_bodies_fall_and_are_drawn():
+    """The pendulum ends, with discount 0, where it has fallen; the cart's push is the only way to hold it."""
+    env = jax_brax.Brax("inverted_pendulum", backend="spring")
+    assert env.spec.observations == specs.Array((4,), np.float32, "observation")
+    assert env.spec.actions == specs.BoundedArray((1,), np.float32, [-1.0], [1.0], "action")
+    batch = as_env(env)(num_envs=2, seed=0)
+    started, shown = batch.reset(), batch.render()
+    for t in range(1, 100):
+        step = batch.step(np.ones((2, 1), np.float32))
+        if t == 2:
+            assert batch.steps_per_s == pytest.approx(50)
+            if rendering.choose() != rendering.NONE:
+                assert shown.shape == (2, 240, 320, 3) and (shown != batch.render()).any()
+        if (step.step_type == base.LAST).any():
+            break
+    ended = step.step_type == base.LAST
+    assert ended.any() and (step.discount[ended] == 0).all() and (np.abs(step.observation[ended, 1]) > 0.2).all()
+    assert (np.abs(started.observation[:, 1]) < 0.2).all()
 
 
 def test_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "brax", None)
     jax_brax._make.cache_clear()
-    with pytest.raises(ImportError, match="needs brax, which can't be imported .*; pip install brax"):
+    with pytest.raises(ImportError, match=r"needs brax, which can't be imported .*boonta-rl\[brax\]"):
         jax_brax.Brax("ant")
 
 
-def test_refuses_bad_settings(fake):
-    with pytest.raises(ValueError, match="env is 'slid', which brax does not know"):
-        jax_brax.Brax("slid")
+def test_refuses_bad_settings():
+    with pytest.raises(ValueError, match="env is 'hoper', which brax does not know; did you mean 'hopper'"):
+        jax_brax.Brax("hoper")
     with pytest.raises(ValueError, match="max_episode_steps is 0; it must be at least 1"):
-        jax_brax.Brax("slide", max_episode_steps=0)
+        jax_brax.Brax("fast", max_episode_steps=0)

@@ -11,6 +11,7 @@ from boonta.envs.jax.grid_world import GridWorld, State
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.jax.minatar import MinAtar
 from boonta.envs.jax.pgx import Pgx
+from boonta.envs.looped import LoopedEnv
 
 pytestmark = pytest.mark.once
 
@@ -180,7 +181,7 @@ def test_grid_world(cells):
         spec = env.spec
 
         def __call__(self, num_envs, seed):
-            return base.LoopedEnv([Maze(env, int(each)) for each in base.slot_seeds(num_envs, seed)], env.spec)
+            return LoopedEnv([Maze(env, int(each)) for each in base.slot_seeds(num_envs, seed)], env.spec)
 
     assert consistency.check(env, Twin(), maze_of(env), num_envs=8, steps=300) > 8 * 7
 

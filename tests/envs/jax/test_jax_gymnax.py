@@ -8,6 +8,8 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.gymnax import Gymnax
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])
 def test_keeps_the_contract(name):
@@ -21,6 +23,9 @@ def test_specs():
     spec = Gymnax("Pendulum-v1").spec
     assert spec.observations == specs.Array((3,), np.float32, "observation")
     assert spec.actions == specs.BoundedArray((1,), np.float32, [-2.0], [2.0], "action")
+    spec = Gymnax("MountainCarContinuous-v0").spec
+    assert spec.actions == specs.BoundedArray((1,), np.float32, [-1.0], [1.0], "action")
+    assert spec.actions.minimum.dtype == np.float32
 
 
 def test_time_truncates_and_a_fall_terminates():
@@ -81,8 +86,18 @@ def test_draws_a_pendulum():
     assert rows[0] < middle - 10 and rows[2] > middle + 10 and columns[1] < middle - 10
 
 
+def test_draws_a_car_in_its_valley():
+    batch = as_env(Gymnax("MountainCarContinuous-v0"))(num_envs=2, seed=0)
+    batch.reset()
+    for _ in range(30):
+        batch.step(np.array([[-1.0], [1.0]], np.float32))
+    left, right = batch.render().any(axis=-1)
+    assert left[:, : left.shape[1] // 2].sum() > right[:, : right.shape[1] // 2].sum()
+    assert left.shape == (63, 87)
+
+
 def test_draws_nothing_else():
-    batch = as_env(Gymnax("MountainCar-v0"))(num_envs=1, seed=0)
+    batch = as_env(Gymnax("Acrobot-v1"))(num_envs=1, seed=0)
     batch.reset()
     assert batch.render() is None
 

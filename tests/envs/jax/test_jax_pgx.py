@@ -5,6 +5,8 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.pgx import Pgx
 
+pytestmark = pytest.mark.once
+
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])
 def test_keeps_the_contract(game):

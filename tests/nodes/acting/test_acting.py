@@ -14,6 +14,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.hosts.placement import Placed
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, Publisher, VariableServer, pack
@@ -141,8 +142,8 @@ def test_episodes_are_reported_raw(agent, variables):
     assert set(report["samples"]["episode_steps"]) == {9.0}
 
 
-def test_what_is_written_is_what_the_world_took(agent, variables):
-    """Where the world is the past, that isn't what the policy chose."""
+def test_what_is_written_is_what_the_env_took(agent, variables):
+    """Where the env is the past, that isn't what the policy chose."""
 
     class Recorded(Catch):
         def __call__(self, num_envs: int, seed: int):
@@ -218,7 +219,46 @@ def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
     assert node.report()["metrics"]["eval_return"] == 7.0 and node.report()["metrics"]["eval_return_min"] == 0.0
 
 
-def test_actor_and_learner_learn_over_the_pipe(tmp_path):
+@dataclasses.dataclass(frozen=True)
+class Faulty:
+    """Catch whose second step has a NaN in slot 1, in the observation or in the reward."""
+
+    leaf: str
+    spec = Catch().spec
+
+    def __call__(self, num_envs, seed):
+        batch = Catch()(num_envs, seed)
+        sound, taken = batch.step, []
+
+        def step(action):
+            taken.append(action)
+            timestep = sound(action)
+            if len(taken) == 2:
+                getattr(timestep, self.leaf)[1] = np.nan
+            return timestep
+
+        batch.step = step
+        return batch
+
+
+@pytest.mark.parametrize("leaf", ["observation", "reward"])
+def test_nan_of_an_environment_ends_actors_evaluators_and_placed_environments_by_its_place(agent, variables, leaf):
+    message = rf"the environment's {leaf}.* is nan in slot 1 at step 2 of its stream"
+    actor = Actor("actor/0", agent, Faulty(leaf), variables, QueueTable(agent.tables[0]), num_envs=4)
+    evaluator = Evaluator("evaluator", agent, Faulty(leaf), variables, episodes=3, every_s=0.0)
+    for node in (actor, evaluator):
+        node.start()
+        with pytest.raises(FloatingPointError, match=message):
+            for _ in range(3):
+                node.step()
+    placed = Placed(Faulty(leaf), jax.devices()[0])(4, 0)
+    placed.reset()
+    placed.step(np.zeros(4, int))
+    with pytest.raises(FloatingPointError, match=message):
+        placed.step(np.zeros(4, int))
+
+
+def test_actor_and_learner_learn_through_the_queue(tmp_path):
     """Also on Pythons where Reverb can't be installed: only the queue is between them."""
     agent = tiny.make(Catch(rows=3, columns=3).spec, batch_size=32, length=3, learning_rate=2.0)
     table = dataclasses.replace(agent.tables[0], size=64)

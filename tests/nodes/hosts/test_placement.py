@@ -25,6 +25,8 @@ from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
 
+pytestmark = pytest.mark.once
+
 DEVICES = ["d0", "d1", "d2", "d3"]
 
 

@@ -13,6 +13,8 @@ from boonta.nodes.sinks import follow
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.sinks import taken, write_rows
 
+pytestmark = pytest.mark.once
+
 OWN = "boonta.tests.helpers.sinks"
 RECORDING = f"{OWN}:Recording"
 

@@ -13,6 +13,8 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.damage import DAMAGES
 from boonta.tests.helpers.heartbeats import report
 
+pytestmark = pytest.mark.once
+
 FILE = "counters.json"
 
 

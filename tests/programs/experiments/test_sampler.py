@@ -13,6 +13,8 @@ from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, Schedule
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.wiring.run import BadInput
 
+pytestmark = pytest.mark.once
+
 STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_in.py")
 SLOTS = [Slot(0, tuple(os.sched_getaffinity(0)), {})]
 X = {"x": {"low": 0.0, "high": 1.0}}

@@ -5,13 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import dm_env
 import imageio.v3 as imageio
 import jax
 import numpy as np
 import pytest
+from dm_env import specs
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.agents.base import Agent, Policy  # noqa: E402
+from boonta.envs.base import EnvSpec  # noqa: E402
+from boonta.envs.looped import LoopedEnv  # noqa: E402
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
@@ -45,20 +50,65 @@ def test_an_episode_that_takes_too_long_is_cut(run_folder, capsys):
     assert capsys.readouterr().out == f"not over in 3 env steps: {run_folder / 'cut.gif'}\n"
 
 
+def shown(agent, env, every=1):
+    """The frames of an episode."""
+    frames = []
+    play.episode(agent, env(1, 0), {"number": np.ones(1, np.int32)}, 10, 0, lambda *shot: frames.append(shot[0]), every)
+    return frames
+
+
 def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
     run = nim_program.make_run(tmp_path / "run", 1)
     play.play(run)
     assert capsys.readouterr().out == f"return 1 in 5 env steps: {run / 'play.gif'}\n"  # 5-4-3-2-1-0: player 0 wins
-    frames, _ = play.episode(*play.agent_and_env(run), {"number": np.ones(1, np.int32)}, max_steps=10, seed=0)
-    assert [frame.tolist() for frame in frames] == [[5], [4], [3], [2], [1], [0]]
+    assert [frame.tolist() for frame in shown(*play.agent_and_env(run))] == [[5], [4], [3], [2], [1], [0]]
+    assert [frame.tolist() for frame in shown(*play.agent_and_env(run), every=3)] == [[5], [2], [0]]
 
 
 def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
     drawn = np.full((1, 200, 300, 3), 9, np.uint8)
     monkeypatch.setattr("boonta.tests.helpers.nim._NimBatch.render", lambda self: drawn)
-    agent, env = play.agent_and_env(nim_program.make_run(tmp_path / "run", 1))
-    frames, _ = play.episode(agent, env, {"number": np.ones(1, np.int32)}, 10, seed=0)
-    assert all((frame == drawn[0]).all() for frame in frames)
+    frames = shown(*play.agent_and_env(nim_program.make_run(tmp_path / "run", 1)))
+    assert frames and all((frame == drawn[0]).all() for frame in frames)
+
+
+@dataclasses.dataclass(frozen=True)
+class Slides:
+    """Draws where it is, 120 times in a second of its own time, for 60 steps."""
+
+    spec = EnvSpec(specs.Array((1,), np.float32), specs.BoundedArray((1,), np.float32, -1, 1))
+
+    def __call__(self, num_envs, seed):
+        return LoopedEnv([Slide() for _ in range(num_envs)], self.spec)
+
+
+class Slide(dm_env.Environment):
+    steps_per_s, steps = 120.0, 0
+    observation_spec = action_spec = None
+
+    def reset(self):
+        return dm_env.restart(np.zeros(1))
+
+    def step(self, action):
+        self.steps += 1
+        end = dm_env.termination if self.steps == 60 else dm_env.transition
+        return end(float(action[0]), np.zeros(1))
+
+    def render(self):
+        picture = np.zeros((176, 240, 3), np.uint8)
+        picture[:, : 4 * self.steps] = 255
+        return picture
+
+
+def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys):
+    policy = Policy(lambda size: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
+    monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides()))
+    monkeypatch.setattr(play, "params_of", lambda *_: {})
+    play.play(tmp_path, out=tmp_path / "slide.mp4")
+    assert capsys.readouterr().out == f"return 30 in 60 env steps: {tmp_path / 'slide.mp4'}\n"
+    assert imageio.immeta(tmp_path / "slide.mp4")["fps"] == 30  # Every fourth of its steps.
+    white = [(frame > 128).all(axis=-1).mean() for frame in imageio.imread(tmp_path / "slide.mp4")]
+    np.testing.assert_allclose(white, np.arange(16) / 15, atol=0.03)
 
 
 def test_another_ending_is_refused_before_playing(run_folder):

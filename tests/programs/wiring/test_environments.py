@@ -8,6 +8,8 @@ import sys
 import pytest
 
 from boonta.envs.catch import Catch
+from boonta.envs.dm_control import DmControl
+from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
@@ -27,6 +29,15 @@ def test_names_make_environments_of_their_kind():
         made = environments.make_env(name)
         assert made == env and environments.kind_of(made) == kind
         assert environments.name_of(made) == name.replace("/", "-")
+    kinds = {
+        "brax/fast": "brax",
+        "dm_control/cartpole-swingup": "dm_control",
+        "gymnasium/CartPole-v1": "cartpole",
+        "gymnasium/HalfCheetah-v5": "mujoco",
+        "gymnasium/Pendulum-v1": "gymnasium",
+        "gymnax/Pendulum-v1": "gymnax",
+    }
+    assert {name: environments.kind_of(environments.make_env(name)) for name in kinds} == kinds
     assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
     assert environments.kind_of(environments.make_env("pgx/tic_tac_toe")) == "board"
 
@@ -40,6 +51,10 @@ def test_names_make_environments_of_their_kind():
         ("minatar/brakeout", "environment 'minatar/brakeout': .*breakout"),
         ("gymnasium/CartPool-v1", "environment 'gymnasium/CartPool-v1': .* did you mean 'CartPole-v1'"),
         ("gymnasium/CartPole-v9", "environment 'gymnasium/CartPole-v9': .* did you mean 'CartPole-v1'"),
+        ("gymnasium/HalfCheeta-v5", "environment 'gymnasium/HalfCheeta-v5': .* did you mean 'HalfCheetah-v5'"),
+        ("dm_control/cartpol-swingup", "environment 'dm_control/cartpol-swingup': .* did you mean 'cartpole-swingup'"),
+        ("dm_controll/cartpole-swingup", "is unknown: did you mean 'dm_control'"),
+        ("brax/hoper", "environment 'brax/hoper': .* did you mean 'hopper'"),
         ("nowhere:Env", "module 'nowhere' can't be imported"),
         ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh'"),
         ("boonta.envs.base:FIRST", "is a int, not an Env"),
@@ -52,7 +67,7 @@ def test_a_wrong_name_is_refused_with_what_is_near(name, message):
 
 def test_the_examples_of_names_can_be_made():
     for family_name, family in environments.FAMILIES.items():
-        if family_name != "brax":  # It is not among the locked packages.
+        if family_name != "envpool":  # It is not among the locked packages.
             assert environments.name_of(environments.make_env(family.example)) == family.example.replace("/", "-")
 
 
@@ -63,12 +78,24 @@ def test_an_environment_that_lacks_a_package_is_refused_with_what_to_install():
 
 
 def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypatch):
-    (tmp_path / "a_world_of_mine.py").write_text(
+    (tmp_path / "an_env_of_mine.py").write_text(
         "from boonta.envs.catch import Catch\n\n\ndef small():\n    return Catch(6, 3)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    assert environments.make_env("a_world_of_mine:small") == Catch(6, 3)
+    assert environments.make_env("an_env_of_mine:small") == Catch(6, 3)
+
+
+def test_one_of_your_own_whose_spec_mixes_dtypes_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "a_mixed_world.py").write_text(
+        "import numpy as np\nfrom dm_env import specs\nfrom boonta.envs.catch import Catch\n\n\n"
+        "class Mixed(Catch):\n    @property\n    def spec(self):\n"
+        "        exact = specs.Array((2,), np.float64)\n"
+        "        return super().spec._replace(observations={'rough': specs.Array((2,), np.float32), 'exact': exact})\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match="real numbers are float32; seen: exact of observations is float64"):
+        environments.make_env("a_mixed_world:Mixed")
 
 
 def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
@@ -80,6 +107,12 @@ def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
     assert "environment minatar-asterix, presets for 'minatar'" in message and "optimiser.max_grad_norm 0.5" in message
     run, _ = parse(impala, ["minatar/asterix"])
     assert run.workdir.endswith("runs/impala-minatar-asterix")
+
+
+def test_settings_of_continuous_environments_are_flags():
+    flags = ["--env.observe", "leaves", "--env.action-repeat", "4", "--env.workers", "2"]
+    assert environments.make_env("dm_control/walker-walk", flags) == DmControl("walker-walk", "leaves", 4, workers=2)
+    assert environments.make_env("gymnasium/Pendulum-v1", ["--env.workers", "2"]) == Gymnasium("Pendulum-v1", workers=2)
 
 
 def test_twins_in_jax_have_the_same_spec_and_settings():

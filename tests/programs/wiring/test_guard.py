@@ -72,6 +72,7 @@ def test_a_failure_before_any_work_ends_it_at_once(lives):
     assert (process.returncode, number_of(lives)) == (1, 1)
 
 
+@pytest.mark.once
 def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
     started = HEAD.replace("guard.SILENT_S", "import jax\njax.devices()\nguard.SILENT_S")
     code = "assert 'BOONTA_GUARD' not in os.environ\nif life == 1: os.kill(os.getpid(), signal.SIGSEGV)"

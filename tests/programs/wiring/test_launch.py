@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
+import sys
 
 import pytest
 
@@ -177,3 +179,13 @@ def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
     message = impala_refuses(capsys, impala, "minatar/brakeout", *folder)
     assert "environment 'minatar/brakeout': " in message and "breakout" in message
     assert not (tmp_path / "run").exists()
+
+
+def test_without_the_clusters_packages_it_is_said_what_works(monkeypatch):
+    monkeypatch.setitem(sys.modules, "launchpad", None)  # As on a newer Python, for which it has no wheel.
+    monkeypatch.delitem(sys.modules, "boonta.programs.wiring.launchpad", raising=False)
+    with pytest.raises(ImportError) as refused:
+        importlib.import_module("boonta.programs.wiring.launchpad")
+    message = str(refused.value)
+    assert "CPython 3.10" in message and "extra [cluster]" in message and "--launch sebulba or anakin" in message
+    assert "boonta[" not in message  # On the package index, that name is somebody else's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,3 +44,13 @@ def test_a_folder_that_needs_a_shorter_path_is_found_and_removed_too(tmp_path):
     (tmp_path / "killed").rename(tmp_path / "tmp")
     with temporary.kept_in(tmp_path):
         assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("longest", [10_000, 10])
+def test_a_running_node_s_address_is_found(tmp_path, longest):
+    with temporary.kept_in(tmp_path), temporary.short(longest) as sockets:
+        with socket.socket(socket.AF_UNIX) as served:
+            served.bind(str(sockets / "actor-0"))
+            assert temporary.address_of(tmp_path, "actor/0") == f"unix:{sockets.resolve() / 'actor-0'}"
+        with pytest.raises(OSError, match="has no running node 'variables' that serves: start the run with local_mp"):
+            temporary.address_of(tmp_path, "variables")

@@ -1,0 +1,70 @@
+"""SAC as four values."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import actor_critic, networks, optimisation
+from boonta.agents.base import Agent, Nest
+from boonta.agents.groups import Gaussian
+from boonta.agents.heads import make_action_head, real_actions
+from boonta.agents.sac.config import Config
+from boonta.agents.sac.loss import sac_loss
+from boonta.agents.transitions import make_table
+from boonta.envs.base import EnvSpec
+
+
+def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = None) -> Agent:
+    """Makes a SAC agent: a squashed Gaussian policy that earns for its entropy, and critics of it, learn from replay.
+
+    See "Soft Actor-Critic Algorithms and Applications" (https://arxiv.org/abs/1812.05905). Computes nothing and touches
+    no device: programs call it in the launcher.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the env.
+      network: a torso of your own, from frames [M, ..., L] to features [M, F], below the dense layers of policy and
+        critics, which have one each. None makes the config's.
+
+    Returns:
+      `Agent` with one table, "transitions".
+
+    Raises:
+      ValueError: actions are not real numbers, or have no bounds; or the torso can't take the observations.
+    """
+    box, frame_stack = real_actions(spec.actions, "SAC"), config.layers.frame_stack
+    head = make_action_head(spec.actions, "SAC", Gaussian("squashed", "state"))
+    made = actor_critic.make_networks(config.layers, spec, box, head.layer, network)
+
+    def init(key: jax.Array) -> Nest:
+        return {**made.init(key), "temperature": jnp.log(jnp.float32(config.temperature))}
+
+    def sample(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+        return head.distribution(made.policy(params, stack)).sample(key)
+
+    def mode(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+        del key
+        return head.distribution(made.policy(params, stack)).mode()
+
+    optimisers = {
+        "policy": config.policy_optimiser,
+        "critic": config.critic_optimiser,
+        "temperature": config.temperature_optimiser,
+    }
+    update = optimisation.make_update(
+        init,
+        functools.partial(sac_loss, networks=made, head=head, box=box, config=config),
+        optimisers,
+        target=optimisation.Target(tau=config.tau, part=lambda params: params["critic"]),
+        statistics=actor_critic.count_transitions(),
+        published=actor_critic.published,
+    )
+    return Agent(
+        policy=actor_critic.make_policy(sample, box, spec, frame_stack, explores=True),
+        eval_policy=actor_critic.make_policy(mode, box, spec, frame_stack, explores=False),
+        update=update,
+        tables=(make_table(config.replay, frame_stack),),
+    )

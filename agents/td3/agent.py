@@ -1,0 +1,70 @@
+"""TD3 as four values."""
+
+from __future__ import annotations
+
+import functools
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+
+from boonta.agents import actor_critic, networks, optimisation
+from boonta.agents.base import Agent, Nest
+from boonta.agents.heads import real_actions
+from boonta.agents.td3.config import Config
+from boonta.agents.td3.loss import td3_loss
+from boonta.agents.transitions import make_table
+from boonta.envs.base import EnvSpec
+
+
+def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = None) -> Agent:
+    """Makes a TD3 agent, or a DDPG agent by the config `DDPG`: a deterministic policy and critics learn from replay.
+
+    See "Addressing Function Approximation Error in Actor-Critic Methods" (https://arxiv.org/abs/1802.09477) and
+    "Continuous control with deep reinforcement learning" (https://arxiv.org/abs/1509.02971). Computes nothing and
+    touches no device: programs call it in the launcher.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the env.
+      network: a torso of your own, from frames [M, ..., L] to features [M, F], below the dense layers of policy and
+        critics, which have one each. None makes the config's.
+
+    Returns:
+      `Agent` with one table, "transitions".
+
+    Raises:
+      ValueError: actions are not real numbers, or have no bounds; or the torso can't take the observations.
+    """
+    box, frame_stack = real_actions(spec.actions, "TD3"), config.layers.frame_stack
+
+    def last(x: jax.Array, name: str) -> jax.Array:
+        # Actions start near the middle of their range, where tanh has its full slope.
+        return jnp.tanh(hk.Linear(box.size, name=name, w_init=hk.initializers.VarianceScaling(1e-4))(x))
+
+    made = actor_critic.make_networks(config.layers, spec, box, last, network)
+
+    def explore(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+        action = made.policy(params, stack)
+        noise = config.exploration_noise * jax.random.normal(key, action.shape)
+        return box.unscale(jnp.clip(action + noise, -1.0, 1.0))
+
+    def exploit(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
+        del key
+        return box.unscale(made.policy(params, stack))
+
+    update = optimisation.make_update(
+        made.init,
+        functools.partial(td3_loss, networks=made, box=box, config=config),
+        {"policy": config.policy_optimiser, "critic": config.critic_optimiser},
+        periods={"policy": config.policy_delay},
+        target=optimisation.Target(period=config.policy_delay, tau=config.tau),
+        statistics=actor_critic.count_transitions(),
+        published=actor_critic.published,
+    )
+    return Agent(
+        policy=actor_critic.make_policy(explore, box, spec, frame_stack, explores=True),
+        eval_policy=actor_critic.make_policy(exploit, box, spec, frame_stack, explores=False),
+        update=update,
+        tables=(make_table(config.replay, frame_stack),),
+    )

@@ -1,0 +1,16 @@
+"""What TD3's metrics mean, and DDPG's."""
+
+from __future__ import annotations
+
+from boonta.agents.metrics import Metric
+
+METRICS = (
+    Metric("critic_loss", "Squared errors of the critics, added up over them.", "return squared"),
+    Metric("policy_loss", "The first critic's value of the policy's actions, negated.", "discounted return"),
+    Metric(
+        "value_error",
+        "Mean distance between the critics' values and their targets.",
+        "discounted return",
+        "small beside the values",
+    ),
+)

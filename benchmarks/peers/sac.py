@@ -1,0 +1,103 @@
+"""Measures SAC of Boonta, Stable-Baselines3 and SBX in turns: medians of env steps per second while learning.
+
+    BOONTA_PYTHON=3.13 ./run python benchmarks/peers/sac.py --env HalfCheetah-v5 --updates 1 20
+
+All have two layers of 256, batches of 256, and as many environments. Boonta runs as `--launch` says: "sebulba" is one
+process, as the peers are; "local_mp" is the cluster. `stable_baselines.sh`, beside this file, makes the peers' folder.
+The peers of a row run directly after each other, because the speed of a shared machine changes from minute to minute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import tyro
+
+from boonta.nodes import metrics
+
+HERE = pathlib.Path(__file__).parent
+WARM_UP_S = 10.0
+RATE = re.compile(r"([\d.]+) env steps/s$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the benchmark.
+
+    Attributes:
+      env: Gymnasium's name of the environment.
+      updates: updates for each env step; a row of the table for each.
+      num_envs: environments.
+      launch: how Boonta runs.
+      peers: the libraries to measure beside it.
+      folder: the peers' folder.
+      rounds: number of measurements of each row.
+      seconds: time to measure each.
+    """
+
+    env: str = "HalfCheetah-v5"
+    updates: tuple[float, ...] = (1.0, 20.0)
+    num_envs: int = 4
+    launch: str = "sebulba"
+    peers: tuple[str, ...] = ("stable_baselines3", "sbx")
+    folder: pathlib.Path = pathlib.Path("runs/peers/stable_baselines")
+    rounds: int = 3
+    seconds: float = 60.0
+
+
+def main(options: Options) -> None:
+    """Runs the rounds and prints the table."""
+    names = ("boonta", *options.peers)
+    rates: dict[float, dict[str, list[float]]] = {updates: {name: [] for name in names} for updates in options.updates}
+    for _, updates, name in itertools.product(range(options.rounds), options.updates, names):
+        rate = own_rate(options, updates) if name == "boonta" else peer_rate(options, name, updates)
+        rates[updates][name].append(rate)
+        print(f"{updates:g} updates a step: {name} {rate:,.1f}", flush=True)
+    print(f"{'updates a step':>16s}", *(f"{name:>18s}" for name in names), f"{'of the better':>14s}")
+    for updates, by_name in rates.items():
+        median = {name: statistics.median(values) for name, values in by_name.items()}
+        best = max((median[name] for name in options.peers), default=float("nan"))
+        print(f"{updates:16g}", *(f"{median[name]:18,.1f}" for name in names), f"{median['boonta'] / best:14.2f}")
+
+
+def own_rate(options: Options, updates: float) -> float:
+    """Env steps per second of Boonta's program, from `WARM_UP_S` after learning began."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(HERE.parents[1] / "programs" / "sac.py"), f"gymnasium/{options.env}"]
+        command += ["--launch", options.launch, "--workdir", folder, "--num-envs", str(options.num_envs)]
+        command += ["--config.replay.updates-per-env-step", str(updates), "--evaluation.every-s", "1e9"]
+        command += ["--stop.seconds", str(options.seconds + 2 * WARM_UP_S)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        return slope(metrics.read(pathlib.Path(folder)))
+
+
+def slope(rows: list[dict]) -> float:
+    """Env steps per second over a run's rows that were written `WARM_UP_S` after learning began, or later."""
+    learning = [row for row in rows if row.get("updates", 0) > 0]
+    steady = [row for row in learning if row["seconds"] >= learning[0]["seconds"] + WARM_UP_S]
+    if len(steady) < 2:
+        raise ValueError(f"{len(learning)} of {len(rows)} rows are of a learner; measure for longer")
+    first, last = steady[0], steady[-1]
+    return (last["env_steps"] - first["env_steps"]) / (last["seconds"] - first["seconds"])
+
+
+def peer_rate(options: Options, library: str, updates: float) -> float:
+    """Env steps per second of a peer."""
+    given = [library, options.env, f"{updates:g}", str(options.num_envs), f"{options.seconds:g}"]
+    command = [str(HERE / "stable_baselines.sh"), str(options.folder.absolute()), *given]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    match = RATE.search(printed.strip())
+    if not match:
+        raise ValueError(f"no rate in {printed!r}")
+    return float(match[1])
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))

@@ -1,0 +1,150 @@
+"""A MkDocs hook that makes pages from the code: programs, configs, what runs where, and the pictures of programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from boonta.agents.config import declared_of, leaves
+from boonta.programs.reports import picture
+from boonta.programs.tools.list import choices, described
+from boonta.programs.tools.train import programs
+from boonta.programs.wiring import anakin, help, sebulba
+from boonta.programs.wiring.arguments import function_of, parse
+from boonta.programs.wiring.environments import EXAMPLES
+from boonta.programs.wiring.picture import picture_of
+from boonta.programs.wiring.program import Program, check_nodes
+from boonta.programs.wiring.run import BadInput, Run
+
+# What refuses a program, by way to run, as far as nothing need be compiled; local_mt and serial run what local_mp does.
+CHECKS: Mapping[str, Callable[[Program], Any]] = {
+    "local_mp": check_nodes,
+    "sebulba": sebulba.build,
+    "anakin": lambda program: (program.of_role("anakin") or anakin.fused(program), anakin.jax_env_of(program.env)),
+}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages."""
+    jax.config.update("jax_platforms", "cpu")
+    made = {f"reference/{page.__name__}.md": "\n\n".join(page()) + "\n" for page in (all_programs, configs, matrix)}
+    for name in ("impala", "central_inference", "reanalyze"):
+        made[f"concepts/{name}.svg"] = drawn(name)
+    for name, content in made.items():
+        files.append(File.generated(config, name, content=content))
+    return files
+
+
+def all_programs() -> Iterator[str]:
+    """All programs with their own flags, and those of every run."""
+    yield "# Programs"
+    yield "`./run python programs/NAME.py ENVIRONMENT FLAGS`, or `./run boonta train NAME ENVIRONMENT FLAGS`."
+    for name, path in programs().items():
+        function = function_of(path)
+        own = [each for each in inspect.signature(function).parameters.values() if each.name != "run"]
+        yield f"## {name}"
+        yield described(path)
+        yield _flags({each.name: each.default for each in own}, help.described(function))
+    yield "## Every run"
+    yield _flags({field.name: field.default for field in dataclasses.fields(Run)}, help.described(Run))
+
+
+def configs() -> Iterator[str]:
+    """The config of each agent: all fields with default, unit, bounds and source."""
+    yield "# Configs"
+    yield "A field's flag is `--config.` and its name, with dashes. The environment's kind chooses the preset."
+    for name, text in choices()["agents"]:
+        config = importlib.import_module(f"boonta.agents.{name}").Config()
+        rows = []
+        for field, value in leaves(config).items():
+            found = declared_of(config, field)
+            declared = (found.help, found.unit, found.range, found.source) if found else ("", "", "", "")
+            rows.append((f"`{field}`", _shown(value), *declared))
+        yield f"## {name}"
+        yield text
+        yield _table(("field", "default", "meaning", "unit", "allowed", "source"), rows)
+
+
+def matrix() -> Iterator[str]:
+    """Which programs can run in which environments, and how: each is built and checked as a launch does it."""
+    yield "# What runs where"
+    yield (
+        "This table is made by building each program in each environment, and by letting each way to run refuse it. "
+        "`local_mt` and `serial` run what `local_mp` does. An empty cell is refused; the reasons are below."
+    )
+    reasons: dict[str, list[str]] = {}
+    names = [name for name, path in programs().items() if "env" in inspect.signature(function_of(path)).parameters]
+    rows = []
+    for example in EXAMPLES:
+        cells = []
+        for name in names:
+            ways = []
+            for way, refusal in tried(name, example).items():
+                if refusal:
+                    reasons.setdefault(refusal, []).append(f"{name} in {example}, {way}")
+                else:
+                    ways.append(way)
+            cells.append(", ".join(ways))
+        rows.append((f"`{example}`", *cells))
+    yield _table(("environment", *names), rows)
+    yield "## Why not"
+    yield _table(("reason", "where"), [(reason, "; ".join(where)) for reason, where in reasons.items()])
+
+
+def tried(name: str, example: str) -> dict[str, str]:
+    """By way to run, why a program can't run so in an environment; empty where it can."""
+    function = function_of(programs()[name])
+    found = {}
+    for way in CHECKS:
+        try:
+            run, settings = parse(function, [example, "--launch", way])
+            program = function(run=run, **settings)
+            CHECKS[way](program)
+            found[way] = ""
+        except (BadInput, ValueError, ImportError) as error:
+            found[way] = str(error)
+    return found
+
+
+def drawn(name: str) -> str:
+    """The picture of a program, as an SVG."""
+    function = function_of(programs()[name])
+    run, settings = parse(function, ["catch", "--actors", "2"])
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "picture.svg"
+        picture.draw(picture_of(function(run=run, **settings)), path)
+        return path.read_text()
+
+
+def _flags(defaults: Mapping[str, Any], words: Mapping[str, str]) -> str:
+    rows = [(_flag(name, default), _shown(default), words.get(name, "")) for name, default in defaults.items()]
+    return _table(("flag", "default", "meaning"), rows)
+
+
+def _flag(name: str, default: Any) -> str:
+    if name == "env":
+        return "the first argument, `--env.…`"
+    group = dataclasses.is_dataclass(default) or name in ("config", "evaluation")
+    return f"`--{name.replace('_', '-')}{'.…' if group else ''}`"
+
+
+def _shown(value: Any) -> str:
+    if value is inspect.Parameter.empty or dataclasses.is_dataclass(value):
+        return ""
+    return f"`{value}`" if value not in (None, "", ()) else ""
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in line) + " |" for line in lines
+    )

@@ -1,0 +1,66 @@
+"""Environments that are stepped one after another.
+
+Glossary of shapes: B batch (environment slots stepped together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import dm_env
+import numpy as np
+import tree
+
+from boonta.envs import base
+from boonta.envs.actions import check_action
+
+
+class LoopedEnv(base.BatchedEnv):
+    """Steps B dm_env environments one after another: the easiest base for an environment without its own batching."""
+
+    def __init__(self, envs: Sequence[dm_env.Environment], spec: base.EnvSpec):
+        """Takes B environments, each already seeded, and the spec that they share.
+
+        They may have a method `render`, which returns uint8 [H, W, 3] or None, and an attribute `steps_per_s`.
+        """
+        self.num_envs = len(envs)
+        self.spec = spec
+        self._envs = envs
+        self._last = np.zeros(len(envs), bool)  # Whether the slot's last step was LAST, [B].
+        self._tracker = base.EpisodeTracker(len(envs))
+        self.steps_per_s = getattr(envs[0], "steps_per_s", None)
+
+    def reset(self) -> base.TimeStep:
+        return self._batch([env.reset() for env in self._envs])
+
+    def step(self, action: np.ndarray) -> base.TimeStep:
+        action = check_action(action, self.spec.actions, self.num_envs)
+        return self._batch(
+            [env.reset() if last else env.step(a) for env, a, last in zip(self._envs, action, self._last)]
+        )
+
+    def episodes(self) -> list[base.Episode]:
+        return self._tracker.take()
+
+    def render(self) -> np.ndarray | None:
+        drawn = [getattr(env, "render", lambda: None)() for env in self._envs]
+        pictures = [picture for picture in drawn if picture is not None]
+        return np.stack(pictures) if len(pictures) == self.num_envs else None
+
+    def close(self) -> None:
+        for env in self._envs:
+            env.close()
+
+    def _batch(self, steps: list[dm_env.TimeStep]) -> base.TimeStep:
+        step_type = np.array([step.step_type for step in steps], np.int32)
+        # dm_env sets the reward and discount of FIRST to None.
+        reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
+        discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
+        observation = tree.map_structure(
+            lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
+            self.spec.observations,
+            *[step.observation for step in steps],
+        )
+        self._last = step_type == base.LAST
+        self._tracker.update(reward, first=step_type == base.FIRST, ended=self._last)
+        return base.TimeStep(step_type, reward, discount, observation)

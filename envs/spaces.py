@@ -1,0 +1,80 @@
+"""Gymnasium's spaces as dm_env's specs, and values of the ones as values of the others.
+
+See https://gymnasium.farama.org/api/spaces/.
+
+Glossary of shapes: B batch (environment slots stepped together).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from dm_env import specs
+from gymnasium import spaces
+
+from boonta.envs import base
+
+SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+ALLOWED = ", ".join(space.__name__ for space in SPACES)
+
+
+def env_spec(observation: spaces.Space, action: spaces.Space) -> base.EnvSpec:
+    """The specs of an environment with these spaces.
+
+    Raises:
+      ValueError: agents don't support one of them; the message shows it.
+    """
+    if not isinstance(action, SPACES):
+        raise ValueError(f"action_space is {action}; allowed: {ALLOWED}")
+    return base.EnvSpec(observations=to_spec(observation, "observation"), actions=to_action_spec(action))
+
+
+def to_spec(space: spaces.Space, name: str) -> Any:
+    """Converts a gymnasium space to a dm_env spec, or to a nest of specs."""
+    if isinstance(space, spaces.Discrete):
+        return specs.DiscreteArray(int(space.n), np.int32, name)
+    if isinstance(space, spaces.Box):
+        dtype = np.float32 if space.dtype == np.float64 else space.dtype
+        with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
+            return specs.BoundedArray(space.shape, dtype, space.low.astype(dtype), space.high.astype(dtype), name)
+    if isinstance(space, spaces.MultiBinary):
+        return specs.BoundedArray(space.shape, np.int8, 0, 1, name)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(specs.DiscreteArray(int(n), np.int32, f"{name}.{i}") for i, n in enumerate(space.nvec.flat))
+    if isinstance(space, spaces.Tuple):
+        return tuple(to_spec(inner, f"{name}.{i}") for i, inner in enumerate(space))
+    if isinstance(space, spaces.Dict):
+        return {key: to_spec(inner, f"{name}.{key}") for key, inner in space.items()}
+    raise ValueError(f"space of {name} is {space}; allowed: {ALLOWED}, and Dict and Tuple of them")
+
+
+def to_action_spec(space: spaces.Space) -> specs.Array:
+    """Converts a space of actions to a dm_env spec; the choices of a `MultiDiscrete` are one array."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return specs.BoundedArray(space.shape, np.int32, 0, space.nvec - 1, "action")
+    return to_spec(space, "action")
+
+
+def from_space(space: spaces.Space, value: Any) -> Any:
+    """Converts a value of a space, or B of them as Gymnasium batches them, to values of `to_spec(space)`."""
+    if isinstance(space, spaces.Dict):
+        return {key: from_space(inner, value[key]) for key, inner in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(from_space(inner, each) for inner, each in zip(space, value, strict=True))
+    if isinstance(space, spaces.MultiDiscrete):
+        choices = np.asarray(value) - space.start
+        rows = choices.reshape(*choices.shape[: choices.ndim - space.nvec.ndim], -1)  # [B, choices], or without B.
+        return tuple(np.moveaxis(rows, -1, 0))
+    return value - space.start if isinstance(space, spaces.Discrete) else value
+
+
+def to_space(space: spaces.Space, action: np.ndarray) -> Any:
+    """Converts an action of `to_action_spec(space)` to an action of the space."""
+    return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else to_spaces(space, action)
+
+
+def to_spaces(space: spaces.Space, action: np.ndarray) -> np.ndarray:
+    """Converts B actions of `to_action_spec(space)` to actions of the space, batched as Gymnasium does."""
+    start = space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else 0
+    return np.asarray(action + start, space.dtype)

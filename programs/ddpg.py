@@ -1,0 +1,37 @@
+"""DDPG in any env whose actions are real numbers: `./run python programs/ddpg.py gymnasium/Pendulum-v1`."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from boonta.agents.td3 import DDPG, Config
+from boonta.envs.base import Env
+from boonta.envs.gymnasium import Gymnasium
+from boonta.programs.td3 import td3
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.launch import Program, RunFlags, main
+
+
+def ddpg(
+    run: RunFlags,
+    evaluation: Evaluation,
+    env: Env = Gymnasium("Pendulum-v1"),  # noqa: B008
+    config: Config = DDPG,
+    actors: int = 1,
+    num_envs: int = 4,
+) -> Program:
+    """The program of TD3, without what TD3 adds to DDPG.
+
+    Args:
+      run: the run's settings.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      config: the agent's hyper-parameters.
+      actors: number of actor processes.
+      num_envs: environments per actor.
+    """
+    return dataclasses.replace(td3(run, config, evaluation, env, actors, num_envs), name="ddpg")
+
+
+if __name__ == "__main__":
+    main(ddpg)

@@ -1,0 +1,198 @@
+"""The live page of a run: a server on the loopback device that reads the run's folder; the run knows nothing of it."""
+
+from __future__ import annotations
+
+import html
+import http.server
+import json
+import pathlib
+import platform
+import secrets
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+from boonta.nodes.snapshots import schema
+from boonta.programs.experiments import figures
+from boonta.programs.experiments.curves import moments
+from boonta.programs.reports import charts, page, picture
+from boonta.programs.tools import status
+from boonta.programs.tools.metrics import found
+from boonta.programs.wiring import journal, stacks, temporary
+from boonta.programs.wiring.run import Config
+
+HTML = pathlib.Path(__file__).with_name("live.html")
+LOOPBACK = "127.0.0.1"
+POLICY = "default-src 'self' 'unsafe-inline' data:; frame-ancestors 'none'"  # The page loads nothing from elsewhere.
+LOG_BYTES = 20_000  # The end of a log that is shown.
+SHOWN = ("returns_seconds", "throughput", "time_")  # The first letters of the charts on the live page.
+
+
+class Live:
+    """What the live page asks for; each method answers one request with text.
+
+    Args:
+      config: the content of the run's config.json.
+      folder: the run's folder.
+    """
+
+    def __init__(self, config: Config, folder: pathlib.Path):
+        self._config = config
+        self._folder = folder
+        self._drawn: tuple[float, str] = (-1.0, "")  # The time of the last row that is drawn, and the charts.
+
+    def page(self) -> str:
+        """The page."""
+        with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
+            path = pathlib.Path(name) / page.PROGRAM
+            if self._config.picture.groups:
+                picture.draw(self._config.picture, path)
+            drawn = path.read_text() if path.exists() else "<p>An older Boonta has not recorded the program.</p>"
+        svg = drawn[drawn.index("<svg") :] if "<svg" in drawn else drawn
+        return (
+            HTML.read_text().replace("{{name}}", html.escape(self._folder.resolve().name)).replace("{{picture}}", svg)
+        )
+
+    def status(self) -> str:
+        """The monitor's status, its age in seconds, and whether the run goes on, as JSON."""
+        known = page.status_of(self._folder)
+        log = journal.last_start(self._folder)
+        run = {
+            "state": status.state_of(self._folder, log),
+            "end": journal.end_of(log) or "",
+            "age_s": time.time() - known["at"] if "at" in known else None,
+        }
+        return json.dumps({**known, **run})
+
+    def charts(self) -> str:
+        """The charts, as SVGs one after another; they are drawn again when there is a new row."""
+        past = moments(page.rows_of(self._folder))
+        last = past[-1].seconds if past else 0.0
+        if last != self._drawn[0]:
+            drawn = charts.charts(past)
+            wanted = {name: chart for name, chart in drawn.items() if name.startswith(SHOWN)}
+            parts = []
+            with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
+                for name, chart in wanted.items():
+                    path = pathlib.Path(folder) / name
+                    figures.draw(chart.panels, path, chart.xlabel, chart.ylabel, "", "", formats=("svg",))
+                    svg = path.with_suffix(".svg").read_text()
+                    parts.append(f"<h3>{html.escape(chart.caption)}</h3>{svg[svg.index('<svg') :]}")
+            self._drawn = last, "\n".join(parts)
+        return self._drawn[1]
+
+    def log(self, node: str) -> str:
+        """The end of a node's log; where all nodes share a process, that of the run's log."""
+        files = [self._logs() / name for name in (node, f"{node}/0")] if self._is_node(node) else []
+        path = next((file for file in files if file.is_file()), self._folder / journal.FILE)
+        with open(path, "rb") as file:
+            file.seek(max(0, path.stat().st_size - LOG_BYTES))
+            return file.read().decode(errors="replace")
+
+    def metrics(self, node: str) -> str:
+        """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
+        rows = page.rows_of(self._folder)
+        group, lines = node.partition("/")[0], []
+        for name, value in (rows[-1] if rows else {}).items():
+            if name.endswith(f"/{node}") or name.startswith(f"share/{group}/"):
+                meaning = "".join(f"  {metric.meaning}" for metric in found(name)[:1])
+                lines.append(f"{name}  {'-' if value is None else format(value, ',.5g')}{meaning}")
+        return "\n".join(lines) or "No row of metrics names this node yet."
+
+    def stack(self, node: str) -> str:
+        """What the threads of a node's process do at this moment."""
+        host, pid = self._process(node)
+        if pid is None:
+            return "Its process isn't known: it has sent no heartbeat yet."
+        if host not in ("", platform.node()):
+            return f"It runs on another host, {host}, as process {pid}."
+        try:
+            return stacks.ask(self._folder / temporary.FOLDER, pid)
+        except LookupError as error:
+            return str(error)
+
+    def _process(self, node: str) -> tuple[str, int | None]:
+        """The host of a node's process, and its process id, which the launcher knows before the monitor does."""
+        try:
+            pid = schema.parse(schema.read(self._logs() / "pids.json")).get(node)
+        except (OSError, ValueError):
+            pid = None
+        if isinstance(pid, int):
+            return "", pid
+        reported = page.status_of(self._folder).get("nodes", {}).get(node, {})
+        host, _, number = str(reported.get("process", "")).rpartition("/")
+        return host, int(number) if number.isdigit() else None
+
+    def _logs(self) -> pathlib.Path:
+        """The folder with the processes' logs of the last start."""
+        return max((self._folder / "logs").glob("*"), default=self._folder / "logs")
+
+    def _is_node(self, node: str) -> bool:
+        return any(node in group.names for group in self._config.picture.groups)
+
+
+def serve(config: Config, folder: pathlib.Path, port: int) -> None:
+    """Serves the live page until Ctrl-C.
+
+    Raises:
+      OSError: the port is taken.
+    """
+    with Server(Live(config, folder), port, secrets.token_urlsafe()) as (made, address):
+        print(f"{address}\nCtrl-C ends this page, and not the run.", flush=True)
+        try:
+            made.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+class Server:
+    """The server of a live page and its address, whose key keeps other users of the machine, and other pages, out."""
+
+    def __init__(self, live: Live, port: int, key: str):
+        self._made = http.server.ThreadingHTTPServer((LOOPBACK, port), _handler(live, key))
+        self._made.daemon_threads = True
+        self._address = f"http://{LOOPBACK}:{self._made.server_port}/{key}/"
+
+    def __enter__(self) -> tuple[http.server.ThreadingHTTPServer, str]:
+        return self._made, self._address
+
+    def __exit__(self, *error: Any) -> None:
+        self._made.server_close()
+
+
+def _handler(live: Live, key: str) -> type[http.server.BaseHTTPRequestHandler]:
+    plain: dict[str, tuple[Callable[[], str], str]] = {
+        "": (live.page, "text/html"),
+        "status": (live.status, "application/json"),
+        "charts": (live.charts, "text/html"),
+    }
+    of_node = {"log": live.log, "metrics": live.metrics, "stack": live.stack}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802
+            asked = urllib.parse.urlsplit(self.path)
+            given, _, name = asked.path.removeprefix("/").partition("/")
+            node = urllib.parse.parse_qs(asked.query).get("node", [""])[0]
+            if not secrets.compare_digest(given.encode(), key.encode()) or name not in (*plain, *of_node):
+                self.send_error(404)
+                return
+            try:
+                answer, kind = plain[name] if name in plain else (lambda: of_node[name](node), "text/plain")
+                content = answer().encode()
+            except (OSError, ValueError) as error:
+                self.send_error(503, str(error).splitlines()[0])
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Security-Policy", POLICY)
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, form: str, *values: Any) -> None:
+            """Prints nothing: the page asks every second."""
+
+    return Handler

@@ -1,0 +1,159 @@
+"""The page of a run as Markdown, and the pictures on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import schema
+from boonta.programs.experiments import curves, evaluations, figures
+from boonta.programs.experiments.page import escaped, number, table
+from boonta.programs.reports import charts, picture
+from boonta.programs.reports.charts import Chart
+from boonta.programs.tools import status
+from boonta.programs.tools.metrics import declared, found, healthy
+from boonta.programs.wiring import journal
+from boonta.programs.wiring.run import Config
+
+PROGRAM = "program.svg"
+MEDIA = (".gif", ".mp4", ".png", ".svg")
+NOT_MEDIA = ("comparison", "checkpoints", "logs", "members", "replay", "tensorboard", "tmp")  # Folders within a run's.
+MOST_MEDIA = 20
+
+
+def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str, Chart]:
+    """Draws the pictures of a run into a folder; returns its charts by file name."""
+    drawn = charts.charts(curves.moments(rows_of(folder)))
+    for name, chart in drawn.items():
+        figures.draw(chart.panels, target / name, chart.xlabel, chart.ylabel, str(folder), "", formats=("svg",))
+    if config.picture.groups:
+        picture.draw(config.picture, target / PROGRAM, doing(folder))
+    return drawn
+
+
+def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -> str:
+    """The page of a run; its pictures are named by their files."""
+    log = journal.last_start(folder)
+    state = status.state_of(folder, log).capitalize()
+    parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
+    rows = rows_of(folder)
+    newest = rows[-1] if rows else {}
+    parts += [_reached(newest), "## Health", _health(newest, folder)]
+    for name, chart in drawn.items():
+        parts += [f"## {chart.caption}", f"![{chart.caption}]({name}.svg)"]
+    if config.picture.groups:
+        parts += ["## Who works for whom", f"![The program]({PROGRAM})"]
+    parts += _media(folder)
+    parts += _results(folder)
+    parts += ["## Restarts and snapshots", *_code(status.snapshots_of(folder)), *_code(_notable(folder))]
+    parts += ["## The newest row of metrics", _newest(newest), "## Settings", _settings(config)]
+    parts += ["## Where it comes from", *_origin(config)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def rows_of(folder: pathlib.Path) -> list[dict[str, float | None]]:
+    """The rows of a run; none before the first one."""
+    try:
+        return metrics.read(folder)
+    except OSError:
+        return []
+
+
+def status_of(folder: pathlib.Path) -> dict[str, Any]:
+    """What the monitor wrote last of a run's nodes; empty if it never has."""
+    try:
+        return schema.parse(schema.read(folder / metrics.STATUS))
+    except (OSError, ValueError):
+        return {}
+
+
+def doing(folder: pathlib.Path) -> dict[str, str]:
+    """What each node did last."""
+    nodes = status_of(folder).get("nodes", {})
+    return {name: "ended" if node["gone"] else node["activity"] for name, node in nodes.items()}
+
+
+def media(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The pictures and films in a run's folder, the newest first, relative to it."""
+    paths = [path for path in folder.rglob("*") if path.suffix in MEDIA and path.is_file()]
+    paths = [path for path in paths if path.relative_to(folder).parts[0] not in NOT_MEDIA]
+    return [path.relative_to(folder) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
+
+
+def _reached(newest: Mapping[str, float | None]) -> str:
+    values = {name: newest.get(name) for name in ("env_steps", "updates", "seconds", "return")}
+    shown = [f"{name.replace('_', ' ')} {number(value)}" for name, value in values.items() if value is not None]
+    return ", ".join(shown) or "There is no row of metrics yet."
+
+
+def _health(newest: Mapping[str, float | None], folder: pathlib.Path) -> str:
+    """The warnings of the last start, and the rules of health that hold in the newest row."""
+    holding = [name for name, value in newest.items() if name.startswith("health/") and value]
+    warnings = [line.split(" ", 2)[2] for line in journal.last_start(folder) if line.split(" ", 2)[1:2] == ["WARNING"]]
+    listed = [f"{name}: {each.meaning}" for name in holding for each in found(name)] + warnings
+    lines = "\n".join(f"- {escaped(line)}" for line in dict.fromkeys(listed))
+    return lines or "No rule of health holds, and nothing was warned of."
+
+
+def _media(folder: pathlib.Path) -> list[str]:
+    paths = media(folder)
+    parts = ["## Pictures and films"] if paths else []
+    for path in paths[:MOST_MEDIA]:
+        parts += [f"### {escaped(str(path))}", f"![{escaped(str(path))}](<{path}>)"]
+    return parts
+
+
+def _results(folder: pathlib.Path) -> list[str]:
+    """Evaluations and matches after the run."""
+    parts = []
+    evaluated, _ = evaluations.read(folder)
+    if evaluated:
+        rows = [[e.which, f"{e.updates:,}", str(e.episodes), number(statistics.fmean(e.returns))] for e in evaluated]
+        parts += ["## Evaluations after the run", table(["checkpoint", "updates", "episodes", "mean return"], rows)]
+    played = folder / evaluations.MATCHES
+    if played.is_file():
+        parts += ["## Matches", *_code(played.read_text(errors="replace").splitlines())]
+    return parts
+
+
+def _notable(folder: pathlib.Path) -> list[str]:
+    """The lines of the run's log about starts, ends, restarts and other warnings."""
+    try:
+        lines = journal.lines(folder)
+    except OSError:
+        return []
+    return [line for line in lines if line.split(" ", 2)[1:2] != ["INFO"] or journal.end_of([line]) is not None]
+
+
+def _newest(newest: Mapping[str, float | None]) -> str:
+    known = {metric.name: metric for metric in declared()}
+    rows = []
+    for name, value in newest.items():
+        declarations = [known[name]] if name in known else found(name)
+        meaning = declarations[0].meaning if declarations else ""
+        well = healthy(declarations[0]) if declarations else ""
+        rows.append([name, "–" if value is None else number(value), meaning, well])
+    return table(["metric", "value", "meaning", "healthy"], rows)
+
+
+def _settings(config: Config) -> str:
+    flat = schema.flattened({"seed": config.seed, **config.settings, "run": config.run})
+    return table(["setting", "value"], [[name, str(value)] for name, value in flat.items()], texts=2)
+
+
+def _origin(config: Config) -> list[str]:
+    parts = _code([shlex.join(["python", config.file, *config.arguments])])
+    if config.provenance is None:
+        return parts
+    origin = schema.flattened(dataclasses.asdict(config.provenance))
+    return [*parts, table(["", ""], [[name, str(value)] for name, value in origin.items()], texts=2)]
+
+
+def _code(lines: Iterable[str]) -> list[str]:
+    text = "\n".join(f"    {line}" for line in lines)
+    return [text] if text else []

@@ -1,0 +1,48 @@
+"""SAC in any env whose actions are real numbers: `./run python programs/sac.py gymnasium/Pendulum-v1`."""
+
+from __future__ import annotations
+
+from boonta.agents.sac import Config, make
+from boonta.envs.base import Env
+from boonta.envs.gymnasium import Gymnasium
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def sac(
+    run: RunFlags,
+    config: Config,
+    evaluation: Evaluation,
+    env: Env = Gymnasium("Pendulum-v1"),  # noqa: B008
+    actors: int = 1,
+    num_envs: int = 4,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
+    refresh_every: int | None = None,
+) -> Program:
+    """Actors fill a replay table, the learner draws from it, and the policy goes back through the variable server.
+
+    Args:
+      run: the run's settings.
+      config: the agent's hyper-parameters.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of the policy; default: 10.
+      refresh_every: env steps of a slot between two fetches of it; default: each.
+    """
+    agent = make(config, env.spec)
+    groups = [
+        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
+        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
+        evaluator(env, evaluation),
+    ]
+    return Program("sac", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(sac)

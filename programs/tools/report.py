@@ -1,0 +1,61 @@
+"""Makes the page of a run: one HTML file that opens offline, or a live page on this machine while the run goes.
+
+./run boonta report --workdir runs/impala-catch
+"""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+
+from boonta.nodes.snapshots import files
+from boonta.programs.experiments.page import html
+from boonta.programs.reports import live as pages
+from boonta.programs.reports import page
+from boonta.programs.wiring.run import BadInput, Config, command, read_config
+
+FILE = "report.html"
+
+
+def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = False, port: int = 0) -> None:
+    """Makes the page of a run: curves, throughput, what nodes wait for, health, restarts, snapshots, and its origin.
+
+    Pictures and films in the run's folder are on the page, such as those of `boonta play` and `boonta explain`.
+
+    Args:
+      workdir: the run's folder.
+      out: the page's file; default: report.html in the run's folder.
+      live: serve a page that shows the run as it goes, until Ctrl-C. A click on a node shows its log, its metrics and
+        what its threads do. Only this machine reaches it, and only by the address that is printed, with its key.
+      port: the port of the live page; 0 takes a free one.
+    """
+    try:
+        config = read_config(workdir / "config.json")
+    except OSError as error:
+        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+    if live:
+        pages.serve(config, workdir, port)
+        return
+    target = out or workdir / FILE
+    try:
+        files.write_whole(target, made(config, workdir).encode(), synced=False)
+    except OSError as error:
+        raise BadInput(f"--out {target} can't be written: {error}") from error
+    print(target)
+
+
+def made(config: Config, workdir: pathlib.Path) -> str:
+    """The page of a run, with all pictures inside."""
+    with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
+        drawn = page.draw(config, workdir, pathlib.Path(folder))
+        text = page.markdown(config, workdir, drawn)
+        return html(text, [pathlib.Path(folder), workdir], workdir.resolve().name)
+
+
+def main() -> None:
+    """The command line of `report`."""
+    command(report, ValueError, OSError)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Stacks on request: a process writes those of all its threads into a file of its own, also while Python code hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Iterator
+from typing import IO
+
+REQUEST = signal.SIGUSR2  # Launchpad takes SIGUSR1.
+VARIABLE = "BOONTA_STACKS"  # The variable with the folder of these files, which the run's processes inherit.
+PREFIX = "stacks-"
+POLL_S = 0.05
+_open: list[IO[str]] = []  # The file of this process: the handler, in C, has its descriptor alone.
+
+
+def offer() -> None:
+    """Makes this process write its stacks when it gets `REQUEST`, if the run has a folder for them.
+
+    The process's file there shows that the signal may be sent; otherwise it would end the process.
+    """
+    folder = os.environ.get(VARIABLE)
+    if folder:
+        file = open(_file(pathlib.Path(folder), os.getpid()), "w")  # noqa: SIM115  # It stays open as long as the handler.
+        faulthandler.register(REQUEST, file, all_threads=True)
+        _open[:] = [file]
+
+
+@contextlib.contextmanager
+def offered(folder: pathlib.Path) -> Iterator[None]:
+    """Offers, in a run's temporary folder, the stacks of this process within the block, and of those that it starts."""
+    os.environ[VARIABLE] = str(folder.absolute())
+    offer()
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        faulthandler.unregister(REQUEST)
+        _open.clear()
+
+
+def ask(folder: pathlib.Path, pid: int, wait_s: float = 2.0) -> str:
+    """The stacks of a process of this machine, the newest call first.
+
+    Args:
+      folder: the temporary folder of its run.
+      pid: its process id.
+      wait_s: seconds to wait for them.
+
+    Raises:
+      LookupError: it has ended, or doesn't offer any yet; or it doesn't answer, as one that is stopped.
+    """
+    path = _file(folder, pid)
+    try:
+        before = path.stat().st_size
+        os.kill(pid, REQUEST)
+    except (FileNotFoundError, ProcessLookupError):
+        raise LookupError(f"process {pid} offers no stacks: it has ended, or still imports its libraries") from None
+    deadline, seen = time.monotonic() + wait_s, before
+    while time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        size = path.stat().st_size
+        if before < seen == size:  # Nothing has been added since the last look.
+            return path.read_bytes()[before:].decode(errors="replace")
+        seen = size
+    raise LookupError(
+        f"process {pid} has not written its stacks within {wait_s:g} s: it is stopped, or the disk is full"
+    )
+
+
+def _file(folder: pathlib.Path, pid: int) -> pathlib.Path:
+    return folder / f"{PREFIX}{pid}.txt"

@@ -1,0 +1,118 @@
+"""Networks of a policy and its critics, and how they act."""
+
+from __future__ import annotations
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from boonta.agents import sac, td3
+from boonta.agents.actor_critic import Layers, make_networks
+from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
+from boonta.agents.heads import real_actions
+from boonta.envs.base import MID, EnvSpec, TimeStep
+
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+
+SPEC = EnvSpec(specs.Array((3,), np.float32), specs.BoundedArray((2,), np.float32, [-2, 0], [2, 10]))
+IMAGE = SPEC._replace(observations=specs.BoundedArray((36, 36, 3), np.uint8, 0, 255))
+SMALL = Layers(widths=(8,))
+AGENTS = {
+    "sac": lambda spec, **k: sac.make(sac.Config(SMALL), spec, **k),
+    "td3": lambda spec, **k: td3.make(td3.Config(SMALL), spec, **k),
+}
+
+
+def shown(spec, size):
+    leaf = spec.observations
+    observation = np.ones((size, *leaf.shape), leaf.dtype)
+    return TimeStep(np.full(size, MID, np.int32), np.zeros(size, np.float32), np.ones(size, np.float32), observation)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name):
+    agent = AGENTS[name](SPEC)
+    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0)))
+    assert set(params) == {"policy", "transitions"}  # No critics go to actors.
+    timestep, key = shown(SPEC, 4000), jax.random.PRNGKey(1)
+    step, state = jax.jit(agent.policy.step), agent.policy.initial_state(4000)
+    action, extras, _ = step(params, key, timestep, state)
+    assert extras == () and action.shape == (4000, 2) and len(np.unique(action[:, 0])) > 3900
+    for i, (low, high) in enumerate([(-2, 2), (0, 10)]):
+        counts, _ = np.histogram(action[:, i], bins=4, range=(low, high))
+        np.testing.assert_allclose(counts / 4000, 0.25, atol=0.03)
+    learned = params | {"transitions": jnp.float32(1)}
+    action, _, _ = step(learned, key, timestep, state)
+    assert len(np.unique(action[:, 0])) > 3900  # Each slot draws noise of its own, though all see the same.
+    np.testing.assert_allclose(action.mean(0), [0, 5], atol=0.3)  # The middle, where policies start.
+    if name == "td3":
+        np.testing.assert_allclose(action.std(0), [0.2, 0.5], rtol=0.1)  # A tenth of half the range.
+    for before in (params, learned):
+        best, _, _ = agent.eval_policy.step(before, key, timestep, state)
+        np.testing.assert_allclose(best, np.tile([[0, 5]], (4000, 1)), atol=0.5)
+        assert len(np.unique(best)) == 2
+    assert agent.eval_policy.deterministic and not agent.policy.deterministic
+
+
+def test_critics_share_nothing_and_policies_see_images():
+    box = real_actions(SPEC.actions, "SAC")
+    layers = Layers(Torso("nature", channels=(4, 4, 4), widths=(32,)), widths=(16, 15), critics=3, frame_stack=2)
+    made = make_networks(layers, IMAGE, box, lambda x, name: hk.Linear(4, name=name)(x))
+    params = made.init(jax.random.PRNGKey(0))
+    stack = np.random.default_rng(0).integers(0, 256, (6, 36, 36, 3, 2)).astype(np.uint8)
+    action = jnp.zeros((6, 2))
+    assert made.policy(params["policy"], stack).shape == (6, 4)
+    values = made.critics(params["critic"], stack, action)
+    assert values.shape == (6, 3) and len(np.unique(values[0])) == 3
+    assert params["critic"]["critic_1_0"]["w"].shape == (32 + 2, 16)  # The action comes above the convolutions.
+
+    def reached(i):
+        slopes = jax.grad(lambda p: made.critics(p, stack, action)[:, i].sum())(params["critic"])
+        return {name for name, leaves in slopes.items() if any(np.abs(x).max() > 0 for x in leaves.values())}
+
+    assert reached(0) and not reached(0) & reached(1) and not reached(1) & reached(2)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (
+            SPEC._replace(actions=specs.DiscreteArray(3)),
+            "takes actions of real numbers; this environment takes Discrete",
+        ),
+        (
+            SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, np.inf)),
+            "squashes its actions into their bounds",
+        ),
+        (
+            IMAGE,
+            r"torso.kind is 'mlp', which takes numbers, but observations are images, uint8\[36, 36, 3\]; take 'nature'",
+        ),
+    ],
+)
+def test_envs_that_do_not_fit_are_refused_by_name(name, spec, message):
+    with pytest.raises(ValueError, match=message):
+        AGENTS[name](spec)
+
+
+def test_a_torso_of_ones_own_takes_the_place_of_the_configs():
+    class Mine(hk.Module):
+        def __call__(self, stack):
+            return hk.Linear(6)(hk.Flatten()(stack.astype(jnp.float32)))
+
+    agent = AGENTS["sac"](IMAGE, network=Mine)
+    params = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0)).params
+    assert params["critic"]["critic_0_0"]["w"].shape == (6 + 2, 8)
+    with pytest.raises(ValueError, match="network is 7; it must be a torso, such as a class of hk.Module, or None"):
+        AGENTS["sac"](SPEC, network=7)
+    with pytest.raises(ValueError, match=r"the torso's features must be float32\[N=6, F\]"):
+        AGENTS["sac"](SPEC, network=lambda name: lambda stack: stack)
+
+
+def test_ddpg_is_td3_without_what_it_adds():
+    assert replaced(td3.Config(), {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}) == td3.DDPG

@@ -1,0 +1,91 @@
+import dm_env
+import numpy as np
+from dm_env import specs
+
+from boonta.envs import base
+from boonta.envs.looped import LoopedEnv
+
+
+class Countdown(dm_env.Environment):
+    """Shows `start`, `start - 1`, … 0; the reward is the action."""
+
+    def __init__(self, start: int):
+        self.start = self.left = start
+        self.closed = False
+
+    def reset(self):
+        self.left = self.start
+        return dm_env.restart(self._observation())
+
+    def step(self, action):
+        self.left -= 1
+        if self.left == 0:
+            return dm_env.termination(float(action), self._observation())
+        return dm_env.transition(float(action), self._observation())
+
+    def _observation(self):
+        return {"left": np.float64(self.left), "board": np.full((2,), self.left)}
+
+    def observation_spec(self):
+        return SPEC.observations
+
+    def action_spec(self):
+        return SPEC.actions
+
+    def close(self):
+        self.closed = True
+
+
+SPEC = base.EnvSpec(
+    observations={"left": specs.Array((), np.float32), "board": specs.Array((2,), np.int64)},
+    actions=specs.DiscreteArray(5, np.int32),
+)
+
+
+def test_looped_env_resets_each_slot_after_its_own_last():
+    env = LoopedEnv([Countdown(1), Countdown(2)], SPEC)
+    steps = [env.reset()] + [env.step(np.array([3, 4])) for _ in range(4)]
+    assert [step.step_type.tolist() for step in steps] == [[0, 0], [2, 1], [0, 2], [2, 0], [0, 1]]
+    assert [step.reward.tolist() for step in steps] == [[0, 0], [3, 4], [0, 4], [3, 0], [0, 4]]
+    assert [step.discount.tolist() for step in steps] == [[1, 1], [0, 1], [1, 0], [0, 1], [1, 1]]
+    assert [step.observation["left"].tolist() for step in steps] == [[1, 2], [0, 1], [1, 0], [0, 2], [1, 1]]
+    assert env.episodes() == [base.Episode(0, 3.0, 1), base.Episode(1, 8.0, 2), base.Episode(0, 3.0, 1)]
+    assert env.episodes() == []
+
+
+def test_looped_env_takes_the_dtypes_of_its_spec():
+    step = LoopedEnv([Countdown(3)], SPEC).reset()
+    assert step.observation["left"].dtype == np.float32
+    assert step.observation["board"].dtype == np.int64
+    assert (step.step_type.dtype, step.reward.dtype, step.discount.dtype) == (np.int32, np.float32, np.float32)
+
+
+def test_looped_env_forgets_the_running_episode_on_reset():
+    env = LoopedEnv([Countdown(2)], SPEC)
+    env.reset()
+    env.step(np.array([4]))
+    env.reset()
+    for _ in range(2):
+        env.step(np.array([1]))
+    assert env.episodes() == [base.Episode(0, 2.0, 2)]
+
+
+def test_looped_env_closes_its_environments():
+    envs = [Countdown(1), Countdown(1)]
+    LoopedEnv(envs, SPEC).close()
+    assert all(env.closed for env in envs)
+
+
+class Drawn(Countdown):
+    steps_per_s = 20.0
+
+    def render(self):
+        return np.full((2, 3, 3), self.left, np.uint8)
+
+
+def test_looped_env_draws_slots_that_all_draw_themselves():
+    env = LoopedEnv([Drawn(1), Drawn(2)], SPEC)
+    assert env.render().shape == (2, 2, 3, 3) and env.render()[:, 0, 0, 0].tolist() == [1, 2]
+    assert env.steps_per_s == 20.0
+    assert LoopedEnv([Drawn(1), Countdown(2)], SPEC).render() is None
+    assert LoopedEnv([Countdown(2)], SPEC).steps_per_s is None

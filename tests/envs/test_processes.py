@@ -1,0 +1,134 @@
+"""Slots in processes of their own: the same streams, and processes that end by name."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from boonta.envs import base, catch, conformance
+from boonta.envs.dm_env import DmEnv
+from boonta.envs.gymnasium import Gymnasium
+from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.processes import InProcesses
+from boonta.tests.helpers.fragile import Fragile
+
+
+def test_the_steps_are_those_of_each_workers_batch():
+    """It compares with batches in this process, each with the seed of a worker."""
+    inner, actions = catch.Catch(rows=4, columns=3), np.random.default_rng(0).integers(3, size=(20, 4))
+    batch = InProcesses(inner, workers=2)(num_envs=4, seed=3)
+    ours = [inner(2, int(seed)) for seed in base.slot_seeds(2, 3)]
+    steps, wanted = [batch.reset()], [[env.reset() for env in ours]]
+    for action in actions:
+        steps.append(batch.step(action))
+        wanted.append([env.step(half) for env, half in zip(ours, np.split(action, 2))])
+    for step, halves in zip(steps, wanted):
+        for got, *parts in zip(step, *halves):
+            np.testing.assert_array_equal(got, np.concatenate(parts))
+            assert got.dtype == parts[0].dtype
+    episodes = [
+        [episode._replace(slot=episode.slot + 2 * i) for episode in env.episodes()] for i, env in enumerate(ours)
+    ]
+    assert sorted(batch.episodes()) == sorted(sum(episodes, [])) != []
+    batch.close()
+
+
+@pytest.mark.once
+def test_conforms():
+    conformance.check(Gymnasium("Pendulum-v1", {"max_episode_steps": 9}, workers=2), num_envs=4, steps=40)
+
+
+def test_the_board_of_a_game_comes_through_and_actions_are_checked_before_they_go():
+    batch = InProcesses(OpenSpiel("tic_tac_toe"), workers=2)(num_envs=2, seed=0)
+    first, second = batch.reset(), batch.step(np.array([4, 0], np.int32))
+    assert type(first.observation) is base.BoardView and first.observation.legal.all()
+    assert second.observation.player.tolist() == [1, 1] and np.argwhere(~second.observation.legal).tolist() == [
+        [0, 4],
+        [1, 0],
+    ]
+    with pytest.raises(ValueError, match="action of slot 1 is 9; allowed: 0 to 8"):
+        batch.step(np.array([1, 9]))
+    batch.close()
+
+
+def test_nests_pictures_and_speed_come_through_and_every_worker_is_a_process():
+    batch = DmEnv(Fragile, workers=8)(num_envs=6, seed=0)  # At most one worker for each slot.
+    step = batch.reset()
+    assert len({os.getpid(), *step.observation[0]["process"].tolist()}) == 7
+    assert step.observation[0]["flag"].dtype == bool and step.observation[0]["flag"].all()
+    assert step.observation[1].dtype == np.uint8 and (step.observation[1] == 250).all()
+    assert batch.render().shape == (6, 2, 3, 3) and batch.steps_per_s == 25.0
+    batch.close()
+    batch.close()
+
+
+def processes_of(step: base.TimeStep) -> list[int]:
+    return step.observation[0]["process"].tolist()
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within seconds; one that has ended may still be in its parent's list."""
+    for _ in range(500):
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                if file.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_what_an_environment_raises_comes_through_and_no_process_stays():
+    batch = DmEnv(Fragile, workers=2)(num_envs=4, seed=0)
+    processes = processes_of(batch.reset())
+    with pytest.raises(LookupError, match="the motor is gone"):
+        batch.step(np.array([0, 0, 1, 0]))
+    batch.close()
+    assert all(map(is_gone, processes))
+
+
+def test_a_process_that_is_killed_is_named_by_its_slots():
+    batch = DmEnv(Fragile, workers=2)(num_envs=4, seed=0)
+    processes = processes_of(batch.reset())
+    with pytest.raises(RuntimeError, match="the process of slots 2 to 3 ended with exit code -9, at 'step'"):
+        batch.step(np.array([0, 0, 0, 2]))
+    batch.close()
+    assert all(map(is_gone, processes))
+
+
+def test_a_process_that_was_killed_between_steps_is_named_too():
+    batch = DmEnv(Fragile, workers=2)(num_envs=2, seed=0)
+    processes = processes_of(batch.reset())
+    os.kill(processes[0], signal.SIGKILL)
+    assert is_gone(processes[0])
+    with pytest.raises(RuntimeError, match="the process of slots 0 to 0 ended with exit code -9, at 'step'"):
+        batch.step(np.zeros(2, int))
+
+
+def test_signals_that_reach_all_processes_are_left_to_the_first():
+    batch = DmEnv(Fragile, workers=1)(num_envs=2, seed=0)
+    (process, _) = processes_of(batch.reset())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(process, number)
+    assert processes_of(batch.step(np.zeros(2, int))) == [process] * 2
+    batch.close()
+
+
+class OfTests(Fragile):
+    """Pytest's modules are in no folder where another process would look for them."""
+
+
+def test_one_that_no_other_process_can_import_is_refused_with_a_reason():
+    with pytest.raises(
+        RuntimeError, match="could not start .*; it wrote the reason on standard error. It must be able to"
+    ):
+        DmEnv(OfTests, workers=2)(num_envs=2, seed=0)
+
+
+@pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])
+def test_refuses_bad_settings(slots, workers, seed):
+    with pytest.raises(ValueError, match="must be at least"):
+        InProcesses(catch.Catch(), workers)(slots, seed)

@@ -1,0 +1,39 @@
+"""Which renderer MuJoCo gets."""
+
+import ctypes.util
+
+import pytest
+
+from boonta.envs import rendering
+
+
+@pytest.fixture(autouse=True)
+def _unchosen(monkeypatch):
+    monkeypatch.setenv(rendering.VARIABLE, "")  # So that the variable is put back.
+    monkeypatch.delenv(rendering.VARIABLE)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    rendering._best.cache_clear()
+    yield
+    rendering._best.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("egl", "osmesa", "display", "wanted"),
+    [(True, True, ":0", "egl"), (False, True, ":0", "osmesa"), (False, False, ":0", "glfw"), (False, False, "", "off")],
+)
+def test_what_needs_no_screen_comes_first(egl, osmesa, display, wanted, monkeypatch):
+    monkeypatch.setattr(rendering, "_has_egl", lambda: egl)
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: "libOSMesa.so" if osmesa else None)
+    monkeypatch.setenv("DISPLAY", display)
+    assert rendering.choose() == wanted
+
+
+def test_a_choice_of_the_users_stays(monkeypatch):
+    monkeypatch.setenv(rendering.VARIABLE, "osmesa")
+    assert rendering.choose() == rendering.require() == "osmesa"
+
+
+def test_without_any_the_message_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(ValueError, match="MUJOCO_GL is 'off': drawing needs EGL .*apt install libegl1 .* libosmesa6"):
+        rendering.require()

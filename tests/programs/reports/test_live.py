@@ -1,0 +1,150 @@
+"""The live page of a run: what its server answers, to whom, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from boonta.programs.reports import live
+from boonta.programs.reports.live import Live
+from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run import read_config
+from boonta.tests.helpers import run_folders
+
+pytestmark = pytest.mark.once
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+PICTURE = Picture(
+    (Drawn("actor", "Actor", ("actor/0",)), Drawn("learner", "Learner", ("learner",))),
+    (Arrow("actor", "learner", "steps"),),
+)
+NODE = {"activity": "acting", "activity_s": 2.0, "report_age_s": 0.5, "rss_mb": 90.0, "started": True}
+NODE |= {"gone": False, "failure": "", "hung": "", "warnings": []}
+
+
+def nodes(pid: int) -> dict[str, dict[str, object]]:
+    process = f"{platform.node()}/{pid}"
+    waiting = {**NODE, "activity": "waiting for data", "process": process}
+    return {"actor/0": {**NODE, "process": process, "hung": "has been acting for 400 s"}, "learner": waiting}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run whose learner waits and whose actor hangs; both are this process."""
+    rows = [{**row, "share/actor/acting": 0.9, "eval_return/actor/0": 1.5} for row in run_folders.rows([0.0, 1.0])]
+    folder = run_folders.write_run(tmp_path / "r<u>n", metrics=rows, end=["INFO done: updates reached 3"])
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "picture": dataclasses.asdict(PICTURE)}))
+    (folder / "logs" / "20260101-000000" / "actor").mkdir(parents=True)
+    (folder / "logs" / "20260101-000000" / "actor" / "0").write_text("the actor's <words>\n")
+    status = {"at": time.time(), "totals": {"env_steps": 200.0}, "row": {"return": 0.5}, "nodes": nodes(os.getpid())}
+    (folder / "status.json").write_text(json.dumps({**status, "reason": "", "failure": "", "health": {"a": "it fell"}}))
+    (folder / "tmp").mkdir()
+    return folder
+
+
+@contextlib.contextmanager
+def served(folder) -> Iterator[str]:
+    """The address of the run's live page."""
+    with live.Server(Live(read_config(folder / "config.json"), folder), 0, "a-key") as (made, address):
+        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield address
+        finally:
+            made.shutdown()
+            thread.join()
+
+
+def get(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=60) as answer:
+        assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+        return answer.read().decode()
+
+
+def test_it_answers_who_has_the_key_and_nobody_else(run):
+    with served(run) as address:
+        assert address.startswith("http://127.0.0.1:") and address.endswith("/a-key/")
+        page = get(address)
+        assert 'id="box-actor/0"' in page and 'id="doing-learner"' in page and "{{" not in page
+        assert "r&lt;u&gt;n" in page and "<u>" not in page
+        for wrong in (
+            address.replace("a-key", "b-key"),
+            address.replace("a-key/", ""),
+            f"{address}none",
+            f"{address}../",
+        ):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                get(wrong)
+
+
+def test_it_tells_all_about_a_node(run):
+    with served(run) as address:
+        status = json.loads(get(f"{address}status"))
+        assert status["nodes"]["learner"]["activity"] == "waiting for data" and 0 <= status["age_s"] < 60
+        assert status["state"] == "it has ended" and status["end"] == "done: updates reached 3"
+        assert get(f"{address}log?node=actor/0") == "the actor's <words>\n"
+        assert "updates reached 3" in get(f"{address}log?node=learner")  # It has no log of its own.
+        assert "updates reached 3" in get(f"{address}log?node=../../../../etc/passwd")
+        told = get(f"{address}metrics?node=actor/0")
+        assert "eval_return/actor/0  1.5  Mean return of the last evaluation." in told
+        assert "share/actor/acting  0.9" in told
+        assert "offers no stacks" in get(f"{address}stack?node=learner")
+        assert get(f"{address}charts").count("<svg") == 2
+
+
+def test_the_stack_of_a_node_is_that_of_its_process(run):
+    code = (
+        "import pathlib, sys\nfrom boonta.programs.wiring import stacks\ndef stuck_here():\n    print(flush=True)\n"
+        "    input()\nwith stacks.offered(pathlib.Path(sys.argv[1])):\n    stuck_here()"
+    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, str(run / "tmp")], **pipes) as process:  # type: ignore[call-overload]
+        process.stdout.readline()
+        status = json.loads((run / "status.json").read_text())
+        (run / "status.json").write_text(json.dumps({**status, "nodes": nodes(process.pid)}))
+        shown = Live(read_config(run / "config.json"), run)
+        assert "in stuck_here" in shown.stack("actor/0")
+        (run / "logs" / "20260101-000000" / "pids.json").write_text(json.dumps({"monitor": process.pid}))
+        assert "in stuck_here" in shown.stack("monitor")  # It is in no status, but the launcher knows it.
+        process.communicate(b"\n", timeout=60)
+    assert "isn't known" in shown.stack("nobody")
+
+
+def test_a_run_that_has_told_nothing_yet(tmp_path):
+    folder = run_folders.write_run(tmp_path / "run", metrics=[], end=[])
+    shown = Live(read_config(folder / "config.json"), folder)
+    assert json.loads(shown.status())["age_s"] is None and shown.charts() == ""
+    assert "has not recorded the program" in shown.page()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium")
+def test_a_browser_shows_who_waits_and_a_nodes_log(run, tmp_path):
+    page = live.HTML.read_text()
+    assert "{{picture}}" in page
+    with served(run) as address:
+        shown = dom(address, tmp_path)
+        assert 'data-kind="bad"' in shown and 'data-kind="waits"' in shown
+        assert "waiting for data, 2 s" in shown and "actor/0 has been acting for 400 s" in shown and "it fell" in shown
+        assert "<dt>env steps</dt><dd>200</dd>" in shown
+        chosen = dom(f"{address}#actor/0", tmp_path)
+        assert "the actor's &lt;words&gt;" in chosen
+
+
+def dom(address: str, folder) -> str:
+    """The page as Chromium has it after three seconds of its own time."""
+    command = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'browser'}"]
+    command += ["--virtual-time-budget=3000", "--dump-dom", address]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout

@@ -1,0 +1,132 @@
+"""The page of a run, of folders that their runs have left in every way."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from boonta.programs.experiments.curves import moments
+from boonta.programs.reports import charts
+from boonta.programs.tools.report import report
+from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers import run_folders
+
+pytestmark = pytest.mark.once
+PICTURE = Picture(
+    (
+        Drawn("actor", "Actor", ("actor/0", "actor/1")),
+        Drawn("replay", "Replay", ("replay",)),
+        Drawn("learner", "Learner", ("learner",)),
+    ),
+    (Arrow("actor", "replay", "steps"), Arrow("replay", "learner", "batches")),
+)
+LOG = (
+    "WARNING actor/1 was killed by SIGKILL while acting; it starts again in 0.5 s",
+    "WARNING monitor: entropy fell <b>",
+    "INFO done: updates reached 3",
+    "DEBUG ended with code 0",
+)
+
+
+def rows(number: int = 3):
+    made = run_folders.rows([i / number for i in range(number)])
+    for i, row in enumerate(made):
+        row |= {
+            "env_steps_per_s": 10.0 + i,
+            "share/actor/acting": 0.7,
+            "share/actor/waiting_for_room": 0.3 * i / number,
+        }
+        row |= {
+            "loss": 1.0 / (i + 1),
+            "rss_mb/learner": 300.0 + i,
+            "return": i / number,
+            "health/entropy_collapse": 1.0,
+        }
+        row |= {"share/actor/never": 0.0, "nan": None}
+    return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = run_folders.write_run(tmp_path / "im<pala>", metrics=rows(), end=LOG)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "picture": dataclasses.asdict(PICTURE)}))
+    return folder
+
+
+def test_the_page_has_all_of_the_run_and_needs_nothing_else(run, capsys):
+    frames = np.zeros((2, 8, 8, 3), np.uint8)
+    imageio.imwrite(run / "play.gif", frames)
+    imageio.imwrite(run / "play 2.mp4", np.zeros((4, 32, 32, 3), np.uint8))
+    (run / "tensorboard").mkdir()
+    (run / "tensorboard" / "hidden.png").write_bytes(b"no picture")
+    (run / "matches.txt").write_text("against uct:10\n  3 won\n")
+    evaluated = {"updates": 3, "which": "best", "episodes": 2, "deterministic": True, "seed": 0, "returns": [1.0, 4.0]}
+    run_folders.write_lines(run / "evaluations.jsonl", [evaluated])
+    report(run)
+    assert capsys.readouterr().out == f"{run / 'report.html'}\n"
+    page = (run / "report.html").read_text()
+    assert re.findall(r'(?:src|href)="([^"]{0,40})', page)  # Nothing on the page comes from elsewhere.
+    assert all(source.startswith("data:") for source in re.findall(r'(?:src|href)="([^"]{0,40})', page))
+    assert page.count('src="data:image/gif') == 1 and page.count('<video controls src="data:video/mp4') == 1
+    assert page.count("data:image/svg+xml") == 7  # Two of returns, throughput, time, learning, memory, the program.
+    for text in (
+        "It has ended. done: updates reached 3",
+        "env steps 300, updates 3, seconds 30",
+        "actor/1 was killed by SIGKILL while acting",
+        "entropy fell &lt;b&gt;",
+        "<td>best</td>",
+        ">2.5</td>",
+        "3 won",
+        "<td>config.rate</td>",
+        "impala.py catch --launch anakin",
+        "a" * 40,
+        "im&lt;pala&gt;",
+    ):
+        assert text in page, text
+    assert "hidden.png" not in page and "<pala>" not in page
+
+
+def test_a_run_that_has_only_begun_has_a_page(tmp_path, capsys):
+    folder = run_folders.write_run(tmp_path / "run", origin=None, metrics=[], end=[])
+    (folder / "metrics.jsonl").unlink()
+    report(folder, out=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "There is no row of metrics yet." in page and "data:" not in page
+
+
+def test_a_film_that_is_too_large_is_linked(run, monkeypatch):
+    monkeypatch.setattr("boonta.programs.experiments.page.LARGEST", 20_000)
+    (run / "large.mp4").write_bytes(bytes(20_001))
+    report(run)
+    assert '<a href="large.mp4">large.mp4, 0 MB</a>' in (run / "report.html").read_text()
+
+
+def test_charts_are_of_what_a_run_has_measured():
+    found = charts.charts(moments(rows()))
+    assert set(found) == {"returns_env_steps", "returns_seconds", "throughput", "time_actor", "learning", "memory"}
+    shares = found["time_actor"].panels["actor"]
+    assert list(shares) == ["acting", "waiting for room"]  # What takes no time is left out.
+    assert shares["waiting for room"].y.value.tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert list(found["returns_seconds"].panels["returns"]) == ["evaluation", "training"]
+    assert list(found["throughput"].panels) == ["env_steps_per_s"]
+    assert "loss" in found["learning"].panels
+
+
+def test_long_runs_are_drawn_by_means():
+    band = charts.charts(moments(rows(4_000)))["time_actor"].panels["actor"]["waiting for room"]
+    assert len(band.x) == charts.MOST_POINTS
+    assert band.y.value.mean() == pytest.approx(0.3 * 1_999.5 / 4_000)
+
+
+def test_a_folder_without_a_run_and_a_place_that_cannot_be_written(run, tmp_path):
+    with pytest.raises(BadInput, match="holds no run"):
+        report(tmp_path / "none")
+    with pytest.raises(BadInput, match="can't be written"):
+        report(run, out=tmp_path / "none" / "page.html")
