@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.policy_value import Inputs, Network, Outputs
 from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
+from boonta.agents.policy_value import Inputs, Network, Outputs
 from boonta.envs.base import EnvSpec, TimeStep
 
 

@@ -31,7 +31,7 @@ class ActionHead(NamedTuple):
 
     Attributes:
       size: P, the number of parameters that the network outputs.
-      layer: `(features [..., D], name, initial weights) -> parameters [..., P]`, the network's last layer; a haiku
+      layer: `(features [..., D], name, initial weights=None) -> parameters [..., P]`, the network's last layer; a haiku
         function. The weights are made by haiku's usual initialiser where None is given; real numbers have their own.
       distribution: `(parameters [..., P]) -> distributions [...]`. A loss makes one and takes all it needs from it, so
         that common parts, such as the normalised logits, are computed and differentiated once.
@@ -41,7 +41,7 @@ class ActionHead(NamedTuple):
     """
 
     size: int
-    layer: Callable[[jax.Array, str, hk.initializers.Initializer | None], jax.Array]
+    layer: Callable[..., jax.Array]
     distribution: Callable[[jax.Array], Distribution]
     encode: Callable[[jax.Array], jax.Array]
     entropy_uniform: float | None
@@ -149,7 +149,7 @@ def categorical(num_actions: int) -> ActionHead:
     """A head whose parameters are a logit for each action; actions are int32."""
     return ActionHead(
         size=num_actions,
-        layer=lambda x, name, w_init: hk.Linear(num_actions, w_init=w_init, name=name)(x),
+        layer=lambda x, name, w_init=None: hk.Linear(num_actions, w_init=w_init, name=name)(x),
         distribution=distributions.categorical,
         encode=lambda action: jax.nn.one_hot(action, num_actions),
         entropy_uniform=math.log(num_actions),
@@ -180,7 +180,7 @@ def _choices_head(actions: specs.Array, agent: str) -> ActionHead:
 
     return ActionHead(
         size=sum(sizes),
-        layer=lambda x, name, w_init: hk.Linear(sum(sizes), w_init=w_init, name=name)(x),
+        layer=lambda x, name, w_init=None: hk.Linear(sum(sizes), w_init=w_init, name=name)(x),
         distribution=lambda logits: _mapped(distributions.multi_categorical(logits, sizes), to_env, from_env),
         encode=encode,
         entropy_uniform=sum(map(math.log, sizes)),
@@ -190,7 +190,7 @@ def _choices_head(actions: specs.Array, agent: str) -> ActionHead:
 def _real_head(box: Box, gaussian: Gaussian) -> ActionHead:
     """A head of Gaussians, whose parameters are their means, then the logs of their deviations."""
 
-    def layer(x: jax.Array, name: str, w_init: hk.initializers.Initializer | None) -> jax.Array:
+    def layer(x: jax.Array, name: str, w_init: hk.initializers.Initializer | None = None) -> jax.Array:
         del w_init
         # Actions start near the middle of their range, whatever the features are.
         small = hk.initializers.VarianceScaling(1e-4)

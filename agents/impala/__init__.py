@@ -1,8 +1,8 @@
 """IMPALA: V-trace actor-critic, learned from sequences that many actors write."""
 
-from boonta.agents.policy_value import Inputs, Network, Outputs, example_inputs
 from boonta.agents.impala.agent import make
 from boonta.agents.impala.config import ATARI, CARTPOLE, CATCH, GRID_WORLD, MINATAR, Config
+from boonta.agents.policy_value import Inputs, Network, Outputs, example_inputs
 
 __all__ = [
     "ATARI",

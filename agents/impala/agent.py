@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 
 from boonta.agents import networks, optimisation
-from boonta.agents.policy_value import Network, open_network
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Table
 from boonta.agents.config import require_sign
 from boonta.agents.heads import make_action_head
 from boonta.agents.impala.config import Config
 from boonta.agents.impala.loss import impala_loss
+from boonta.agents.policy_value import Network, open_network
 from boonta.envs.base import EnvSpec
 
 

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.policy_value import Network
 from boonta.agents.actor_policy import unroll_as_acted
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
 from boonta.agents.optimisation import Context, Outcome
+from boonta.agents.policy_value import Network
 from boonta.agents.returns import v_trace
 
 

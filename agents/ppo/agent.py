@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
 
 from boonta.agents import encoders, networks, optimisation
-from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.actor_policy import make_policy
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require, require_sign
 from boonta.agents.heads import make_action_head
-from boonta.agents.normalisation import merge_moments, no_moments, normalise
+from boonta.agents.normalisation import Moments, merge_moments, no_moments, normalise
+from boonta.agents.optimisation import Context
+from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.ppo.config import Config
 from boonta.agents.ppo.loss import Gathered, ppo_loss, prepare_units
 from boonta.agents.ppo.policy import with_earned
@@ -41,8 +44,8 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
     """
     head = make_action_head(spec.actions, "PPO", config.gaussian)
     require_sign(config, spec.num_players)
-    network = open_network("ppo", config, spec, head, network)
-    whole = bool(jax.tree.leaves(jax.eval_shape(lambda: network.initial_state(1))))
+    unrolled = open_network("ppo", config, spec, head, network)
+    whole = bool(jax.tree.leaves(jax.eval_shape(lambda: unrolled.initial_state(1))))
     if whole:
         divides = config.batch_size % config.minibatches == 0
         require(
@@ -50,14 +53,14 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         )
     if config.normalise_observations:
         require_real(config, spec)
-        network = normalising(network)
-    parts = {"network": network, "head": head, "config": config}
+        unrolled = normalising(unrolled)
+    parts: dict[str, Any] = {"network": unrolled, "head": head, "config": config}
     policy, eval_policy = (
-        make_policy(network, head, spec, config.frame_stack, mode) for mode in ("sample", config.eval_mode)
+        make_policy(unrolled, head, spec, config.frame_stack, mode) for mode in ("sample", config.eval_mode)
     )
     target_kl = config.target_kl
     update = optimisation.make_update(
-        network.init,
+        unrolled.init,
         _with_moments(functools.partial(ppo_loss, **parts), config),
         config.optimiser,
         statistics=_statistics(config, spec),
@@ -110,7 +113,7 @@ def _published(params: Nest, statistics: Nest, config: Config) -> Nest:
     return (params, statistics.observations) if config.normalise_observations else params
 
 
-def _with_moments(function, config: Config):
+def _with_moments(function: Callable[..., Any], config: Config) -> Callable[[Nest, Context, Any], Any]:
     """A function of params, context and data, whose network takes the moments that the context has."""
     return lambda params, context, data: function(_published(params, context.statistics, config), context, data)
 
@@ -126,6 +129,6 @@ def _statistics(config: Config, spec: EnvSpec) -> optimisation.Statistics | None
         )
 
     def merge(a: Gathered, b: Gathered) -> Gathered:
-        return Gathered(*(merge_moments(x, y) if x != () else () for x, y in zip(a, b)))
+        return Gathered(*(merge_moments(x, y) if isinstance(x, Moments) else () for x, y in zip(a, b)))
 
     return optimisation.Statistics(init, merge)

@@ -6,18 +6,18 @@ See "Proximal Policy Optimization Algorithms" (https://arxiv.org/abs/1707.06347)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.policy_value import Inputs, Network
 from boonta.agents.actor_policy import inputs_of
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
-from boonta.agents.normalisation import Moments, moments_of
+from boonta.agents.normalisation import moments_of
 from boonta.agents.optimisation import Context, Outcome
+from boonta.agents.policy_value import Inputs, Network
 from boonta.agents.ppo.config import Config
 from boonta.agents.returns import generalised_advantages, v_trace
 
@@ -56,12 +56,12 @@ class Gathered(NamedTuple):
     """Running statistics.
 
     Attributes:
-      observations: moments of the frames, or ().
-      returns: moments of discounted returns, or ().
+      observations: `Moments` of the frames, or ().
+      returns: `Moments` of discounted returns, or ().
     """
 
-    observations: Moments | tuple[()]
-    returns: Moments | tuple[()]
+    observations: Any
+    returns: Any
 
 
 def prepare_units(
@@ -167,7 +167,7 @@ def ppo_loss(
 
 def entropy_cost(updates: jax.Array, config: Config) -> jax.Array:
     """The weight of the entropy bonus in this update."""
-    left = 1.0
+    left = jnp.ones(())
     if config.entropy_anneal_updates is not None:
         left = jnp.maximum(0.0, 1 - updates / config.entropy_anneal_updates)
     return jnp.float32(config.entropy_cost * left)

@@ -20,6 +20,7 @@ from boonta.agents import metrics as shared
 from boonta.agents.impala import metrics as impala
 from boonta.agents.metrics import Metric
 from boonta.agents.muzero import metrics as muzero
+from boonta.agents.ppo import metrics as ppo
 from boonta.agents.sac import metrics as sac
 from boonta.agents.td3 import metrics as td3
 from boonta.nodes import metrics as rows
@@ -35,6 +36,7 @@ GROUPS = {
     "Learner": (*nodes.LEARNER, *shared.METRICS),
     "IMPALA": impala.METRICS,
     "MuZero": muzero.METRICS,
+    "PPO": ppo.METRICS,
     "SAC": sac.METRICS,
     "TD3": td3.METRICS,
     "Tables": nodes.TABLES,
@@ -116,7 +118,7 @@ def page() -> str:
         "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
         "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), "
-        "[SAC](../agents/sac/metrics.py), [TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
+        "[PPO](../agents/ppo/metrics.py), [SAC](../agents/sac/metrics.py), [TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
     ]
     for title, group in GROUPS.items():
         parts += [f"## {title}", "\n".join(_markdown(group))]

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.actor_policy import Core, Extras
 from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
 from boonta.agents.impala.loss import impala_loss
+from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
 

@@ -5,12 +5,12 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import sequences
-from boonta.agents.policy_value import Inputs, Network, Outputs, make_network
 from boonta.agents.actor_policy import Core, make_policy, unroll_as_acted
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Gaussian, Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config, make
+from boonta.agents.policy_value import Inputs, Network, Outputs, make_network
 from boonta.envs.base import FIRST, LAST, MID, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

@@ -18,11 +18,11 @@ from dm_env import specs
 from haiku.experimental.flax import lift
 
 from boonta.agents import impala, muzero
-from boonta.agents.policy_value import make_network
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.agents.muzero.networks import make_model
+from boonta.agents.policy_value import make_network
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.checkpoint import Checkpointer
 

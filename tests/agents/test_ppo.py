@@ -66,8 +66,8 @@ def test_advantages_by_hand_at_ends_and_truncations():
 def of_minibatch(config, agent_config=None, params_of=lambda params: params):
     agent = ppo.make(config, SPEC)
     state, batch = acted(agent, config=config)
-    from boonta.agents.policy_value import make_network
     from boonta.agents.heads import make_action_head
+    from boonta.agents.policy_value import make_network
 
     head = make_action_head(SPEC.actions, "PPO")
     parts = {"network": make_network(config, SPEC, head), "head": head, "config": config}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents import impala, muzero, sac, td3
+from boonta.agents import impala, muzero, ppo, sac, td3
 from boonta.agents.actor_critic import Layers
 from boonta.agents.base import Agent
 from boonta.agents.groups import Replay, Torso
@@ -22,6 +22,7 @@ ENVS: dict[str, Env] = {
     "tic_tac_toe": OpenSpiel("tic_tac_toe"),
 }
 IMPALA = impala.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8)
+PPO = ppo.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8, epochs=2, minibatches=2)
 MUZERO = muzero.Config(
     torso=Torso("mlp", widths=(8,), normalise=True),
     head_width=8,
@@ -42,6 +43,9 @@ def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
     """Half of MuZero's sequences are reanalyzed if there are reanalyzers."""
     if agent == "impala":
         return impala.make(IMPALA, env.spec)
+    if agent == "ppo":
+        discount = -0.99 if env.spec.num_players == 2 else 0.99
+        return ppo.make(dataclasses.replace(PPO, discount=discount), env.spec)
     if agent == "sac":
         return sac.make(sac.Config(LAYERS, TRANSITIONS), env.spec)
     if agent == "td3":
