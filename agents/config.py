@@ -125,6 +125,20 @@ def require(config: Any, name: str, holds: bool, allowed: str) -> None:
         raise ValueError(f"{name_of(type(config))}: {name} is {_get(config, name)!r}; it must be {allowed}")
 
 
+def require_sign(config: Any, num_players: int) -> None:
+    """Refuses a field `discount` whose sign doesn't fit the number of players.
+
+    Raises:
+      ValueError: with two it must be below 0, with one at least 0.
+    """
+    two = num_players == 2
+    if two != (config.discount < 0):
+        raise ValueError(
+            f"{name_of(type(config))}: discount is {config.discount}; for a game of {num_players} player(s) it must be "
+            + ("below 0, since what is good for one is bad for the other" if two else "at least 0")
+        )
+
+
 def name_of(config: type) -> str:
     """The name of a config in messages: its package and class, such as impala.Config."""
     return ".".join([*config.__module__.split(".")[-2:-1], config.__qualname__])

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Sequence
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import chex
 import haiku as hk
@@ -104,7 +106,7 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
         chex.assert_rank(x, len(kind.shape) + 2)
         x = one_hot(x, kind)
         flat = len(leaves) > 1 and not is_image(kind.shape)
-        own = Torso("mlp", torso.widths, normalise=torso.normalise) if flat else torso
+        own = dataclasses.replace(torso, kind="mlp", channels=None, kernels=None, strides=None) if flat else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
 
@@ -126,9 +128,9 @@ def encode_array(torso: Torso, x: jax.Array, name: str) -> jax.Array:
       Features float32 [N, D].
     """
     own, x = torso.resolved, to_float(x)
-    channels, widths = own.channels or (), own.widths or ()
+    channels = own.channels or ()
     if own.kind == "mlp":
-        return perceptron(hk.Flatten()(x), widths, f"{name}_dense", own.normalise)
+        return dense(own, hk.Flatten()(x), f"{name}_dense")
     x = x.reshape(*x.shape[:3], -1)  # [N, H, W, C]
     if own.kind == "deep":
         x = jax.nn.relu(stages(x, channels, own.blocks or 0))
@@ -137,21 +139,42 @@ def encode_array(torso: Torso, x: jax.Array, name: str) -> jax.Array:
     else:
         for i, (width, kernel, stride) in enumerate(zip(channels, own.kernels or (), own.strides or ())):
             x = jax.nn.relu(Convolution(width, kernel, stride, input_gradient=i > 0)(x))
-    return perceptron(hk.Flatten()(x), widths, f"{name}_dense", own.normalise)
+    return dense(own, hk.Flatten()(x), f"{name}_dense")
 
 
-def perceptron(x: jax.Array, widths: Sequence[int], name: str, normalised: bool) -> jax.Array:
-    """Dense layers with a rectifier after each: [N, D] -> [N, last width].
+def dense(torso: Torso, x: jax.Array, name: str) -> jax.Array:
+    """A torso's dense layers: [N, D] -> [N, last width]."""
+    activation = {"relu": jax.nn.relu, "tanh": jnp.tanh}[torso.activation]
+    init = weights(torso, math.sqrt(2))
+    return perceptron(x, torso.resolved.widths or (), name, torso.normalise, activation, init)
+
+
+def weights(torso: Torso, scale: float) -> hk.initializers.Initializer | None:
+    """The initial weights of a torso's layers, or of a head's above it: orthogonal ones, scaled, or None, the usual."""
+    return hk.initializers.Orthogonal(scale) if torso.orthogonal else None
+
+
+def perceptron(
+    x: jax.Array,
+    widths: Sequence[int],
+    name: str,
+    normalised: bool,
+    activation: Callable[[jax.Array], jax.Array] = jax.nn.relu,
+    w_init: hk.initializers.Initializer | None = None,
+) -> jax.Array:
+    """Dense layers with an activation after each: [N, D] -> [N, last width].
 
     Args:
       x: [N, D].
       widths: units of each layer; without any, the result is x.
       name: prefix of the layers' names.
-      normalised: whether each layer is normalised over its own example before its rectifier.
+      normalised: whether each layer is normalised over its own example before its activation.
+      activation: a rectifier, or another function.
+      w_init: makes the layers' initial weights; None is haiku's own.
     """
     for i, width in enumerate(widths):
-        x = hk.Linear(width, name=f"{name}_{i}")(x)
-        x = jax.nn.relu(normalise(x, f"{name}_{i}") if normalised else x)
+        x = hk.Linear(width, w_init=w_init, name=f"{name}_{i}")(x)
+        x = activation(normalise(x, f"{name}_{i}") if normalised else x)
     return x
 
 

@@ -172,7 +172,8 @@ class Torso:
     Each kind has widths and channels of its own, which any others may replace.
 
     Sources: [A3C] https://arxiv.org/abs/1602.01783, [DQN] https://doi.org/10.1038/nature14236, [I] IMPALA
-    (https://arxiv.org/abs/1802.01561), [M] MuZero (https://arxiv.org/abs/1911.08265), [Z] MooZi.
+    (https://arxiv.org/abs/1802.01561), [M] MuZero (https://arxiv.org/abs/1911.08265), [Z] MooZi, [E] "What Matters In
+    On-Policy Reinforcement Learning?" (https://arxiv.org/abs/2006.05990).
     """
 
     kind: Kind = field(
@@ -226,6 +227,17 @@ class Torso:
         unit="halvings",
         source="[M], App. F: 4 for Atari, 0 for board games",
         at_least=0,
+    )
+    activation: Literal["relu", "tanh"] = field(
+        "relu",
+        "The function after each dense layer; convolutions have rectifiers.",
+        source='[E], section 3.2, "tanh" for continuous control',
+    )
+    orthogonal: bool = field(
+        False,
+        "Whether dense layers begin orthogonal, scaled by the root of 2, those of actor-critics' policy by 0.01 and of "
+        "their value by 1; otherwise all begin as normal numbers over the root of a layer's inputs.",
+        source="[E], section 3.2",
     )
     normalise: bool = field(
         False,

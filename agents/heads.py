@@ -31,7 +31,8 @@ class ActionHead(NamedTuple):
 
     Attributes:
       size: P, the number of parameters that the network outputs.
-      layer: `(features [..., D], name) -> parameters [..., P]`, the network's last layer; a haiku function.
+      layer: `(features [..., D], name, initial weights=None) -> parameters [..., P]`, the network's last layer; a haiku
+        function. The weights are made by haiku's usual initialiser where None is given; real numbers have their own.
       distribution: `(parameters [..., P]) -> distributions [...]`. A loss makes one and takes all it needs from it, so
         that common parts, such as the normalised logits, are computed and differentiated once.
       encode: `(action [...]) -> float32 [..., F]`, the action as a network's input: one-hot, or scaled to [-1, 1].
@@ -40,7 +41,7 @@ class ActionHead(NamedTuple):
     """
 
     size: int
-    layer: Callable[[jax.Array, str], jax.Array]
+    layer: Callable[..., jax.Array]
     distribution: Callable[[jax.Array], Distribution]
     encode: Callable[[jax.Array], jax.Array]
     entropy_uniform: float | None
@@ -148,7 +149,7 @@ def categorical(num_actions: int) -> ActionHead:
     """A head whose parameters are a logit for each action; actions are int32."""
     return ActionHead(
         size=num_actions,
-        layer=lambda x, name: hk.Linear(num_actions, name=name)(x),
+        layer=lambda x, name, w_init=None: hk.Linear(num_actions, w_init=w_init, name=name)(x),
         distribution=distributions.categorical,
         encode=lambda action: jax.nn.one_hot(action, num_actions),
         entropy_uniform=math.log(num_actions),
@@ -179,7 +180,7 @@ def _choices_head(actions: specs.Array, agent: str) -> ActionHead:
 
     return ActionHead(
         size=sum(sizes),
-        layer=lambda x, name: hk.Linear(sum(sizes), name=name)(x),
+        layer=lambda x, name, w_init=None: hk.Linear(sum(sizes), w_init=w_init, name=name)(x),
         distribution=lambda logits: _mapped(distributions.multi_categorical(logits, sizes), to_env, from_env),
         encode=encode,
         entropy_uniform=sum(map(math.log, sizes)),
@@ -189,7 +190,8 @@ def _choices_head(actions: specs.Array, agent: str) -> ActionHead:
 def _real_head(box: Box, gaussian: Gaussian) -> ActionHead:
     """A head of Gaussians, whose parameters are their means, then the logs of their deviations."""
 
-    def layer(x: jax.Array, name: str) -> jax.Array:
+    def layer(x: jax.Array, name: str, w_init: hk.initializers.Initializer | None = None) -> jax.Array:
+        del w_init
         # Actions start near the middle of their range, whatever the features are.
         small = hk.initializers.VarianceScaling(1e-4)
         if gaussian.deviation == "state":
@@ -243,9 +245,9 @@ def mask_illegal(logits: jax.Array, legal: jax.Array) -> jax.Array:
     return jnp.where(legal, logits, ILLEGAL)
 
 
-def scalar_head(x: jax.Array, name: str) -> jax.Array:
+def scalar_head(x: jax.Array, name: str, w_init: hk.initializers.Initializer | None = None) -> jax.Array:
     """Features [..., D] to one number each, float32 [...]; a haiku function."""
-    return hk.Linear(1, name=name)(x)[..., 0]
+    return hk.Linear(1, w_init=w_init, name=name)(x)[..., 0]
 
 
 def dense_head(x: jax.Array, outputs: int, width: int, name: str) -> jax.Array:

@@ -1,6 +1,7 @@
 """Makes an `Update` from a loss and an optimiser, for every agent that learns by gradient.
 
-An update takes one step of gradient descent on its batch, or several epochs of them on parts of it. Besides the params
+An update takes one step of gradient descent on its batch, or several epochs of them on parts of it; what all its steps
+need of the batch is prepared once, with the params before them. Besides the params
 it keeps what the agent asks for: target params that follow them, statistics that no gradient changes, and an optimiser
 for each entry of the params. See `make_update`.
 """
@@ -50,7 +51,8 @@ class Outcome(NamedTuple):
     statistics: Nest = ()
 
 
-Loss = Callable[[Nest, Context, Batch], tuple[jax.Array, Outcome]]  # `(params, context, batch) -> (loss [], outcome)`
+# `(params, context, batch, or the part of what was prepared of it) -> (loss [], outcome)`
+Loss = Callable[[Nest, Context, Any], tuple[jax.Array, Outcome]]
 
 
 class Target(NamedTuple):
@@ -113,6 +115,8 @@ def make_update(
     published: Callable[[Nest, Nest], Nest] = lambda params, statistics: params,
     epochs: int = 1,
     minibatches: int = 1,
+    prepare: Callable[[Nest, Context, Batch], Nest] | None = None,
+    further: Callable[[Metrics], jax.Array] | None = None,
 ) -> Update:
     """Makes an update by gradient descent on a loss.
 
@@ -131,6 +135,9 @@ def make_update(
       epochs: number of passes of an update over its batch.
       minibatches: number of equal parts into which each epoch splits the batch's sequences at random, with a step for
         each.
+      prepare: `(params, context, batch) -> units`, leaves [N, ...]: what the loss needs, computed once with the params
+        before the first step. The loss then gets units in place of sequences, and minibatches are equal parts of the N.
+      further: `(means of an epoch's metrics) -> bool []`, whether there is another epoch; None makes all of them.
 
     Returns:
       `Update`; to the loss's metrics it adds "loss", "grad_norm" (before clipping), "update_norm" (the params' change)
@@ -152,7 +159,7 @@ def make_update(
         gathered = () if statistics is None else statistics.init()
         return LearnerState(params, followed, descent.init(params), key, jnp.zeros((), jnp.int32), gathered)
 
-    def descend(state: LearnerState, key: jax.Array, batch: Batch) -> tuple[LearnerState, Outcome]:
+    def descend(state: LearnerState, key: jax.Array, batch: Any) -> tuple[LearnerState, Outcome]:
         """Takes one step of descent; returns the loss's outcome with more metrics."""
         grad = jax.value_and_grad(loss, has_aux=True)
         context = Context(state.target_params, key, state.updates, state.statistics)
@@ -163,11 +170,15 @@ def make_update(
 
     def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, Metrics]:
         key, loss_key = jax.random.split(state.key)
+        whole: Any = batch
+        if prepare is not None:
+            context = Context(state.target_params, loss_key, state.updates, state.statistics)
+            whole = jax.lax.stop_gradient(prepare(state.params, context, batch))
         if epochs * minibatches == 1:
-            state, outcome = descend(state, loss_key, batch)
+            state, outcome = descend(state, loss_key, whole)
             parts = [outcome.statistics]
         else:
-            state, outcome, parts = _descend_in_parts(descend, state, loss_key, batch, epochs, minibatches)
+            state, outcome, parts = _descend_in_parts(descend, state, loss_key, whole, epochs, minibatches, further)
         updates, merged = state.updates + 1, state.statistics
         if statistics is not None:
             for part in parts:
@@ -179,40 +190,75 @@ def make_update(
     return Update(init=init, step=step, params=lambda state: published(state.params, state.statistics))
 
 
+def _size(whole: Any) -> int:
+    """The number of sequences of a batch, or of prepared units."""
+    return (whole.probability if isinstance(whole, Batch) else jax.tree.leaves(whole)[0]).shape[0]
+
+
+def _part(whole: Any, index: jax.Array) -> Any:
+    """Some of a batch's sequences, or of prepared units."""
+    return select(whole, index) if isinstance(whole, Batch) else jax.tree.map(lambda x: x[index], whole)
+
+
 def _descend_in_parts(
-    descend: Callable[[LearnerState, jax.Array, Batch], tuple[LearnerState, Outcome]],
+    descend: Callable[[LearnerState, jax.Array, Any], tuple[LearnerState, Outcome]],
     state: LearnerState,
     key: jax.Array,
-    batch: Batch,
+    whole: Any,
     epochs: int,
     minibatches: int,
+    further: Callable[[Metrics], jax.Array] | None,
 ) -> tuple[LearnerState, Outcome, list[Nest]]:
     """Takes a step for each minibatch of each epoch.
 
     Returns:
       The state, the outcome over all steps, and the statistics of each minibatch of the first epoch.
     """
-    size = batch.probability.shape[0]
+    size = _size(whole)
     if size % minibatches:
         raise ValueError(f"minibatches is {minibatches}; it must divide a batch of {size} sequences")
 
     def epoch(state: LearnerState, key: jax.Array) -> tuple[LearnerState, tuple[jax.Array, Outcome]]:
         deal_key, loss_key = jax.random.split(key)
-        dealt = jax.random.permutation(deal_key, size).reshape(minibatches, -1)
+        index = jax.random.permutation(deal_key, size).reshape(minibatches, -1)
 
         def one(state: LearnerState, part: tuple[jax.Array, jax.Array]) -> tuple[LearnerState, Outcome]:
             key, index = part
-            return descend(state, key, select(batch, index))
+            return descend(state, key, _part(whole, index))
 
-        state, outcomes = jax.lax.scan(one, state, (jax.random.split(loss_key, minibatches), dealt))
-        return state, (dealt.reshape(-1), outcomes)
+        state, outcomes = jax.lax.scan(one, state, (jax.random.split(loss_key, minibatches), index))
+        return state, (index.reshape(-1), outcomes)
 
-    state, (dealt, outcomes) = jax.lax.scan(epoch, state, jax.random.split(key, epochs))
+    def maybe(carry: tuple[LearnerState, jax.Array], key: jax.Array) -> Any:
+        """An epoch, unless one before it was the last; then its results are zeros."""
+        state, goes_on = carry
+        results = jax.eval_shape(epoch, state, key)[1]
+
+        def skip(state: LearnerState, key: jax.Array) -> Any:
+            return state, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), results)
+
+        state, (index, outcomes) = jax.lax.cond(goes_on, epoch, skip, state, key)
+        after = goes_on
+        if further is not None:
+            after = goes_on & further(jax.tree.map(jnp.mean, outcomes.metrics))
+        return (state, after), (index, outcomes, goes_on)
+
+    keys = jax.random.split(key, epochs)
+    if further is None:
+        state, (index, outcomes) = jax.lax.scan(epoch, state, keys)
+        made = jnp.ones(epochs)
+    else:
+        (state, _), (index, outcomes, went) = jax.lax.scan(maybe, (state, jnp.bool_(True)), keys)
+        made = went.astype(jnp.float32)
+    number = jnp.sum(made)
     priorities = outcomes.priorities  # [epochs, minibatches, B / minibatches]; the last epoch's are the newest.
     if priorities is not None:
-        last = priorities[-1].reshape(-1)
-        priorities = jnp.zeros_like(last).at[dealt[-1]].set(last)
-    metrics = {name: jnp.mean(values) for name, values in outcomes.metrics.items()}
+        last = jnp.int32(number) - 1
+        newest = priorities[last].reshape(-1)
+        priorities = jnp.zeros_like(newest).at[index[last]].set(newest)
+    metrics = {name: jnp.sum(jnp.mean(x, axis=1)) / number for name, x in outcomes.metrics.items()}
+    if further is not None:
+        metrics["epochs"] = number
     statistics = [jax.tree.map(lambda x, i=i: x[0, i], outcomes.statistics) for i in range(minibatches)]
     return state, Outcome(priorities, metrics), statistics
 

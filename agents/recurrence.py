@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from boonta.agents import networks, sequences
 from boonta.agents.base import Nest, Steps
-from boonta.agents.views import view_of
 from boonta.envs.base import FIRST, EnvSpec
 
 Rows = TypeVar("Rows")
@@ -61,7 +60,7 @@ def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: i
       rows: T.
       batch_size: B.
     """
-    shapes = networks.frames(view_of(spec.observations), frame_stack, rows, batch_size)
+    shapes = networks.frames(spec.observations, frame_stack, rows, batch_size)
     number = jnp.zeros((rows, batch_size), jnp.int32)
     action = jnp.zeros((rows, batch_size, *spec.actions.shape), spec.actions.dtype)
     stack = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
@@ -70,7 +69,7 @@ def example_inputs(spec: EnvSpec, frame_stack: int, rows: int = 1, batch_size: i
 
 def inputs_as_acted(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps]:
     """What the network saw in acting: steps [L-1+T, B] -> inputs [T, B], the LSTM's state before them, steps [T, B]."""
-    stack = sequences.stack(view_of(steps.observation), steps.step_type, frame_stack)  # [T, B, ..., L]
+    stack = sequences.stack(steps.observation, steps.step_type, frame_stack)  # [T, B, ..., L]
     steps = sequences.drop_context(steps, frame_stack)
     core = jax.tree.map(lambda x: x[0], steps.core)  # [B]
     action_tm1 = jnp.concatenate([core.action_tm1[None], steps.action[:-1]])  # [T, B]

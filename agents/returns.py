@@ -74,6 +74,33 @@ def v_trace(
     return VTrace(trace.errors + v_tm1, trace.pg_advantage)
 
 
+def generalised_advantages(
+    value: jax.Array, reward_t: jax.Array, discount_t: jax.Array, mask_tm1: jax.Array, trace_lambda: float
+) -> jax.Array:
+    """Generalised advantages of T transitions; they end with an episode, and at a truncation with the last value.
+
+    See "High-Dimensional Continuous Control Using Generalized Advantage Estimation" (https://arxiv.org/abs/1506.02438),
+    Eq. 16.
+
+    Args:
+      value: [T+1, B].
+      reward_t: [T, B].
+      discount_t: [T, B], 0 where the episode terminated.
+      mask_tm1: [T, B], 0 where there is no transition: its advantage is 0, and nothing passes through it.
+      trace_lambda: factor of the trace that carries later TD errors back.
+
+    Returns:
+      float32 [T, B].
+    """
+    chex.assert_rank([value, reward_t, discount_t, mask_tm1], 2)
+    chex.assert_equal_shape([value[:-1], reward_t, discount_t, mask_tm1])
+    # The TD error of what is no transition becomes V - V.
+    reward_t = jnp.where(mask_tm1 > 0, reward_t, value[:-1])
+    one = rlax.truncated_generalized_advantage_estimation
+    advantage: jax.Array = jax.vmap(one, (1, 1, None, 1), 1)(reward_t, mask_tm1 * discount_t, trace_lambda, value)
+    return advantage
+
+
 def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_length: int, trace_lambda: float):
     """N-step returns, or lambda-returns over N steps, of every row; at the end of an episode they stop.
 

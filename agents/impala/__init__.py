@@ -2,7 +2,7 @@
 
 from boonta.agents.impala.agent import make
 from boonta.agents.impala.config import ATARI, CARTPOLE, CATCH, GRID_WORLD, MINATAR, Config
-from boonta.agents.impala.networks import Network, Outputs
+from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.recurrence import Inputs, example_inputs
 
 __all__ = [

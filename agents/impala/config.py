@@ -71,7 +71,12 @@ class Config:
 
     # Loss.
     discount: float = field(
-        0.99, "The agent's discount, which multiplies the environment's.", source="Table G.1", at_least=0, at_most=1
+        0.99,
+        "The agent's discount, which multiplies the environment's; below 0 where two players take turns, since what is "
+        "good for one is bad for the other.",
+        source="Table G.1",
+        at_least=-1,
+        at_most=1,
     )
     clip_rho: float = field(
         1.0,
@@ -162,7 +167,12 @@ ATARI = Config(
 # What suits any observation: dense layers, raw rewards, and steps whose length depends on neither.
 DEFAULT = dataclasses.replace(CARTPOLE, eval_mode="sample", batch_size=16, queue_size=16)
 
+# The preset for any observation, in a game of two players, whose result alone counts.
+BOARD = dataclasses.replace(DEFAULT, discount=-1.0)
+
 PRESETS = {
+    "board": BOARD,
+    "connect_four": BOARD,
     "catch": CATCH,
     "grid_world": GRID_WORLD,
     "cartpole": CARTPOLE,

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Batch, Nest, Steps
+from boonta.agents.actor_policy import unroll_as_acted
+from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
-from boonta.agents.impala.networks import Network, Outputs
 from boonta.agents.optimisation import Context, Outcome
-from boonta.agents.recurrence import inputs_as_acted
+from boonta.agents.policy_value import Network
 from boonta.agents.returns import v_trace
 
 
@@ -70,13 +70,6 @@ def impala_loss(
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
     loss = loss - config.entropy_cost * entropy
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
-
-
-def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
-    """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
-    inputs, lstm, steps = inputs_as_acted(steps, frame_stack)
-    outputs, _ = network.unroll(params, inputs, lstm)
-    return outputs, steps
 
 
 def _variance(x: jax.Array, mean: Callable[[jax.Array], jax.Array]) -> jax.Array:

@@ -12,6 +12,7 @@ from dm_env import specs
 
 from boonta.agents import encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
+from boonta.agents.config import require_sign
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
@@ -167,12 +168,7 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
     considered = config.max_considered_actions
     if considered is not None and considered > actions:
         raise ValueError(f"muzero.Config: max_considered_actions is {considered}, but there are {actions} actions")
-    two = spec.num_players == 2
-    if two != (config.discount < 0):
-        raise ValueError(
-            f"muzero.Config: discount is {config.discount}; for a game of {spec.num_players} player(s) it must be "
-            + ("below 0, since what is good for one is bad for the other" if two else "above 0")
-        )
+    require_sign(config, spec.num_players)
     if isinstance(network, Model):
         check_model(network, config, view, actions)
     elif network is not None:

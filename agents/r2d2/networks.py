@@ -56,7 +56,7 @@ def make_network(config: Config, spec: EnvSpec, torso: networks.MakeTorso | None
     def forward(inputs: Inputs, lstm: Nest) -> tuple[jax.Array, Nest]:
         chex.assert_rank([inputs.step_type, inputs.reward, inputs.action_tm1], 2)
         action_tm1 = jax.nn.one_hot(inputs.action_tm1, num_actions)
-        x = unfolded(make_torso(name="torso")(folded(inputs.stack)), *inputs.step_type.shape)  # [T, B, D]
+        x = unfolded(make_torso(name="torso")(folded(view_of(inputs.stack))), *inputs.step_type.shape)  # [T, B, D]
         x = with_last(x, inputs.step_type, inputs.reward, action_tm1)
         x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
         return dueling(stream(x, num_actions, "advantage"), stream(x, 1, "state_value"))[..., 0], lstm

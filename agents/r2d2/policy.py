@@ -14,7 +14,6 @@ from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.loss import raw_of
 from boonta.agents.r2d2.networks import Network
 from boonta.agents.recurrence import Core, Inputs
-from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec, TimeStep
 
 
@@ -44,10 +43,11 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
     Returns:
       `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
     """
-    view = view_of(spec.observations)
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
+        frames = jax.tree.map(
+            lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), spec.observations
+        )
         core = Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32))
         return State(frames, core, jnp.zeros(batch_size))
 
@@ -55,7 +55,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
         return state._replace(rung=rungs(slots))
 
     def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
-        stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
+        stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
         inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         values, lstm = network.unroll(acting.params, inputs, state.core.lstm)

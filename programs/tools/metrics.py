@@ -21,6 +21,7 @@ from boonta.agents.dqn import metrics as dqn
 from boonta.agents.impala import metrics as impala
 from boonta.agents.metrics import Metric
 from boonta.agents.muzero import metrics as muzero
+from boonta.agents.ppo import metrics as ppo
 from boonta.agents.r2d2 import metrics as r2d2
 from boonta.agents.sac import metrics as sac
 from boonta.agents.td3 import metrics as td3
@@ -37,6 +38,7 @@ GROUPS = {
     "Learner": (*nodes.LEARNER, *shared.METRICS),
     "IMPALA": impala.METRICS,
     "MuZero": muzero.METRICS,
+    "PPO": ppo.METRICS,
     "DQN": dqn.METRICS,
     "R2D2": r2d2.METRICS,
     "SAC": sac.METRICS,
@@ -120,8 +122,8 @@ def page() -> str:
         "the rules of [health](watch/health.py) that judge by a metric. This page is made by `./run boonta metrics "
         "--markdown > nodes/METRICS.md` from the declarations in [the shared toolbox](../agents/metrics.py), "
         "[IMPALA](../agents/impala/metrics.py), [MuZero](../agents/muzero/metrics.py), "
-        "[DQN](../agents/dqn/metrics.py), [R2D2](../agents/r2d2/metrics.py), [SAC](../agents/sac/metrics.py), "
-        "[TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
+        "[PPO](../agents/ppo/metrics.py), [DQN](../agents/dqn/metrics.py), [R2D2](../agents/r2d2/metrics.py), "
+        "[SAC](../agents/sac/metrics.py), [TD3](../agents/td3/metrics.py) and [nodes](watch/declarations.py).",
     ]
     for title, group in GROUPS.items():
         parts += [f"## {title}", "\n".join(_markdown(group))]

@@ -53,7 +53,7 @@ SPACES = [specs.DiscreteArray(4), CHOICES, TORQUE]
 def initialised(head, features=5, rows=3, scale=1.0):
     """Parameters [rows, P] of a head, as its layer makes them from random features, and the layer's params."""
     x = scale * np.random.default_rng(0).normal(size=(rows, features)).astype(np.float32)
-    layer = hk.without_apply_rng(hk.transform(lambda x: head.layer(x, "policy")))
+    layer = hk.without_apply_rng(hk.transform(lambda x: head.layer(x, "policy", None)))
     params = layer.init(jax.random.PRNGKey(0), x)
     return layer.apply(params, x), params
 

@@ -12,7 +12,7 @@ from dm_env import specs
 from boonta.agents import impala
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
-from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
+from boonta.envs.base import FIRST, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -73,7 +73,6 @@ def test_table():
     "bad,message",
     [
         (spec(actions=specs.BoundedArray((2,), np.float32, -1, np.inf)), "IMPALA squashes its actions .*BoundedArray"),
-        (spec(observations=BoardView(IMAGE, specs.Array((6,), bool), specs.Array((), np.int32))), "illegal actions"),
         (spec(observations={"a": IMAGE, "b": specs.StringArray(())}), "arrays of numbers, but .* a leaf StringArray"),
         (spec(observations={"a": specs.Array((9, 9), np.uint8), "b": ACTIONS}), r"'shallow': .*window of 4"),
         (spec(observations=specs.Array((4,), np.float32)), r"'shallow', which takes images .*\(4,\)"),

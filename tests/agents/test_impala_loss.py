@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.agents.actor_policy import Extras
 from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config
 from boonta.agents.impala.loss import impala_loss
-from boonta.agents.impala.networks import Network, Outputs
-from boonta.agents.impala.policy import Extras
+from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.recurrence import Core
 from boonta.agents.returns import v_trace
 from boonta.envs.base import FIRST, LAST, MID
@@ -209,7 +209,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents import impala
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Torso
-from boonta.agents.impala.policy import Extras
+from boonta.agents.actor_policy import Extras
 from boonta.agents.recurrence import Core
 from boonta.envs.base import EnvSpec
 

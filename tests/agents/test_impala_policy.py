@@ -5,13 +5,12 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import sequences
+from boonta.agents.actor_policy import make_policy, unroll_as_acted
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Gaussian, Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config, make
-from boonta.agents.impala.loss import unroll_as_acted
-from boonta.agents.impala.networks import Network, Outputs, make_network
-from boonta.agents.impala.policy import make_policy
+from boonta.agents.policy_value import Network, Outputs, make_network
 from boonta.agents.recurrence import Core, Inputs
 from boonta.envs.base import FIRST, LAST, MID, EnvSpec, TimeStep
 

@@ -94,7 +94,7 @@ def test_table():
         ),
         ({"max_considered_actions": 4}, FLAT, "max_considered_actions is 4, but there are 3 actions"),
         ({}, BOARD, r"discount is 0.997; for a game of 2 player\(s\) it must be below 0"),
-        ({"discount": -1.0}, FLAT, r"discount is -1.0; for a game of 1 player\(s\) it must be above 0"),
+        ({"discount": -1.0}, FLAT, r"discount is -1.0; for a game of 1 player\(s\) it must be at least 0"),
     ],
 )
 def test_make_refuses_what_does_not_fit(change, spec, message):

@@ -21,8 +21,8 @@ from boonta.agents import impala, muzero
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
-from boonta.agents.impala.networks import make_network
 from boonta.agents.muzero.networks import make_model
+from boonta.agents.policy_value import make_network
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.checkpoint import Checkpointer
 
@@ -122,7 +122,7 @@ from boonta.agents import encoders, impala, muzero
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
 from boonta.tests.agents.test_networks import Flat, IMAGE, IMPALA, MUZERO
-from boonta.agents.impala.networks import make_network
+from boonta.agents.policy_value import make_network
 from boonta.agents.muzero.networks import make_model
 own = lambda name: functools.partial(encoders.encode, Torso("nature"), spec=IMAGE.observations, name=name)
 impala.make(IMPALA, IMAGE, own)

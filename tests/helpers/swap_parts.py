@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents import dqn, impala, muzero, r2d2, sac, td3
+from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
 from boonta.agents.actor_critic import Layers
 from boonta.agents.base import Agent
 from boonta.agents.config import replaced
@@ -23,6 +23,7 @@ ENVS: dict[str, Env] = {
     "tic_tac_toe": OpenSpiel("tic_tac_toe"),
 }
 IMPALA = impala.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8)
+PPO = ppo.Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=4, batch_size=8, epochs=2, minibatches=2)
 MUZERO = muzero.Config(
     torso=Torso("mlp", widths=(8,), normalise=True),
     head_width=8,
@@ -51,6 +52,9 @@ def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
         return impala.make(IMPALA, env.spec)
     if agent == "r2d2":
         return r2d2.make(R2D2, env.spec)
+    if agent == "ppo":
+        discount = -0.99 if env.spec.num_players == 2 else 0.99
+        return ppo.make(dataclasses.replace(PPO, discount=discount), env.spec)
     if agent == "sac":
         return sac.make(sac.Config(LAYERS, TRANSITIONS), env.spec)
     if agent == "td3":

@@ -18,7 +18,7 @@ from boonta.tests.helpers.swap_parts import ENVS, make_agent
 def swap_program(
     run: RunFlags,
     env: Literal["catch", "minatar", "pendulum", "tic_tac_toe"] = "catch",
-    agent: Literal["impala", "muzero", "sac", "td3", "dqn", "r2d2"] = "impala",
+    agent: Literal["impala", "muzero", "ppo", "sac", "td3", "dqn", "r2d2"] = "impala",
     acting: Literal["local", "central"] = "local",
     reanalyzers: int = 0,
 ) -> Program:

@@ -26,10 +26,10 @@ from boonta.tests.helpers.swap_parts import (  # noqa: E402
 UPDATES = 12
 # Only MuZero has targets to renew; it and DQN have a notion of an opponent. SAC and TD3 take real-valued actions.
 AGENTS = {
-    "catch": ("impala", "muzero"),
+    "catch": ("impala", "muzero", "ppo"),
     "minatar": ("impala", "muzero"),
-    "tic_tac_toe": ("muzero",),
-    "pendulum": ("impala", "sac", "td3"),
+    "tic_tac_toe": ("muzero", "ppo"),
+    "pendulum": ("impala", "sac", "td3", "ppo"),
 }
 MATRIX = [
     (env, agent, acting, reanalyzers)
@@ -53,7 +53,7 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     assert not undeclared(folder)
     row = metrics.read(folder)[-1]
     assert row["updates"] >= UPDATES
-    if agent == "impala":
+    if agent in ("impala", "ppo"):  # Both have batches of one size.
         assert row["env_steps"] >= row["updates"] * IMPALA.batch_size * IMPALA.unroll_length
     elif agent in ("sac", "td3"):
         ahead = TRANSITIONS.batch_size / TRANSITIONS.updates_per_env_step  # Samples that a reader may be ahead.

@@ -1,4 +1,4 @@
-"""How IMPALA acts: draws from the policy head, or takes its likeliest action."""
+"""How actor-critics act: they draw from the policy head, or take its likeliest action; and how learning retraces it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy
+from boonta.agents.base import Nest, Policy, Steps
 from boonta.agents.heads import ActionHead
-from boonta.agents.impala.networks import Network
-from boonta.agents.recurrence import Core, Inputs
+from boonta.agents.policy_value import Network, Outputs
+from boonta.agents.recurrence import Core, Inputs, inputs_as_acted
 from boonta.envs.base import EnvSpec, TimeStep
 
 
@@ -69,3 +69,10 @@ def make_policy(
         return action, Extras(logits), State(frames, Core(lstm, action))
 
     return Policy(initial_state, step, core=lambda state: state.core, deterministic=mode == "greedy")
+
+
+def unroll_as_acted(params: Nest, steps: Steps, network: Network, frame_stack: int) -> tuple[Outputs, Steps]:
+    """Runs the network over a sequence as acting ran it: steps [L-1+T+1, B] -> outputs and steps [T+1, B]."""
+    inputs, lstm, steps = inputs_as_acted(steps, frame_stack)
+    outputs, _ = network.unroll(params, inputs, lstm)
+    return outputs, steps

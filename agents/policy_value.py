@@ -1,0 +1,189 @@
+"""The actor-critic network: a torso or one for each head, an optional recurrent core, heads for policy and value.
+
+Agents that learn a policy and its value share it. A user's own network is a torso below these heads, or the whole as a
+`Network`.
+
+See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
+(https://arxiv.org/abs/1802.01561), Figure 3.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple, Protocol
+
+import chex
+import haiku as hk
+import jax
+
+from boonta.agents import encoders, networks
+from boonta.agents.base import Nest
+from boonta.agents.config import require
+from boonta.agents.groups import Torso
+from boonta.agents.heads import ActionHead, mask_illegal, scalar_head
+from boonta.agents.recurrence import Inputs, example_inputs, folded, initial_lstm, unfolded, unroll_lstm, with_last
+from boonta.agents.views import view_of
+from boonta.envs.base import BoardView, EnvSpec
+
+T, B = 3, 2  # Sizes that a whole network is checked with.
+
+
+class Outputs(NamedTuple):
+    """The network's output for T rows.
+
+    Attributes:
+      logits: float32 [T, B, P], the parameters of the action head; of discrete actions a logit for each.
+      value: float32 [T, B].
+    """
+
+    logits: jax.Array
+    value: jax.Array
+
+
+class Network(NamedTuple):
+    """Pure functions; acting is an unroll of one row.
+
+    Attributes:
+      init: `(key) -> params`, a nest of float32.
+      initial_state: `(batch_size) -> core state`, a nest [B, ...], or () without a core.
+      unroll: `(params, inputs [T, B], core state) -> (outputs [T, B], core state)`. The state is the one before the
+        first row, then after the last, with the same shapes. The network resets it where an episode starts.
+    """
+
+    init: Callable[[jax.Array], Nest]
+    initial_state: Callable[[int], Nest]
+    unroll: Callable[[Nest, Inputs, Nest], tuple[Outputs, Nest]]
+
+
+class NetworkConfig(Protocol):
+    """What the network needs of an agent's config.
+
+    Attributes:
+      torso: the network below the heads.
+      value_torso: whether policy and value share it.
+      lstm_size: size of the recurrent core; 0 is none.
+      frame_stack: L, frames that the network sees at once.
+    """
+
+    @property
+    def torso(self) -> Torso: ...
+    @property
+    def value_torso(self) -> Literal["shared", "own"]: ...
+    @property
+    def lstm_size(self) -> int: ...
+    @property
+    def frame_stack(self) -> int: ...
+
+
+def make_network(
+    config: NetworkConfig, spec: EnvSpec, head: ActionHead, torso: networks.MakeTorso | None = None
+) -> Network:
+    """Makes the network; computes nothing yet.
+
+    Args:
+      config: hyper-parameters.
+      spec: of the environment.
+      head: of the policy.
+      torso: makes torsos in place of the config's; their features are [N, D].
+
+    Raises:
+      ValueError: the config's torso can't take such frames.
+    """
+    make_torso = networks.encoder(config.torso, view_of(spec.observations)) if torso is None else torso
+    policy_init, value_init = (encoders.weights(config.torso, scale) for scale in (0.01, 1.0))
+
+    def forward(inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
+        chex.assert_rank([inputs.step_type, inputs.reward], 2)
+        t, b = inputs.step_type.shape
+        stack = folded(view_of(inputs.stack))  # [B*T, ...]
+
+        def features(name: str) -> jax.Array:
+            return unfolded(make_torso(name=name)(stack), t, b)  # [T, B, D]
+
+        x = features("torso")
+        if config.lstm_size:
+            x = with_last(x, inputs.step_type, inputs.reward, head.encode(inputs.action_tm1))
+            x, lstm = unroll_lstm(x, inputs.step_type, lstm, config.lstm_size)
+        logits = head.layer(x, "policy", policy_init)  # [T, B, P]
+        if config.value_torso == "own":
+            x = features("value_torso")
+        return Outputs(logits, scalar_head(x, "value", value_init)), lstm
+
+    transformed = hk.transform(forward)
+    initial_state = functools.partial(initial_lstm, config.lstm_size)
+
+    def init(key: jax.Array) -> Nest:
+        return transformed.init(key, example_inputs(spec, config.frame_stack), initial_state(1))
+
+    def unroll(params: Nest, inputs: Inputs, lstm: Nest) -> tuple[Outputs, Nest]:
+        return transformed.apply(params, None, inputs, lstm)
+
+    return Network(init, initial_state, unroll)
+
+
+def open_network(
+    agent: str, config: NetworkConfig, spec: EnvSpec, head: ActionHead, own: networks.MakeTorso | Network | None
+) -> Network:
+    """The network of an agent: the config's, or a user's own, checked. Illegal actions get no probability from it.
+
+    Args:
+      agent: the agent's package, for messages.
+      config: the agent's.
+      spec: of the environment.
+      head: of the policy.
+      own: a torso, which takes the place of the config's; a `Network`, that of its core and heads, too; or None.
+
+    Raises:
+      ValueError: the network can't take the observations; or an output of one's own doesn't fit, and the message says
+        what it must be.
+    """
+    if isinstance(own, Network):
+        check_network(own, config, spec, head)
+        network = own
+    else:
+        view = view_of(spec.observations)
+        if own is not None:
+            networks.check_torso(own, f"{agent}.Network", view, config.frame_stack, {"D": None})
+        network = make_network(config, spec, head, own)
+    return among_legal(network) if isinstance(spec.observations, BoardView) else network
+
+
+def among_legal(network: Network) -> Network:
+    """The same network with the logits of actions masked that the newest frame, a `BoardView`, says are illegal."""
+
+    def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
+        outputs, state = network.unroll(params, inputs, state)
+        return outputs._replace(logits=mask_illegal(outputs.logits, inputs.stack.legal[..., -1])), state
+
+    return network._replace(unroll=unroll)
+
+
+def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: ActionHead) -> None:
+    """Refuses a whole network whose outputs or state don't fit, and a config with parts that it doesn't have.
+
+    Args:
+      network: a user's own.
+      config: the agent's.
+      spec: of the environment.
+      head: of the policy.
+
+    Raises:
+      ValueError: the message says which output or field, what it is, and what it must be.
+    """
+    require(config, "lstm_size", config.lstm_size == 0, "0 where network is a whole one, whose core is its own")
+    require(config, "value_torso", config.value_torso == "shared", "'shared' where network is a whole one")
+    params = networks.trace("init", lambda _: network.init(jax.random.PRNGKey(0)), ())
+    networks.require_params(params)
+    state = networks.trace("initial_state", lambda _: network.initial_state(B), ())
+    if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
+        got = networks.describe(state)
+        raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
+    inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
+    unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
+    if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], Outputs)):
+        raise ValueError(f"network: unroll must return (Outputs, state), but returns {networks.describe(unrolled)}")
+    outputs, after = unrolled
+    networks.require_array("unroll's logits", outputs.logits, {"T": T, "B": B, "P": head.size})
+    networks.require_array("unroll's value", outputs.value, {"T": T, "B": B})
+    networks.require_same("unroll's state", after, state, "initial_state's")

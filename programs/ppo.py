@@ -1,0 +1,48 @@
+"""PPO in any environment: `./run python programs/ppo.py catch`, `… atari/Pong`, `… minatar/breakout`."""
+
+from __future__ import annotations
+
+from boonta.agents.ppo import Config, make
+from boonta.envs.base import Env
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.evaluation import Evaluation, evaluator
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+
+
+def ppo(
+    run: RunFlags,
+    config: Config,
+    evaluation: Evaluation,
+    env: Env = Catch(),  # noqa: B008
+    actors: int = 1,
+    num_envs: int | None = None,
+    updates_per_step: int | None = None,
+    publish_every: int | None = None,
+    refresh_every: int | None = None,
+) -> Program:
+    """Actors fill a queue, the learner empties it batch by batch, and its params go back through the variable server.
+
+    Args:
+      run: the run's settings.
+      config: the agent's hyper-parameters.
+      evaluation: how often params are evaluated, and on how many episodes.
+      env: the environment that actors act in.
+      actors: number of actor processes.
+      num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
+      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
+      refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
+    """
+    agent = make(config, env.spec)
+    groups = [
+        group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
+        group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
+        evaluator(env, evaluation),
+    ]
+    return Program("ppo", run, agent, env, groups)
+
+
+if __name__ == "__main__":
+    main(ppo)

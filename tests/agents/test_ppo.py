@@ -1,0 +1,204 @@
+"""PPO's advantages, loss, schedules and units, against numbers made by hand and against rlax."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from dm_env import specs
+
+from boonta.agents import ppo
+from boonta.agents.base import Batch, Steps
+from boonta.agents.config import replaced
+from boonta.agents.groups import Torso
+from boonta.agents.optimisation import Context
+from boonta.agents.ppo.loss import entropy_cost, ppo_loss, prepare_units
+from boonta.agents.returns import generalised_advantages
+from boonta.agents.rlax_first import rlax
+from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
+
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+SPEC = EnvSpec(specs.Array((3,), np.float32), specs.DiscreteArray(4))
+SMALL = replaced(
+    ppo.CARTPOLE,
+    {"torso": Torso("mlp", widths=(8,)), "unroll_length": 5, "batch_size": 4, "minibatches": 2, "epochs": 2},
+)
+T, B = 5, 4
+
+
+def acted(agent, spec=SPEC, config=SMALL, state=None):
+    """A batch that the agent's own policy acted, with an end and a cut in it, and the learner's state."""
+    state = jax.jit(agent.update.init)(jax.random.PRNGKey(0)) if state is None else state
+    params, rng = agent.update.params(state), np.random.default_rng(0)
+    memory, rows = agent.policy.initial_state(B), []
+    kinds = [FIRST, MID, LAST, FIRST, MID, MID][: T + 1]
+    for t, kind in enumerate(kinds):
+        observation = jax.tree.map(lambda x: rng.normal(size=(B, *x.shape)).astype(x.dtype), spec.observations)
+        if isinstance(observation, BoardView):
+            observation = observation._replace(legal=np.tile(np.arange(4) != t % 4, (B, 1)))
+        reward = np.float32(0 if kind == FIRST else rng.normal()) * np.ones(B, np.float32)
+        discount = np.where((kind == LAST) & (np.arange(B) < 2), 0, 1).astype(np.float32)  # The others are cut.
+        timestep = TimeStep(np.full(B, kind, np.int32), reward, discount, observation)
+        core = agent.policy.core(memory)
+        action, extras, memory = agent.policy.step(params, jax.random.PRNGKey(t), timestep, memory)
+        version = np.zeros(B, np.int32)
+        rows.append(Steps(observation, timestep.step_type, reward, discount, action, extras, version, core))
+    steps = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    return state, Batch(steps._replace(core=jax.tree.map(lambda x: x[:1], steps.core)), jnp.ones(B))
+
+
+def test_advantages_by_hand_at_ends_and_truncations():
+    value = jnp.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0], [4.0, 4.0]])
+    reward = jnp.array([[1.0, 1.0], [9.0, 9.0], [2.0, 2.0]])
+    discount = 0.5 * jnp.array([[0.0, 1.0], [1.0, 1.0], [1.0, 1.0]])  # The first ends, the second is cut.
+    mask = jnp.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])  # Row 1 is LAST: no transition leads away.
+    found = generalised_advantages(value, reward, discount, mask, 0.8)
+    # r - V; r + 0.5 V(LAST) - V, and nothing from beyond; then 2 + 0.5 * 4 - 3.
+    np.testing.assert_allclose(found, [[0.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    ones = jnp.ones_like(mask)
+    own = generalised_advantages(value, reward, discount, ones, 0.8)
+    theirs = rlax.truncated_generalized_advantage_estimation(reward[:, 1], discount[:, 1], 0.8, value[:, 1])
+    np.testing.assert_allclose(own[:, 1], theirs, rtol=1e-6)
+
+
+def of_minibatch(config, agent_config=None, params_of=lambda params: params):
+    agent = ppo.make(config, SPEC)
+    state, batch = acted(agent, config=config)
+    from boonta.agents.heads import make_action_head
+    from boonta.agents.policy_value import make_network
+
+    head = make_action_head(SPEC.actions, "PPO")
+    parts = {"network": make_network(config, SPEC, head), "head": head, "config": config}
+    context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
+    units = prepare_units(state.params, context, batch, whole=False, **parts)
+    loss, outcome = ppo_loss(params_of(state.params), context, units, **parts)
+    return units, loss, outcome.metrics, parts, state.params
+
+
+def test_the_first_ratio_is_one_and_data_is_that_of_the_params():
+    units, _, metrics, *_ = of_minibatch(SMALL)
+    assert float(metrics["rho_error"]) < 1e-6
+    assert float(metrics["kl"]) < 1e-6 and float(metrics["ratio_clipped"]) == 0
+    assert units.mask.sum() == (T - 1) * B  # One transition of each slot leads from LAST to FIRST.
+
+
+def test_surrogate_is_that_of_rlax():
+    config = dataclasses.replace(SMALL, normalise_advantages=False)
+    moved = lambda params: jax.tree.map(lambda x: x + 0.3, params)  # noqa: E731
+    units, _, metrics, parts, params = of_minibatch(config, params_of=moved)
+    rows = units.mask[:, 0] > 0
+    outputs, _ = parts["network"].unroll(moved(params), jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), units.inputs), ())
+    log_prob = jax.nn.log_softmax(outputs.logits[0])[jnp.arange(len(rows)), units.action[:, 0]]
+    ratio = jnp.exp(log_prob - units.log_prob[:, 0])
+    theirs = rlax.clipped_surrogate_pg_loss(ratio[rows], units.advantage[:, 0][rows], config.clip)
+    np.testing.assert_allclose(metrics["policy_loss"], theirs, rtol=1e-5)
+    assert float(metrics["ratio_clipped"]) > 0
+
+
+def test_value_clip_by_hand():
+    units, _, metrics, parts, _ = of_minibatch(
+        dataclasses.replace(SMALL, value_clip=0.1), params_of=lambda params: jax.tree.map(lambda x: x + 0.3, params)
+    )
+    plain = of_minibatch(SMALL, params_of=lambda params: jax.tree.map(lambda x: x + 0.3, params))[2]
+    assert metrics["baseline_loss"] >= plain["baseline_loss"]
+
+
+def test_a2c_is_the_plain_policy_gradient():
+    config = replaced(SMALL, {"epochs": 1, "minibatches": 1, "normalise_advantages": False, "trace_lambda": 1.0})
+    units, _, _, parts, params = of_minibatch(config)
+    context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
+
+    def plain(params):
+        outputs, _ = parts["network"].unroll(params, jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), units.inputs), ())
+        log_pi = jax.nn.log_softmax(outputs.logits[0])
+        chosen = log_pi[jnp.arange(len(log_pi)), units.action[:, 0]]
+        mask, entropy = units.mask[:, 0], -jnp.sum(jnp.exp(log_pi) * log_pi, -1)
+        each = -chosen * units.advantage[:, 0] + 0.25 * (outputs.value[0] - units.target[:, 0]) ** 2 - 0.01 * entropy
+        return jnp.sum(mask * each) / jnp.sum(mask)
+
+    ours = jax.grad(lambda p: ppo_loss(p, context, units, **parts)[0])(params)
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), ours, jax.grad(plain)(params))
+
+
+@pytest.mark.parametrize("changes", [{"lstm_size": 6, "value_torso": "shared"}, {"correction": "v_trace"}])
+def test_updates_and_metrics_are_finite(changes):
+    config = replaced(SMALL, changes)
+    agent = ppo.make(config, SPEC)
+    state, batch = acted(agent, config=config)
+    after, priorities, metrics = jax.jit(agent.update.step)(state, batch)
+    assert priorities is None and all(np.isfinite(value) for value in metrics.values())
+    assert float(metrics["rho_error"]) < 1e-5
+    assert any((x != y).any() for x, y in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params)))
+
+
+def test_a_target_divergence_ends_the_epochs():
+    once = replaced(SMALL, {"epochs": 1})
+    stopped = replaced(SMALL, {"epochs": 4, "target_kl": 1e-12})
+    made = []
+    for config in (once, stopped, replaced(stopped, {"target_kl": 1e9})):
+        agent = ppo.make(config, SPEC)
+        state, batch = acted(agent)
+        after, _, metrics = jax.jit(agent.update.step)(state, batch)
+        made.append((float(metrics.get("epochs", 1)), after))
+    assert [number for number, _ in made] == [1, 1, 4]
+    counts = [max(int(x) for x in jax.tree.leaves(after.opt_state) if x.dtype == jnp.int32) for _, after in made]
+    assert counts == [2, 2, 8]  # Steps of the optimiser.
+
+
+def test_illegal_actions_are_not_taken_and_the_ratio_stays_one():
+    board = BoardView(specs.Array((3,), np.float32), specs.Array((4,), bool), specs.Array((), np.int32))
+    spec = EnvSpec(board, specs.DiscreteArray(4))
+    agent = ppo.make(SMALL, spec)
+    state, batch = acted(agent, spec)
+    legal = np.take_along_axis(batch.steps.observation.legal, np.asarray(batch.steps.action)[..., None], -1)
+    assert legal.all()
+    metrics = jax.jit(agent.update.step)(state, batch)[2]
+    assert float(metrics["rho_error"]) < 1e-6 and np.isfinite(metrics["loss"])
+
+
+def test_statistics_are_those_of_the_batch_and_published():
+    config = replaced(SMALL, {"normalise_observations": True, "normalise_rewards": True})
+    agent = ppo.make(config, SPEC)
+    state, batch = acted(agent, config=config)
+    after, _, metrics = jax.jit(agent.update.step)(state, batch)
+    frames = np.asarray(batch.steps.observation[:T]).reshape(-1, 3)
+    _, moments = agent.update.params(after)
+    assert float(moments.rows) == T * B
+    np.testing.assert_allclose(moments.mean, frames.mean(0), atol=1e-6)
+    np.testing.assert_allclose(moments.variance, frames.var(0), rtol=1e-5)
+    earned = np.zeros(B, np.float32)
+    rows = []
+    for t in range(T):
+        first = np.asarray(batch.steps.step_type[t]) == FIRST
+        earned = np.where(first, 0, 0.99 * earned + np.asarray(batch.steps.reward[t]))
+        rows.append(earned)
+    np.testing.assert_allclose(after.statistics.returns.variance, np.var(rows), rtol=1e-4)
+    state, batch = acted(agent, config=config, state=after)  # Acting and learning normalise alike.
+    assert float(jax.jit(agent.update.step)(state, batch)[2]["rho_error"]) < 1e-5
+
+
+def test_entropy_falls_on_schedule():
+    config = replaced(SMALL, {"entropy_cost": 0.2, "entropy_anneal_updates": 10})
+    assert [float(entropy_cost(jnp.int32(n), config)) for n in (0, 5, 10, 20)] == pytest.approx([0.2, 0.1, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"minibatches": 3}, "minibatches is 3; it must be a divisor of a batch's 20 transitions"),
+        ({"lstm_size": 4, "value_torso": "shared", "minibatches": 8}, "divisor of a batch's 4 sequences"),
+        ({"value_torso": "own", "lstm_size": 4}, "lstm_size is 4"),
+    ],
+)
+def test_bad_settings_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        replaced(SMALL, changes)
+
+
+def test_normalisation_of_images_is_refused():
+    with pytest.raises(ValueError, match="normalise_observations is True; it must be False"):
+        ppo.make(
+            replaced(SMALL, {"normalise_observations": True}), SPEC._replace(observations=specs.Array((8, 8), np.uint8))
+        )
