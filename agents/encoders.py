@@ -6,11 +6,9 @@ are. An observation that is a dict, a tuple or a named tuple has one encoder for
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import chex
 import haiku as hk
@@ -20,19 +18,8 @@ from dm_env import specs
 from jax.tree_util import tree_leaves_with_path
 
 from boonta.agents.base import Nest
+from boonta.agents.convolutions import Convolution
 from boonta.agents.groups import Torso
-
-_no_device = contextvars.ContextVar("_no_device", default=False)
-
-
-@contextlib.contextmanager
-def no_device() -> Iterator[None]:
-    """While shapes alone are wanted, no layer asks for the device: a launcher must not take it from its nodes."""
-    token = _no_device.set(True)
-    try:
-        yield
-    finally:
-        _no_device.reset(token)
 
 
 def check_observation(torso: Torso, observation: Nest) -> None:
@@ -246,68 +233,3 @@ def to_float(x: jax.Array) -> jax.Array:
 def is_image(shape: tuple[int, ...]) -> bool:
     """Whether a frame of this shape may be an image or a board: [H, W] or [H, W, C]."""
     return len(shape) in (2, 3)
-
-
-class Convolution(hk.Module):
-    """A convolution without padding, computed in the way the backend is fast at; the parameters are `hk.Conv2D`'s."""
-
-    def __init__(self, channels: int, kernel: int, stride: int, input_gradient: bool, name: str | None = None):
-        """Sets the layer up.
-
-        Args:
-          channels: channels of the output.
-          kernel: height and width of the window.
-          stride: rows and columns between windows.
-          input_gradient: whether anything below this layer learns; not so for the first layer.
-          name: the module's name.
-        """
-        super().__init__(name=name or "conv2_d")
-        self._channels = channels
-        self._kernel = kernel
-        self._stride = stride
-        self._input_gradient = input_gradient
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Convolves: float32 [N, H, W, C] -> [N, H', W', channels]."""
-        chex.assert_rank(x, 4)
-        kernel, channels = self._kernel, self._channels
-        init = hk.initializers.TruncatedNormal(1.0 / (kernel * kernel * x.shape[-1]) ** 0.5)
-        w = hk.get_parameter("w", (kernel, kernel, x.shape[-1], channels), x.dtype, init)
-        b = hk.get_parameter("b", (channels,), x.dtype, jnp.zeros)
-        # XLA on CPU differentiates a strided convolution by its input in a kernel that is slow and uses one core.
-        # Without a stride it is four times as fast, and a whole Nature-network gradient 1.4 times.
-        strided = self._input_gradient and kernel % self._stride == 0
-        if strided and not _no_device.get() and jax.default_backend() == "cpu":
-            return convolve_unstrided(x, w, self._stride) + b
-        return convolve(x, w, self._stride) + b
-
-
-def convolve(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
-    """Convolves x [N, H, W, C] with w [k, k, C, D], without padding: [N, H', W', D]."""
-    dimensions = ("NHWC", "HWIO", "NHWC")
-    return jax.lax.conv_general_dilated(x, w, (stride, stride), "VALID", dimension_numbers=dimensions)
-
-
-def convolve_unstrided(x: jax.Array, w: jax.Array, stride: int) -> jax.Array:
-    """Computes `convolve` with blocks of stride x stride pixels moved into channels, so that no stride is left.
-
-    Args:
-      x: [N, H, W, C].
-      w: [k, k, C, D]; the stride divides k.
-      stride: s.
-
-    Returns:
-      [N, H', W', D].
-    """
-    k, s = w.shape[0], stride
-    height, width = ((size - k) // s * s + k for size in x.shape[1:3])  # The part that windows cover: multiples of s.
-    blocks = space_to_depth(x[:, :height, :width], s)  # [N, H/s, W/s, s*s*C]
-    kernel = space_to_depth(w.transpose(3, 0, 1, 2), s).transpose(1, 2, 3, 0)  # [k/s, k/s, s*s*C, D]
-    return convolve(blocks, kernel, 1)
-
-
-def space_to_depth(x: jax.Array, block: int) -> jax.Array:
-    """Moves blocks of pixels into channels: [N, H, W, C] -> [N, H/block, W/block, block*block*C]."""
-    n, h, w, c = x.shape
-    x = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
-    return x.reshape(n, h // block, w // block, block * block * c)

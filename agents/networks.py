@@ -16,7 +16,7 @@ import haiku as hk
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import encoders
+from boonta.agents import convolutions, encoders
 from boonta.agents.base import Nest
 from boonta.agents.groups import Torso
 
@@ -86,7 +86,7 @@ def trace(what: str, function: Callable[..., Nest], params: Nest, *inputs: Nest)
       ValueError: the function failed; the message has its error and the inputs' shapes.
     """
     try:
-        with encoders.no_device():
+        with convolutions.no_device():
             # JAX remembers what it has traced by function; the real network must not be mistaken for this one.
             return jax.eval_shape(lambda *given: function(*given), params, *inputs)
     except Exception as error:

@@ -83,8 +83,8 @@ def make_network(
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
-      head: of the policy.
+      spec: the environment's spec.
+      head: the action head, which makes the policy's distribution.
       torso: makes torsos in place of the config's; their features are [N, D].
 
     Raises:
@@ -129,9 +129,9 @@ def open_network(
 
     Args:
       agent: the agent's package, for messages.
-      config: the agent's.
-      spec: of the environment.
-      head: of the policy.
+      config: the agent's hyper-parameters.
+      spec: the environment's spec.
+      head: the action head, which makes the policy's distribution.
       own: a torso, which takes the place of the config's; a `Network`, that of its core and heads, too; or None.
 
     Raises:
@@ -164,9 +164,9 @@ def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: 
 
     Args:
       network: a user's own.
-      config: the agent's.
-      spec: of the environment.
-      head: of the policy.
+      config: the agent's hyper-parameters.
+      spec: the environment's spec.
+      head: the action head, which makes the policy's distribution.
 
     Raises:
       ValueError: the message says which output or field, what it is, and what it must be.

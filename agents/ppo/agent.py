@@ -32,7 +32,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
 
     Args:
       config: hyper-parameters.
-      spec: of the environment.
+      spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
 

@@ -70,7 +70,7 @@ def prepare_units(
     """Computes advantages, targets and old log-probabilities, with the params before the update.
 
     Args:
-      params: of `network`; with normalised observations it takes them and their moments.
+      params: params of `network`; with normalised observations it takes them and their moments.
       context: its statistics are `Gathered`.
       batch: steps with leaves [L-1+T+1, B, ...].
       network, head, config: the agent's.
@@ -119,7 +119,7 @@ def ppo_loss(
     Args:
       params: as in `prepare_units`.
       context: its updates are for the entropy's schedule.
-      units: of the minibatch.
+      units: the minibatch's.
       network, head, config: the agent's.
 
     Returns:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dm_env import specs
 
-from boonta.agents import encoders
+from boonta.agents import convolutions, encoders
 from boonta.agents.groups import Torso
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -25,8 +25,8 @@ def test_convolution_without_stride_is_the_same_convolution(size, channels, kern
 
         return convolve(x, w, stride), jax.grad(scalar, (0, 1))(x, w)
 
-    expected = value_and_gradients(encoders.convolve)
-    actual = value_and_gradients(encoders.convolve_unstrided)
+    expected = value_and_gradients(convolutions.convolve)
+    actual = value_and_gradients(convolutions.convolve_unstrided)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), actual, expected)
 
 

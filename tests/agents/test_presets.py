@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.agents import impala, muzero, sac, td3
+from boonta.agents import impala, muzero, ppo, sac, td3
 from boonta.agents.config import leaves
 
 IMPALA = {
@@ -230,10 +230,18 @@ TD3 = {
 }
 
 
+def known(config):
+    """The fields by dotted name, without those of dense layers, which only PPO's presets change."""
+    values = leaves(config)
+    layers = [name for name in values if name.endswith((".activation", ".orthogonal"))]
+    assert {values.pop(name) for name in layers} == {"relu", False}
+    return values
+
+
 def resolved(config):
     """Every field by dotted name, with the torso's own sizes."""
     torso = {f"torso.{name}": value for name, value in leaves(config.torso.resolved).items()}
-    return leaves(config) | torso
+    return {name: value for name, value in (leaves(config) | torso).items() if name in known(config)}
 
 
 @pytest.mark.parametrize("kind", IMPALA_PRESETS)
@@ -248,8 +256,18 @@ def test_muzero(kind):
 
 
 def test_sac_and_td3():
-    assert leaves(sac.Config()) == SAC and leaves(td3.Config()) == TD3
-    assert leaves(td3.DDPG) == TD3 | {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}
+    assert known(sac.Config()) == SAC and known(td3.Config()) == TD3
+    assert known(td3.DDPG) == TD3 | {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}
+
+
+def test_ppo():
+    paper = {"unroll_length": 128, "batch_size": 8, "epochs": 3, "minibatches": 4, "clip": 0.1, "trace_lambda": 0.95}
+    assert leaves(ppo.Config()).items() >= paper.items()
+    a2c = {"epochs": 1, "minibatches": 1, "trace_lambda": 1.0, "optimiser.kind": "rmsprop"}
+    assert leaves(ppo.A2C).items() >= a2c.items()
+    for preset in (ppo.CARTPOLE, ppo.CATCH, ppo.MINATAR, ppo.CONTINUOUS):
+        settings = {"torso.widths": (64, 64), "value_torso": "own", "epochs": preset.epochs, "clip": 0.2}
+        assert leaves(preset).items() >= settings.items() and preset.torso.orthogonal
 
 
 def test_reanalyze_presets_differ_in_the_ratio_alone():
@@ -259,7 +277,7 @@ def test_reanalyze_presets_differ_in_the_ratio_alone():
 
 
 def test_any_other_kind_of_environment_has_a_preset_too():
-    for agent in (impala, muzero, sac, td3):
+    for agent in (impala, muzero, ppo, sac, td3):
         assert agent.Config.preset("lunar_lander") == agent.Config.preset("default")
     assert impala.Config.preset("default").torso.kind == "mlp"
     assert impala.Config.preset("catch") is impala.CATCH and muzero.Config.preset("board") is muzero.BOARD
