@@ -196,6 +196,8 @@ PRESETS = {
     "minatar": MINATAR,
     "atari": Config(),
     "brax": CONTINUOUS,
+    "dm_control": CONTINUOUS,
+    "mujoco": CONTINUOUS,
     "board": BOARD,
     "connect_four": BOARD,
     "default": DEFAULT,
