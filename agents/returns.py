@@ -97,8 +97,7 @@ def generalised_advantages(
     # The TD error of what is no transition becomes V - V.
     reward_t = jnp.where(mask_tm1 > 0, reward_t, value[:-1])
     one = rlax.truncated_generalized_advantage_estimation
-    advantage: jax.Array = jax.vmap(one, (1, 1, None, 1), 1)(reward_t, mask_tm1 * discount_t, trace_lambda, value)
-    return advantage
+    return jnp.asarray(jax.vmap(one, (1, 1, None, 1), 1)(reward_t, mask_tm1 * discount_t, trace_lambda, value))
 
 
 def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_length: int, trace_lambda: float):

@@ -20,8 +20,9 @@ STALL_S = 4.0  # A stalled node goes on by itself; one that is stopped for good 
 DEATH = re.compile(r"^warning: (\S+) (.*); it starts again in ", re.MULTILINE)
 # Restarts as often as the test kills; the back-off must not outlast it.
 ALLOWED = ("--restarts.number", "1000", "--restarts.backoff-s", "0.1", "--restarts.window-s", "5")
-# What a process may have more of than when it was first looked at; an evaluator's first act is compiled, in 60 MB.
-SPARE_HANDLES, SPARE_MB = 10, 120.0
+# What a process may have more of than when it was first looked at: connections to servers that were just starting again
+# then, and what an evaluator's first act is compiled to, 60 MB.
+SPARE_HANDLES, SPARE_MB = 30, 120.0
 
 
 class Event(NamedTuple):
