@@ -33,7 +33,7 @@ def test_every_declaration_is_found_by_its_name_and_once_in_its_group():
         ("share/learner/waiting_for_trajectories", ["share/<group>/<activity>"]),
         ("trajectories/samples_per_insert", ["<table>/samples_per_insert"]),
         ("eval_return/evaluator/1", ["eval_return"]),
-        ("policy_loss", ["policy_loss", "policy_loss"]),  # IMPALA's and MuZero's.
+        ("policy_loss", ["policy_loss"] * 5),  # IMPALA's, MuZero's, PPO's, SAC's and TD3's.
         ("policy_loss/learner", []),
         ("nothing", []),
     ],
