@@ -206,8 +206,8 @@ def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Sho
     Args:
       target: the file.
       rate: frames in a second.
-      streamed: whether pictures, which then have one size, are written as they come, so that a long film needs little
-        memory. All others, and plots of numbers, are written together at the end.
+      streamed: whether pictures, which then have one size, are written as they come and without captions, so that a
+        long film needs little memory. All others, and plots of numbers, are written together at the end.
     """
     kept: list[tuple[np.ndarray, str]] = []
     if target.suffix == ".gif":
@@ -218,7 +218,7 @@ def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Sho
 
         def show(frame: np.ndarray, caption: str) -> None:
             if streamed and frame.ndim > 1:
-                film.append_data(drawings.captioned(picture(frame), caption))  # type: ignore[attr-defined]
+                film.append_data(picture(frame))  # type: ignore[attr-defined]
             else:
                 kept.append((frame, caption))
 
