@@ -131,6 +131,8 @@ def require_sign(config: Any, num_players: int) -> None:
     Raises:
       ValueError: with two it must be below 0, with one at least 0.
     """
+    if not isinstance(config.discount, (int, float)):
+        return  # It is traced, since it is learned or one of a population's; the values it starts from were checked.
     two = num_players == 2
     if two != (config.discount < 0):
         raise ValueError(
