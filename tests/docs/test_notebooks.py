@@ -11,7 +11,7 @@ import tempfile
 import matplotlib
 import pytest
 
-pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+pytestmark = pytest.mark.once
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
