@@ -128,43 +128,6 @@ def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_len
     return jnp.where(last, jnp.where(steps.discount == 0, 0.0, value), returns)
 
 
-class NStep(NamedTuple):
-    """T transitions of N steps each, as one step that bootstraps from the row that it leads to.
-
-    Attributes:
-      reward_t: float32 [T, B], the discounted sum of the rewards.
-      discount_t: float32 [T, B], of the value of that row; 0 where the episode terminated before it.
-      row_t: int32 [T, B], that row: N rows on, or the episode's LAST if it comes before.
-    """
-
-    reward_t: jax.Array
-    discount_t: jax.Array
-    row_t: jax.Array
-
-
-def n_step(steps: Steps, discount: float, bootstrap_length: int) -> NStep:
-    """N-step returns without their bootstrap; the end of an episode cuts them short.
-
-    A truncation bootstraps from its LAST, whose discount isn't 0. What starts at LAST is no transition: mask it.
-    See "Reinforcement Learning: An Introduction" (http://incompleteideas.net/book/the-book-2nd.html), Eq. 7.1.
-
-    Args:
-      steps: leaves [T+N, B, ...].
-      discount: the agent's discount, which multiplies the environment's.
-      bootstrap_length: N.
-    """
-    _, reward, factor, _ = sequences.transitions(steps, discount)  # [T+N-1, B], of the rows from 1 on.
-    rows = steps.reward.shape[0] - bootstrap_length
-    row = jnp.broadcast_to(jnp.arange(rows, dtype=jnp.int32)[:, None], (rows, steps.reward.shape[1]))
-    total, gamma, going = jnp.zeros_like(reward[:rows]), jnp.ones_like(reward[:rows]), jnp.ones_like(row, bool)
-    for k in range(bootstrap_length):
-        total = jnp.where(going, total + gamma * reward[k : k + rows], total)
-        gamma = jnp.where(going, gamma * factor[k : k + rows], gamma)
-        row = jnp.where(going, row + 1, row)
-        going &= steps.step_type[k + 1 : k + 1 + rows] != LAST
-    return NStep(total, gamma, row)
-
-
 def importance_weights(probability: jax.Array, updates: jax.Array, replay: Replay) -> tuple[jax.Array, jax.Array]:
     """Weights of sequences, which correct for drawing some more often than others.
 

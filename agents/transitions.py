@@ -6,6 +6,7 @@ A sequence of T + N rows, after the context for stacking frames, has T transitio
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Table
 from boonta.agents.config import check, documented, field, require
 from boonta.agents.heads import Box
-from boonta.agents.returns import n_step
+from boonta.agents.n_step import ahead_of_roots, n_step
 
 
 @documented
@@ -116,21 +117,15 @@ def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, 
     t = data.unroll_length
     stack = sequences.stack(batch.steps.observation, batch.steps.step_type, frame_stack)  # [T+N, B, ..., L]
     steps = sequences.drop_context(batch.steps, frame_stack)
-    moved = sequences.transitions(steps, discount)
-    returns = n_step(steps, discount, data.bootstrap_length)  # [T, B]
-
-    def later(x: jax.Array) -> jax.Array:
-        if data.bootstrap_length == 1:
-            return x[1:]
-        return jnp.take_along_axis(x, returns.row_t.reshape(*returns.row_t.shape, *(1,) * (x.ndim - 2)), axis=0)
-
+    moved = n_step(steps.step_type, steps.reward, steps.discount, discount, data.bootstrap_length)  # [T, B]
+    later = functools.partial(ahead_of_roots, ahead=moved.ahead, length=data.bootstrap_length)
     whole = Transition(
         stack_tm1=jax.tree.map(lambda x: x[:t], stack),
         action_tm1=box.scale(steps.action[:t]),
-        reward_t=returns.reward_t,
-        discount_t=returns.discount_t,
+        reward_t=moved.reward,
+        discount_t=moved.discount,
         stack_t=jax.tree.map(later, stack),
-        mask_tm1=moved.mask_tm1[:t],
+        mask_tm1=moved.mask,
     )
     # The batch comes first, so that one that is split over devices stays split.
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), whole)

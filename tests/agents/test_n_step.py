@@ -14,6 +14,7 @@ import pytest
 from boonta.agents.base import Steps
 from boonta.agents.exploration import Estimates
 from boonta.agents.n_step import FreshErrors, ahead_of_roots, n_step, rescaled, sequence_error
+from boonta.agents.returns import value_targets
 from boonta.agents.rlax_first import rlax
 from boonta.envs.base import FIRST, LAST, MID
 
@@ -68,6 +69,23 @@ def test_as_rlax_computes_them_within_an_episode():
     for slot in range(3):
         wanted = rlax.n_step_bootstrapped_returns(reward[1:, slot], 0.9 * discount[1:, slot], value[1:, slot], 4)
         np.testing.assert_allclose(got[:, slot], wanted[:8], rtol=1e-5)
+
+
+def test_across_episodes_they_are_value_targets_of_a_trace_of_one():
+    rng = np.random.default_rng(0)
+    kinds = np.full((12, 50), MID, np.int32)
+    for t in range(1, 12):
+        kinds[t] = np.where(kinds[t - 1] == LAST, FIRST, np.where(rng.random(50) < 0.3, LAST, MID))
+    discount = np.where((kinds == LAST) & (rng.random((12, 50)) < 0.5), 0, 1).astype(np.float32)
+    reward = np.where(kinds == FIRST, 0, rng.normal(size=(12, 50))).astype(np.float32)
+    value = rng.normal(size=(12, 50)).astype(np.float32)
+    for n in (1, 4):
+        found = n_step(kinds, reward, discount, 0.9, n)
+        ours = found.reward + found.discount * ahead_of_roots(value, found.ahead, n)
+        theirs = value_targets(Steps((), kinds, reward, discount, kinds, (), kinds), value, 0.9, n, 1.0)[: 12 - n]
+        counts = found.mask > 0
+        assert (counts == (kinds[: 12 - n] != LAST)).all()
+        np.testing.assert_allclose(ours[counts], theirs[counts], rtol=1e-4, atol=1e-5)
 
 
 def test_rows_of_any_kind_are_selected():

@@ -28,7 +28,7 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     return metrics.read(workdir)[-1]
 
 
-@pytest.mark.parametrize("schedule", ["local_mt", "serial"])
+@pytest.mark.parametrize("schedule", ["local_mt", pytest.param("serial", marks=pytest.mark.slow)])
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
     row = run(tmp_path, "--launch", schedule, "--stop.updates", "150")
     assert row["updates"] >= 150 and row["env_steps"] > 0

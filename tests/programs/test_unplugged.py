@@ -48,7 +48,7 @@ def start(*arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize("schedule", ["local_mt", "serial"])
+@pytest.mark.parametrize("schedule", [pytest.param("local_mt", marks=pytest.mark.slow), "serial"])
 def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     workdir = tmp_path / "run"
     common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
