@@ -1,4 +1,4 @@
-"""Actors and a learner whose data must be fresh: every batch is, they never wait for each other, and restarts are met."""
+"""Actors and a learner whose data must be fresh: every batch is, nobody waits for ever, and restarts are met."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import Actor
@@ -21,14 +22,14 @@ from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
 
+pytestmark = pytest.mark.once
+
 ENV = Catch(rows=3, columns=3)
 
 
 def bounded(staleness: int = 0, batch_size: int = 8, size: int = 8):
     agent = tiny.make(ENV.spec, batch_size, length=4)
-    return agent._replace(
-        tables=(dataclasses.replace(agent.tables[0], period=4, size=size, max_staleness=staleness),)
-    )
+    return agent._replace(tables=(dataclasses.replace(agent.tables[0], period=4, size=size, max_staleness=staleness),))
 
 
 class Ages(Learner):
@@ -56,34 +57,30 @@ def run(nodes, learner: Ages, updates: int, before: int = 0) -> None:
         thread.join(timeout=20)
 
 
-@pytest.mark.parametrize(
-    ("actors", "num_envs", "staleness"), [(1, 8, 0), (4, 2, 0), (2, 2, 0), (2, 8, 1), (1, 8, 2)]
-)
+@pytest.mark.parametrize(("actors", "num_envs", "staleness"), [(1, 8, 0), (4, 2, 0), (2, 2, 0), (2, 8, 1), (1, 8, 2)])
 def test_batches_are_fresh_and_nothing_is_left_out(tmp_path, actors, num_envs, staleness):
     agent, variables = bounded(staleness), VariableServer("variables")
     queue = QueueTable(agent.tables[0])
     learner = Ages("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
-    slots = [tiny_slots(num_envs, i, actors) for i in range(actors)]
-    acting = [
-        Actor(f"actor/{i}", agent, ENV, variables, queue, num_envs=num_envs, seed=i, slots=slots[i]) for i in range(actors)
-    ]
+    acting = []
+    for i in range(actors):
+        slots = Slots(num_envs, i * num_envs, actors * num_envs)
+        acting.append(
+            Actor(f"actor/{i}", agent, ENV, variables, queue, num_envs=num_envs, seed=i, first_group=2 * i, slots=slots)
+        )
     run([learner, *acting], learner, 30)
     assert len(learner.ages) >= 30
-    assert all(0 <= least and most <= staleness for least, most in learner.ages)
+    assert all(least >= 0 and most <= staleness for least, most in learner.ages)
     assert "stale_sequences" not in learner.report()["counts"]
     assert learner.report()["metrics"]["policy_lag_max"] <= staleness
 
 
-def tiny_slots(size: int, i: int, actors: int):
-    from boonta.agents.base import Slots
-
-    return Slots(size, i * size, actors * size)
-
-
 @pytest.mark.parametrize("placement", [Placement(), Placement(lag=0), Placement(threads=1)])
-def test_sebulba_keeps_it(tmp_path, monkeypatch, placement):
+def test_sebulba_keeps_it(tmp_path, placement):
     groups = [group(Ages), group(Actor)]
-    _, (learner, actor) = build(Program("tiny", Run(workdir=str(tmp_path), placement=placement), bounded(), ENV, groups))
+    _, (learner, actor) = build(
+        Program("tiny", Run(workdir=str(tmp_path), placement=placement), bounded(), ENV, groups)
+    )
     run([learner, actor], learner, 20)
     assert {age for ages in learner.ages for age in ages} == {0}
     assert actor.report()["counts"]["env_steps"] >= 20 * 8 * 4

@@ -1,4 +1,4 @@
-"""Fresh data: what is left out, how many sequences may be begun, and that learner and actors never wait for each other."""
+"""Fresh data: what is left out, how many sequences may be begun, and that nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def test_nobody_waits_for_ever_and_nothing_is_left_out_whoever_is_faster(batch, 
 
 
 @pytest.mark.parametrize(
-    ("slots", "staleness", "fit"), [(4, 0, True), (1, 0, True), (3, 5, False), (8, 0, False), (8, 1, True), (12, 1, False)]
+    ("slots", "staleness", "fit"),
+    [(4, 0, True), (1, 0, True), (3, 5, False), (8, 0, False), (8, 1, True), (12, 1, False)],
 )
 def test_slots_that_do_not_make_batches_are_refused(slots, staleness, fit):
     table = dataclasses.replace(TABLE, max_staleness=staleness)
