@@ -105,13 +105,8 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     first_group = number * placement.threads
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
     slots = Slots(size, number * size, run.hosts.number * placement.acting * size)
-    given |= {
-        "seed": run.acting_seed,
-        "first_group": first_group,
-        "threads": placement.threads,
-        "slots": slots,
-        "num_envs": size,
-    }
+    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
+    given |= {"slots": slots, "num_envs": size}
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
 
