@@ -125,7 +125,7 @@ class HostTable:
         """A group's writer; see `nodes.tables.base.Store`."""
         return HostWriter(self, wait_for, group % self._groups)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> HostDataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> HostDataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
         return HostDataset(self, sharding)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import jax
 
 from boonta.agents.base import Slots, Table
-from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
@@ -22,6 +21,7 @@ from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import threads
 from boonta.programs.wiring.program import Group, Program, construct, require_roles
+from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "evaluator")
 
@@ -100,11 +100,13 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
     env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
-    size, number = group.settings.get("num_envs", NUM_ENVS), run.hosts.index * placement.acting + i
+    size = num_envs_of(program, group, run.hosts.number * placement.acting)
+    number = run.hosts.index * placement.acting + i
     first_group = number * placement.threads
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
     slots = Slots(size, number * size, run.hosts.number * placement.acting * size)
-    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads, "slots": slots}
+    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
+    given |= {"slots": slots, "num_envs": size}
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
 
@@ -117,16 +119,28 @@ def _share(program: Program, actors: Group) -> Shared:
     acting, learning = split(placement, jax.local_devices())
     make_mesh(len(learning), table.batch_size)  # It refuses batches that don't divide over the devices.
     own = share_of(table, run.hosts)
-    num_envs = actors.settings.get("num_envs", NUM_ENVS) // placement.threads
+    num_envs = num_envs_of(program, actors, run.hosts.number * placement.acting) // placement.threads
     replay, lock_step = _open(program, own, learning, num_envs), None
     if placement.lag is not None:
         _require_single_updates(program)
         lock_step = LockStep(placement.lag, placement.groups, num_envs, own.batch_size)
+        _require_fresh(lock_step, table)
     if run.hosts.number == 1:
         monitor = Monitor("monitor", run.workdir, run.stop, log=run.log)
     else:
         monitor = HostMonitor("monitor", run.own.workdir, run.stop, run.hosts, log=run.log)
     return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+
+
+def _require_fresh(lock_step: LockStep, table: Table) -> None:
+    """Raises ValueError if lock-step makes data older than the table allows."""
+    staleness = lock_step.lag + max(1, lock_step.group_size // lock_step.batch_size) - 1
+    if table.max_staleness is not None and staleness > table.max_staleness:
+        raise ValueError(
+            f"placement.lag is {lock_step.lag}, with {lock_step.group_size} environments that step together and "
+            f"batches of {lock_step.batch_size}: data is {staleness} updates old, and table {table.name!r} has "
+            f"max_staleness {table.max_staleness}"
+        )
 
 
 def _require_single_updates(program: Program) -> None:

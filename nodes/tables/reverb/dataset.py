@@ -20,6 +20,7 @@ import reverb
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
+from boonta.nodes.tables.freshness import POLL_S, fresh
 from boonta.nodes.tables.priorities import Priorities, make_priorities
 from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, Piece, Stream
 
@@ -60,6 +61,7 @@ class ReverbDataset:
       tables: the tables to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
+      updates: updates before the one that gets the first batch.
       ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
       patience_s: seconds that a batch waits for tables other than the first.
       start_patience_s: the same for tables whose writers are still starting, as nothing has come from them yet.
@@ -74,6 +76,7 @@ class ReverbDataset:
         tables: Sequence[Table],
         sharding: Batch,
         signature: Steps,
+        updates: int = 0,
         ahead: int = 1,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
@@ -86,7 +89,9 @@ class ReverbDataset:
         # A table restored from a checkpoint has been drawn from before.
         infos = client.server_info(timeout=CONNECT_DEADLINE_S)
         counts = contract.sequence_counts(tables)
-        self._piece = math.gcd(*counts)
+        self._bounded = tables[0].max_staleness is not None
+        self._piece = 1 if self._bounded else math.gcd(*counts)
+        self._updates = updates  # Updates before the one that gets the batch that is drawn next.
         self._sources = [
             _Source(
                 table,
@@ -97,6 +102,8 @@ class ReverbDataset:
             )
             for table, count in zip(tables, counts)
         ]
+        # Where data must be fresh: sequences taken, and those of the batch that is drawn that are fresh.
+        self._taken = (self._sources[0].drawn, 0)
         self._error: BaseException | None = None
         self._batches: queue.Queue[tuple[Batch, Drawn]] = queue.Queue()
         self._space = threading.Semaphore(ahead)  # It is taken before drawing, so that no further batch ages in hand.
@@ -116,6 +123,7 @@ class ReverbDataset:
         self._space.release()
         for i, source in enumerate(self._sources):
             source.drawn += int(np.sum(drawn.table == i))
+        self._sources[0].drawn += drawn.stale
         return batch, drawn
 
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
@@ -140,6 +148,8 @@ class ReverbDataset:
         """Whether the next batch is here, or the tables' rate limiters let it through."""
         if not self._batches.empty():
             return True
+        if self._bounded:
+            return self._ready_when_fresh()
         infos = self._client.server_info()
         return all(_lets_through(infos[source.table.name], source) for source in self._sources)
 
@@ -152,7 +162,9 @@ class ReverbDataset:
         try:
             while True:
                 self._space.acquire()
-                self._batches.put(self._place(self._draw()))
+                pieces, stale = self._draw_fresh() if self._bounded else (self._draw(), 0)
+                self._batches.put(self._place(pieces, stale))
+                self._updates += 1
         except BaseException as error:  # It is handed to whoever asks for the next batch.
             self._error = error
 
@@ -173,6 +185,34 @@ class ReverbDataset:
         first.stream.ask(lacking // self._piece)
         return pieces + self._take(0, lacking, None)
 
+    def _draw_fresh(self) -> tuple[list[tuple[int, Piece]], int]:
+        """A batch of single sequences, none of them too old, and how many were left out."""
+        (source,) = self._sources
+        taken, pieces = self._taken[0], list[tuple[int, Piece]]()
+        stale = 0
+        self._taken = (taken, 0)
+        while len(pieces) < source.count:
+            source.stream.ask(source.count - len(pieces))
+            piece = source.stream.take(None)
+            assert piece is not None
+            if fresh(source.table, piece.steps.version.swapaxes(0, 1), self._updates).all():
+                pieces.append((0, piece))
+            else:
+                stale += 1
+            self._taken = (taken + len(pieces) + stale, len(pieces))
+        return pieces, stale
+
+    def _ready_when_fresh(self) -> bool:
+        """Whether what has been written makes the next batch; waits until it is known."""
+        (source,) = self._sources
+        while self._batches.empty() and self._error is None:
+            taken, held = self._taken
+            inserted = self._client.server_info()[source.table.name].rate_limiter_info.insert_stats.completed
+            if inserted - taken < source.count - held:
+                return False
+            time.sleep(POLL_S)
+        return True
+
     def _take(self, i: int, count: int, end: float | None) -> list[tuple[int, Piece]]:
         """Pieces of `count` sequences from table i, or those that come until `end`."""
         pieces: list[tuple[int, Piece]] = []
@@ -184,13 +224,14 @@ class ReverbDataset:
             pieces.append((i, piece))
         return pieces
 
-    def _place(self, pieces: list[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
+    def _place(self, pieces: list[tuple[int, Piece]], stale: int) -> tuple[Batch, Drawn]:
         steps = jax.tree.map(_join, *[piece.steps for _, piece in pieces])
         probability = np.concatenate([piece.probability for _, piece in pieces])
         drawn = Drawn(
             keys=np.concatenate([piece.keys for _, piece in pieces]),
             table=np.repeat([i for i, _ in pieces], self._piece).astype(np.int32),
             version=contract.mean_version(steps.version),
+            stale=stale,
         )
         return jax.device_put(Batch(steps, probability), self._sharding), drawn
 
