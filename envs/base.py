@@ -20,6 +20,8 @@ MID = int(dm_env.StepType.MID)
 LAST = int(dm_env.StepType.LAST)
 
 PICTURE = (240, 320)  # Rows and columns of the pictures for people, where we choose them.
+# Rows or columns of an observation. What an archive says isn't believed beyond it: specs of more would take gigabytes.
+LONGEST_SIDE = 1_024
 REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 

@@ -42,8 +42,8 @@ class Catch:
 
     def __post_init__(self) -> None:
         for field in ("rows", "columns"):
-            if getattr(self, field) < 2:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 2")
+            if not 2 <= getattr(self, field) <= base.LONGEST_SIDE:
+                raise ValueError(f"{field} is {getattr(self, field)}; it must be from 2 to {base.LONGEST_SIDE}")
         if self.rows - 1 < self.columns // 2:
             raise ValueError(
                 f"rows is {self.rows}, columns is {self.columns}: the paddle could not reach the outermost column"

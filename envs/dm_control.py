@@ -50,7 +50,10 @@ class DmControl:
     workers: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("action_repeat", 1), ("height", 1), ("width", 1), ("camera", -1), ("workers", 0)):
+        for name in ("height", "width"):
+            if not 1 <= getattr(self, name) <= base.LONGEST_SIDE:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 1 to {base.LONGEST_SIDE}")
+        for name, least in (("action_repeat", 1), ("camera", -1), ("workers", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         _names(self.task)

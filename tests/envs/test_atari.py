@@ -251,7 +251,8 @@ def test_games_go_by_any_spelling(game, rom):
         ({"frame_skip": 0}, "frame_skip is 0; it must be at least 1"),
         ({"max_episode_frames": 0}, "max_episode_frames is 0; it must be at least 1"),
         ({"num_threads": 0}, "num_threads is 0; it must be at least 1"),
-        ({"width": 0}, "width is 0; it must be at least 1"),
+        ({"width": 0}, "width is 0; it must be from 1 to 1024"),
+        ({"height": 10**9}, "height is 1000000000; it must be from 1 to 1024"),
     ],
 )
 def test_refuses_settings_that_cannot_work(settings, message):

@@ -63,8 +63,9 @@ def test_slots_differ_and_seeds_differ():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rows": 1}, "rows is 1; it must be at least 2"),
-        ({"columns": 0}, "columns is 0; it must be at least 2"),
+        ({"rows": 1}, "rows is 1; it must be from 2 to 1024"),
+        ({"rows": 10**9}, "rows is 1000000000; it must be from 2 to 1024"),
+        ({"columns": 0}, "columns is 0; it must be from 2 to 1024"),
         ({"rows": 3, "columns": 7}, "could not reach the outermost column in time; rows must be at least 4"),
     ],
 )

@@ -139,6 +139,7 @@ def test_says_what_is_missing(monkeypatch):
         ),
         ({"task": "cartpole"}, "which dm_control does not know; did you mean 'cartpole"),
         ({"task": "cartpole-swingup", "action_repeat": 0}, "action_repeat is 0; it must be at least 1"),
+        ({"task": "cartpole-swingup", "width": 2000}, "width is 2000; it must be from 1 to 1024"),
         ({"task": "cartpole-swingup", "workers": -1}, "workers is -1; it must be at least 0"),
         ({"task": "cartpole-swingup", "camera": 9}, "camera is 9; cartpole-swingup has 2 from 0 on, and -1 is free"),
     ],

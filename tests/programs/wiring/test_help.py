@@ -36,6 +36,7 @@ def test_a_page_has_the_basics_and_names_the_rest(capsys, words):
     for field in ("restarts.…", "process-env", "save-every-s", "start-from", "placement.…"):
         assert f"  --{field}" in page
     assert "Seconds between snapshots of the learner and of the replay tables." in page
+    assert "wall time since the launch, with starting and compiling" in " ".join(page.replace("│", " ").split()).lower()
 
 
 def test_all_flags_are_shown_where_they_are_asked_for(capsys):
