@@ -9,42 +9,33 @@ from boonta.agents import rlax_first  # noqa: F401
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import reverb
 import tensorflow as tf
+import tree
 from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.tables.base import Piece
+from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
 CONNECT_DEADLINE_S = 120
 WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
 
 
-class Piece(NamedTuple):
-    """Sequences drawn together, on the host.
-
-    Attributes:
-      steps: `Steps`, leaves [S, T, ...], in the agent's own classes.
-      probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
-      keys: uint64 [S], the table's.
-    """
-
-    steps: Steps
-    probability: np.ndarray
-    keys: np.ndarray
-
-
 class Stream:
-    """Draws a table's sequences in a background thread: as many as were asked for, since what waits in hand grows old.
+    """Draws a table's sequences in a background thread; see `nodes.tables.base.Stream`.
+
+    It draws as many as were asked for, since what waits in hand grows old.
 
     Args:
       client: a client of the replay server.
       table: the table to draw from.
       signature: one raw step in the agent's own classes.
-      size: S, the number of sequences in a piece.
+      size: S, the number of sequences in every piece, of which all that are asked for must be a multiple.
       in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
     """
 
@@ -55,19 +46,19 @@ class Stream:
         self._size = size
         self._in_flight = in_flight
         self._asked = threading.Semaphore(0)
-        self._pending = 0  # Number of pieces that were asked for and not taken.
+        self._pending = 0  # Number of sequences that were asked for and not taken.
+        self._priorities = make_priorities(table)
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._cancellation = cancellation.CancellationManager()
         threading.Thread(target=self._draw, daemon=True).start()
 
-    def ask(self, pieces: int) -> None:
-        """Sees to it that so many pieces are under way, or here, counting those asked for before and not taken."""
-        while self._pending < pieces:
-            self._pending += 1
+    def ask(self, sequences: int) -> None:
+        while self._pending < sequences:
+            self._pending += self._size
             self._asked.release()
 
-    def take(self, timeout_s: float | None) -> Piece | None:
-        """The next piece of those asked for; None if it isn't there within `timeout_s`, which may be None: for ever.
+    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+        """The next piece; see `nodes.tables.base.Stream.take`.
 
         Raises:
           RuntimeError: reading failed; names the table.
@@ -79,12 +70,16 @@ class Stream:
         if isinstance(piece, BaseException):
             self._pieces.put(piece)  # The next call must raise it again.
             raise RuntimeError(f"reading table {self._table.name!r} failed") from piece
-        self._pending -= 1
+        self._pending -= self._size
         return piece
 
-    def ready(self) -> bool:
-        """Whether a piece can be taken at once."""
-        return not self._pieces.empty()
+    def ready(self, sequences: int) -> bool:
+        return self._pieces.qsize() * self._size >= sequences
+
+    def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:
+        if self._priorities is not None:
+            updates = dict(zip(keys.tolist(), self._priorities(keys, errors).tolist(), strict=True))
+            self._client.mutate_priorities(self._table.name, updates)
 
     def close(self) -> None:
         """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
@@ -126,4 +121,5 @@ class Stream:
         replayed = self._table.kind == "replay"
         relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
         steps = unpack_columns(self._signature, tf.nest.flatten(sample.data))
+        steps = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), steps)  # This copies nothing, either.
         return Piece(steps, relative.astype(np.float32), info.key)
