@@ -2,7 +2,7 @@
 
 A node is given a store, and asks it for a writer, a dataset or a stream. There are three stores. `ReverbStore` in
 `nodes.tables.reverb.client` is for nodes that are processes of their own; `nodes.tables.queue.QueueTable` and
-`nodes.tables.host.HostTable` are for threads of one process. A fused program has no such store, for it keeps its table
+`nodes.tables.host.HostStore` are for threads of one process. A fused program has no such store, for it keeps its table
 as a value that pure functions change: `nodes.tables.device.DeviceTable`.
 """
 
@@ -96,13 +96,12 @@ class Writer(Protocol):
 
 
 class Dataset(Protocol):
-    """The learner's batches.
+    """The learner's batches."""
 
-    Attributes:
-      waits_for: the table that the next batch waits for, or waited for last.
-    """
-
-    waits_for: str
+    @property
+    def waits_for(self) -> str:
+        """The table that the next batch waits for, or waited for last."""
+        ...
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...] in the agent's own classes; None if it isn't there within `timeout_s`."""

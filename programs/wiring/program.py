@@ -276,10 +276,8 @@ def seeds_of(program: Program) -> dict[str, int]:
     if run.launch == "anakin":
         return {"anakin": run.seed}
     seeded = [group for group in program.all_groups if "seed" in parameters(group.node)]
-    if (
-        run.launch == "sebulba"
-    ):  # The actors of all hosts share one, from which each group of environments spawns its own.
-        return {group.label: run.acting_seed if group.node.role in WRITERS else run.seed for group in seeded}
+    if run.launch == "sebulba":  # The actors of all hosts share one, from which each group of slots spawns its own.
+        return {each.label: run.acting_seed if each.node.role == "actor" else _seed(run, each, 0) for each in seeded}
     return {group.names[i]: _seed(run, group, i) for group in seeded for i in range(group.number)}
 
 

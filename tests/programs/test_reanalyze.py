@@ -1,4 +1,4 @@
-"""Whole programs with reanalyzers, as threads and in one thread."""
+"""Whole programs with reanalyzers, as threads around Reverb and without it, and in one thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from boonta.nodes import metrics
 from boonta.tests.helpers.launched import finish, start
 from boonta.tests.helpers.runs import undeclared
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(480)]
 
 TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2"
 FEW = "replay.batch-size=8 replay.min-size=16 consistency-cost=0 search=puct"
@@ -28,7 +28,14 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     return metrics.read(workdir)[-1]
 
 
-@pytest.mark.parametrize("schedule", ["local_mt", "serial"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param("local_mt", marks=pytest.mark.cluster),
+        pytest.param("serial", marks=pytest.mark.cluster),
+        pytest.param("sebulba", marks=pytest.mark.once),
+    ],
+)
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
     row = run(tmp_path, "--launch", schedule, "--stop.updates", "150")
     assert row["updates"] >= 150 and row["env_steps"] > 0
