@@ -67,7 +67,7 @@ class Evaluating(Periodic):
         every_s: float = 60.0,
         every_updates: int = 1_000,
         every_env_steps: int = 0,
-        max_share: float = 0.25,
+        max_share: float = 0.1,
         max_age: int | None = None,
     ):
         every = {"seconds": every_s, "updates": every_updates, "env_steps": every_env_steps}

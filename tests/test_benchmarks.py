@@ -84,6 +84,7 @@ def test_a_table_is_saved_and_restored(capsys):
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_restarts_are_measured_by_node(capsys):
     plan = restarts.Plan((), ("actor/0", "monitor"))
     restarts.main(restarts.Options(turns=1, ways=("kill",)), {"tests/helpers/light_program.py": plan})

@@ -117,15 +117,19 @@ class HostTable:
             if not self.rows.changed.wait_for(lambda: self.ready(1), timeout_s):
                 return None
             left = self._limit.samples_left(self.inserted, self.sampled)
-            places = self._weights.draw(self._rng, int(min(most, left)))
+            places, probability = self._choose(int(min(most, left)))
             keys = self._keys[places]
             self.sampled += len(keys)
             self.rows.changed.notify_all()
-            held = min(self.inserted, self._size)
-            probability = held * self._weights.values[places] / self._weights.total
             block_and_group, slot = np.divmod(keys, self.rows.groups.num_envs)
             steps = self.rows.read(*np.divmod(block_and_group, self.rows.groups.number), slot)
-        return Piece(steps, probability.astype(np.float32), keys.astype(np.uint64))
+        return Piece(steps, probability, keys.astype(np.uint64))
+
+    def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places of sequences, drawn one by one, and N p of each, float32."""
+        places = self._weights.draw(self._rng, number)
+        held = min(self.inserted, self._size)
+        return places, (held * self._weights.values[places] / self._weights.total).astype(np.float32)
 
     def ready(self, sequences: int) -> bool:
         return self._limit.may_sample(self.inserted, self.sampled, sequences)

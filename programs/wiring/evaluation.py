@@ -35,7 +35,7 @@ class Evaluation:
     every_updates: int = 1_000
     every_env_steps: int = 0
     deterministic: bool | None = None
-    max_share: float = 0.25
+    max_share: float = 0.1
     max_age: int | None = None
 
     def __post_init__(self) -> None:
@@ -82,8 +82,8 @@ def fused_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 PRESETS = {
-    "catch": Evaluation(episodes=50, every_s=5.0, every_updates=250),
-    "grid_world": Evaluation(episodes=50, every_s=5.0),
+    "catch": Evaluation(episodes=50, every_s=5.0, every_updates=250, max_share=0.25),
+    "grid_world": Evaluation(episodes=50, every_s=5.0, max_share=0.25),
     "cartpole": Evaluation(episodes=20),
     "minatar": Evaluation(episodes=50, every_s=60.0, every_updates=5_000),
     "atari": Evaluation(episodes=4, every_s=300.0),
@@ -91,8 +91,8 @@ PRESETS = {
     "dm_control_pixels": Evaluation(episodes=4, every_s=300.0),
     "mujoco": Evaluation(episodes=10, every_s=60.0),
     "brax": Evaluation(episodes=10, every_s=60.0),
-    "board": Evaluation(episodes=50, every_s=120.0),
-    "connect_four": Evaluation(episodes=50, every_s=120.0),
+    "board": Evaluation(episodes=50, every_s=120.0, max_share=0.25),
+    "connect_four": Evaluation(episodes=50, every_s=120.0, max_share=0.25),
 }
 
 

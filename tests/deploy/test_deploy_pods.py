@@ -62,7 +62,19 @@ def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypa
     assert "holds a run of another, not of light_program" in (tmp_path / "light-program-monitor-0-0.log").read_text()
 
 
-def test_a_learners_pod_that_is_killed_restarts_the_set_which_resumes_from_the_checkpoint(tmp_path, monkeypatch):
+def test_a_learners_pod_that_is_killed_restarts_the_set(tmp_path, monkeypatch):
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--stop.env-steps", "300")
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: counter(workdir, "env_steps") > 50)
+        running.pod("learner").process.kill()
+        assert running.run(lambda: False), running.output()
+        running.end()
+        assert running.restarts == 1 and running.pod("learner").starts == 2, running.output()
+    assert counter(workdir, "env_steps") >= 300
+
+
+@pytest.mark.slow
+def test_the_set_resumes_from_the_checkpoint(tmp_path, monkeypatch):
     manifest, workdir = rendered(TINY, monkeypatch, tmp_path, "--stop.updates", "1000", "--save-every-s", "1")
 
     with pods.Pods(manifest, tmp_path) as running:

@@ -125,13 +125,18 @@ def device(table: Table) -> Opened:
 
 
 class Broken:
-    """Passes all on to a store in this process, chosen by the table's kind; a subclass breaks a rule."""
+    """Passes all on to a store in this process, chosen by the table's kind; a subclass breaks a rule.
+
+    Attributes:
+      kept: the table in the store, if it is a replay.
+    """
 
     store_of = {"queue": queue, "replay": host}
 
     def __init__(self, table: Table):
         self.table = table
         self.store: Any = self.store_of[table.kind](table).store
+        self.kept: Any = self.store.open_stream(table, 1, 1) if table.kind == "replay" else None
 
     def open_writer(self, *arguments):
         self.writer = self.store.open_writer(*arguments)

@@ -40,17 +40,21 @@ def program(tmp_path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("launch", "other"),
-    [
-        pytest.param("local_mp", "local_mt", marks=pytest.mark.cluster),
-        pytest.param("sebulba", "sebulba", marks=pytest.mark.once),
-    ],
-)
-def test_it_runs_and_no_other_network_resumes_it(launch, other, program, tmp_path):
+def run(tmp_path, program: str, launch: str) -> Running:
     with Running(tmp_path, program, "--launch", launch, "--stop.updates", "20") as running:
         running.finish(0)
     assert running.rows[-1]["updates"] >= 20
-    flags = ("--launch", other, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
+    return running
+
+
+@pytest.mark.cluster
+def test_it_runs_as_processes(program, tmp_path):
+    run(tmp_path, program, "local_mp")
+
+
+@pytest.mark.once
+def test_it_runs_as_threads_and_no_other_network_resumes_it(program, tmp_path):
+    running = run(tmp_path, program, "sebulba")
+    flags = ("--launch", "sebulba", "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
     with Running(tmp_path, program, *flags, workdir=running.workdir) as again:
         assert "is another network's" in again.finish(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boonta.nodes import metrics
-from boonta.tests.helpers.launched import finish, start
+from boonta.tests.helpers.launched import SMALL_SEARCH, finish, start
 from boonta.tests.helpers.runs import undeclared
 
 pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(480)]
@@ -32,8 +32,8 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     "schedule",
     [
         pytest.param("local_mt", marks=pytest.mark.cluster),
-        pytest.param("serial", marks=pytest.mark.cluster),
-        pytest.param("sebulba", marks=pytest.mark.once),
+        pytest.param("serial", marks=[pytest.mark.cluster, pytest.mark.slow]),
+        pytest.param("sebulba", marks=SMALL_SEARCH),
     ],
 )
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):

@@ -79,18 +79,22 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
     assert all(np.isfinite(x).all() for x in after)
 
 
-def under(schedule: str, first: int) -> list:
-    """The matrix under a schedule. Every fourteenth, counted from `first`, is run always; the others take long."""
-    slow = pytest.mark.slow
-    return [pytest.param(*choice, schedule, marks=() if i % 14 == first else slow) for i, choice in enumerate(MATRIX)]
-
-
-PROCESSES = [("minatar", "muzero", "central", 1, "local_mp")]
+# Always run, so that each agent is, and each environment, way of acting and schedule; the others are slow.
+ALWAYS = {
+    ("catch", "impala", "central", 0, "serial"),
+    ("catch", "r2d2", "central", 0, "serial"),
+    ("pendulum", "ppo", "local", 0, "local_mt"),
+    ("pendulum", "sac", "local", 0, "serial"),
+    ("tic_tac_toe", "dqn", "local", 0, "local_mt"),
+    ("minatar", "muzero", "central", 1, "local_mp"),
+}
+RUNS = [(*choice, schedule) for choice in MATRIX for schedule in ("serial", "local_mt")]
+RUNS += [run for run in ALWAYS if run[-1] == "local_mp"]
 
 
 @pytest.mark.parametrize(
     ("env", "agent", "acting", "reanalyzers", "schedule"),
-    [*under("serial", 1), *under("local_mt", 6), *PROCESSES],
+    [pytest.param(*run, marks=() if run in ALWAYS else pytest.mark.slow) for run in RUNS],
 )
 def test_learns(tmp_path, env, agent, acting, reanalyzers, schedule):
     process = start(

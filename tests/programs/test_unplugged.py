@@ -46,9 +46,9 @@ def start(*arguments: str) -> int:
 @pytest.mark.parametrize(
     "schedule",
     [
-        pytest.param("local_mt", marks=pytest.mark.cluster),
+        pytest.param("local_mt", marks=[pytest.mark.cluster, pytest.mark.slow]),
         pytest.param("serial", marks=pytest.mark.cluster),
-        pytest.param("sebulba", marks=pytest.mark.once),
+        pytest.param("sebulba", marks=[launched.SMALL_SEARCH, pytest.mark.slow]),
     ],
 )
 def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):

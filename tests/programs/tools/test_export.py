@@ -11,7 +11,7 @@ import pytest
 from boonta.envs.base import FIRST, LAST
 from boonta.nodes.archive import files as archive
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(300)]
 pytest.importorskip("launchpad")
 from boonta.nodes.acting.local import step_shapes  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded  # noqa: E402
@@ -22,6 +22,8 @@ from boonta.tests.helpers import tiny_program  # noqa: E402
 
 TINY = {
     "num-simulations": 2,
+    "search": "puct",
+    "consistency-cost": 0,
     "torso.widths": 8,
     "head-width": 8,
     "replay.min-size": 8,
