@@ -128,7 +128,7 @@ class Broken:
     """Passes all on to a store in this process, chosen by the table's kind; a subclass breaks a rule.
 
     Attributes:
-      kept: the table in the store, if it is a replay.
+      kept: the table in the store; a queue is its store itself.
     """
 
     store_of = {"queue": queue, "replay": host}
@@ -136,7 +136,7 @@ class Broken:
     def __init__(self, table: Table):
         self.table = table
         self.store: Any = self.store_of[table.kind](table).store
-        self.kept: Any = self.store.open_stream(table, 1, 1) if table.kind == "replay" else None
+        self.kept: Any = self.store.open_stream(table, 1, 1) if table.kind == "replay" else self.store
 
     def open_writer(self, *arguments):
         self.writer = self.store.open_writer(*arguments)

@@ -20,7 +20,8 @@ def run(workdir, *arguments: str) -> dict[str, float]:
         part for pair in f"{TINY} {FEW}".split() for part in (f"--config.{pair.split('=')[0]}", pair.split("=")[1])
     ]
     program = "programs/reanalyze.py"
-    process = start("--workdir", str(workdir), "--num-envs", "8", *config, *arguments, program=program)
+    others = ["--num-envs", "8", "--evaluation.every-s", "3600", *config]  # An evaluation would compile.
+    process = start("--workdir", str(workdir), *others, *arguments, program=program)
     output = finish(process, timeout_s=400)
     assert process.returncode == 0, output
     assert "done: updates reached" in output, output
