@@ -145,6 +145,9 @@ class Table:
       core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
       max_lag: updates by which the params that act may be older than those that learn, on average over a batch; beyond
         it a run warns. None allows any.
+      max_staleness: updates by which the params that acted in any step that is learned from may be older than those
+        that learn; 0 allows only the params now published. Stores, actors and learners keep it, see
+        `nodes.tables.freshness`; only a queue can. None allows any.
       errors: `(steps, leaves [T, B, ...]) -> [B]`, the errors of fresh sequences, computed where they are written from
         what the policy has stored with the steps; None if the policy can't tell. Only "proportional" uses them. Writers
         may lack JAX, and get the leaves of `Steps.extras` alone, in their order; a fused program traces it. So it is a
@@ -165,6 +168,7 @@ class Table:
     share: float = 1.0
     core_row: int = 0
     max_lag: float | None = None
+    max_staleness: int | None = None
     errors: Callable[[Steps], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -182,12 +186,29 @@ class Table:
             )
         if self.max_lag is not None and not self.max_lag >= 0:
             raise ValueError(f"table {self.name!r}: max_lag is {self.max_lag}; it must be at least 0, or None")
+        if self.max_staleness is not None:
+            self._check_staleness(self.max_staleness)
         if not 0 <= self.share <= 1:
             raise ValueError(f"table {self.name!r}: share is {self.share}; it must be in [0, 1]")
         if self.kind == "queue" and (self.sampler != "fifo" or self.samples_per_insert != 1.0):
             raise ValueError(f"table {self.name!r}: a queue is drawn in order ('fifo') and once (samples_per_insert 1)")
         if self.kind == "replay":
             self._check_replay()
+
+    def _check_staleness(self, most: int) -> None:
+        if most < 0:
+            raise ValueError(f"table {self.name!r}: max_staleness is {most}; it must be at least 0, or None")
+        if self.kind != "queue" or self.writer != "actor" or self.share != 1:
+            raise ValueError(
+                f"table {self.name!r}: max_staleness is {most}; only a queue that actors fill, and of which all of a "
+                "batch is made, can keep it"
+            )
+        context = self.core_row  # Rows that are learned from begin after it.
+        if self.period < self.sequence_length - context:
+            raise ValueError(
+                f"table {self.name!r}: max_staleness is {most}, and period {self.period}; it must be at least "
+                f"{self.sequence_length - context}, so that no sequence begins with a step that older params acted"
+            )
 
     def _check_replay(self) -> None:
         if self.sampler not in ("uniform", "proportional", "rank"):

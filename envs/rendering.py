@@ -25,11 +25,14 @@ WANTED = (
 def choose() -> str:
     """Chooses a renderer for this process and those it starts, before MuJoCo is imported; a choice already made stays.
 
-    MuJoCo's packages would otherwise choose the screen, even where there is none.
+    MuJoCo's packages would otherwise choose the screen, even where there is none. There, SDL, by which pygame draws,
+    gets its driver without graphics: the one it prefers ends EGL for the whole process when a window closes (2.32).
 
     Returns:
       "egl", "osmesa" or "glfw" (the screen); "off" where this machine has none of them.
     """
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return os.environ.setdefault(VARIABLE, _best())
 
 

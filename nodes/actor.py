@@ -9,10 +9,11 @@ import numpy as np
 
 from boonta.agents.base import Agent, Author, Slots, Steps
 from boonta.envs.base import BatchedEnv, Env, NanCheck
-from boonta.nodes.acting.base import GroupAct, open_acting
+from boonta.nodes.acting.base import GroupAct, open_acting, require_steady
 from boonta.nodes.base import Node
 from boonta.nodes.tables.base import open_writer
 from boonta.nodes.tables.contract import written_by
+from boonta.nodes.tables.freshness import require_slots
 
 NUM_ENVS = 32
 
@@ -63,6 +64,9 @@ class Actor(Node):
             raise ValueError(f"{name}: num_envs is {num_envs}; it must divide over the threads, {threads}")
         if refresh_every is not None and refresh_every < 1:
             raise ValueError(f"{name}: refresh_every is {refresh_every}; it must be at least 1, or none")
+        require_steady(name, agent.tables, variables, refresh_every)
+        for table in agent.tables:
+            require_slots(name, table, slots.total or slots.size if slots else num_envs)
         self._agent = agent
         self._env = env
         self._variables = variables
@@ -95,9 +99,14 @@ class Actor(Node):
         return [group.step for group in self._groups]
 
     def step(self) -> None:
-        """Steps the group whose turn it is."""
-        self._groups[self._turn].step()
-        self._turn = (self._turn + 1) % len(self._groups)
+        """Steps the group whose turn it is; or if it must wait for newer params, the next that needn't."""
+        turns = [(self._turn + i) % len(self._groups) for i in range(len(self._groups))]
+        turn = next((i for i in turns if self._groups[i].act.ready()), self._turn)
+        self._groups[turn].step()
+        self._turn = (turn + 1) % len(self._groups)
+
+    def ready(self) -> bool:
+        return any(group.act.ready() for group in self._groups)
 
     def close(self) -> None:
         for group in getattr(self, "_groups", []):
@@ -122,7 +131,7 @@ class _Group:
     def __init__(self, node: Actor, env: BatchedEnv, act: GroupAct, writer: Any):
         self.env = env
         self._node = node
-        self._act = act
+        self.act = act
         self._writer = writer
         self._checked = NanCheck()
         with node.stopwatch("starting environments"):
@@ -130,7 +139,7 @@ class _Group:
 
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
-        version, action, extras, core = self._act(timestep)
+        version, action, extras, core = self.act(timestep)
         action = env.executed_action(action)
         with node.stopwatch("stepping environments"):
             self._timestep = self._checked(env.step(action))

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch
+from boonta.agents.base import Agent, Batch, Table
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import image
@@ -62,7 +62,7 @@ class Learner(Node):
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
 
     Raises:
-      ValueError: updates_per_step or publish_every is below 1.
+      ValueError: updates_per_step or publish_every is below 1; or a table's data must be fresh, and they aren't 1.
     """
 
     role = "learner"
@@ -95,6 +95,7 @@ class Learner(Node):
                 f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; they must be at least "
                 "1 and 1"
             )
+        _require_every_published(name, agent.tables, updates_per_step, publish_every)
         self._agent = agent
         self._replay = replay
         self._variables = variables
@@ -135,7 +136,7 @@ class Learner(Node):
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         threading.Thread(target=self._keep_published, daemon=True).start()
-        self._dataset = open_dataset(self._replay, self._tables, over_batch)
+        self._dataset = open_dataset(self._replay, self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._saved_at = time.monotonic()
 
@@ -148,7 +149,9 @@ class Learner(Node):
         if due:
             self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
         if self._step is None:
-            self._step = compile_step(self.name, self._agent.update, self._state, batches, self._shardings)
+            self._step = compile_step(
+                self.name, self._agent.update, self._state, batches, self._shardings, self._tables[0].core_row
+            )
         with self.stopwatch("updating" if self._updated else "compiling"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
@@ -194,6 +197,8 @@ class Learner(Node):
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
         batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
+        if drawn.stale:
+            self.count(stale_sequences=drawn.stale)
         self._log_origin(drawn, self._updates + len(self._drawn))
         self._drawn.append((batch, drawn))
 
@@ -264,3 +269,13 @@ class Learner(Node):
         """The program's counters, as of the last heartbeat, with this node's own updates."""
         counts = {name: value for name, value in self.program_counts.items() if name != "eval_return"}
         return {**counts, "updates": float(self._updates)}
+
+
+def _require_every_published(name: str, tables: Sequence[Table], updates_per_step: int, publish_every: int) -> None:
+    """Refuses updates that aren't published one by one where data must be fresh: actors would wait for the others."""
+    bounded = next((table for table in tables if table.max_staleness is not None), None)
+    if bounded is not None and (updates_per_step, publish_every) != (1, 1):
+        raise ValueError(
+            f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; both must be 1, since "
+            f"table {bounded.name!r} has max_staleness {bounded.max_staleness}"
+        )

@@ -75,10 +75,13 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         name="trajectories",
         kind="queue",
         sequence_length=config.sequence_length,
-        period=config.unroll_length,
+        # A sequence ends with a row to bootstrap from, whose action is old once it is learned from; so where data must
+        # be fresh the next one begins after it, and one transition in T + 1 isn't learned from.
+        period=config.unroll_length + (config.max_staleness is not None),
         batch_size=config.batch_size,
         size=config.batch_size,
         core_row=config.frame_stack - 1,
+        max_staleness=config.max_staleness,
     )
     return Agent(
         policy=with_earned(policy, config.discount) if config.normalise_rewards else policy,

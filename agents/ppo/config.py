@@ -47,6 +47,14 @@ class Config:
     batch_size: int = field(
         8, "B, size of an update, over all learner devices.", unit="sequences", source="Table 5", at_least=1
     )
+    max_staleness: int | None = field(
+        0,
+        "Updates by which the params that acted may be older than those that learn; 0 is on-policy. None, any, "
+        "needs the correction.",
+        unit="updates",
+        source="section 3: data of the policy before the update",
+        at_least=0,
+    )
     epochs: int = field(3, "Passes of an update over its batch.", source="Table 5", at_least=1)
     minibatches: int = field(
         4,
@@ -126,6 +134,8 @@ class Config:
 
     def __post_init__(self) -> None:
         check(self)
+        corrects = self.correction == "v_trace"
+        require(self, "max_staleness", corrects or self.max_staleness is not None, "given, if correction is 'none'")
         if self.value_torso == "own":
             require(self, "lstm_size", self.lstm_size == 0, "0 if value_torso is 'own', which sees no core")
         units = self.batch_size if self.lstm_size else self.batch_size * self.unroll_length

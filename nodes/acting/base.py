@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tree
@@ -40,7 +40,18 @@ class Acted(NamedTuple):
     core: Nest = ()
 
 
-GroupAct = Callable[[TimeStep], Acted]  # Acts for one group of environments; it must be called for every time step.
+class GroupAct(Protocol):
+    """Acts for one group of environments."""
+
+    def __call__(self, timestep: TimeStep) -> Acted:
+        """The output for a time step; it must be called for every one."""
+        ...
+
+    def ready(self) -> bool:
+        """Whether the next call needn't wait for another node; only `--launch serial` asks."""
+        ...
+
+
 OpenAct = Callable[[int, Slots, int], GroupAct]  # Takes the group's number, its slots and a seed.
 
 
@@ -78,6 +89,23 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
     from boonta.nodes.acting.local import open_local_acting
 
     return open_local_acting(node, agent, variables, table, refresh_every)
+
+
+def require_steady(who: str, tables: Sequence[Table], variables: Any, refresh_every: int | None) -> None:
+    """Refuses params that change within a sequence where data must be fresh: its first steps would soon be too old.
+
+    Raises:
+      ValueError: names the table and what changes them.
+    """
+    bounded = next((table for table in tables if table.max_staleness is not None), None)
+    if bounded is None or (refresh_every is None and not isinstance(variables, Remote)):
+        return
+    given = f"refresh_every is {refresh_every}" if refresh_every is not None else "an inference node acts for it"
+    raise ValueError(
+        f"{who}: {given}, so that params change within a sequence, but table {bounded.name!r} has max_staleness "
+        f"{bounded.max_staleness}: leave it out, or allow any staleness (for PPO, --config.correction v_trace "
+        "--config.max-staleness None)"
+    )
 
 
 def tables_only(agent: Agent) -> Agent:
@@ -125,6 +153,9 @@ class RemoteAct:
         version, action, extras, core = answer
         self._t += 1
         return Acted(version, action, tuple(extras), tuple(core))
+
+    def ready(self) -> bool:
+        return True
 
     def _register(self, seed: int) -> None:
         def register(timeout_s: float) -> bool | None:

@@ -13,9 +13,11 @@ import numpy as np
 from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
+from boonta.nodes.acting.refresh import Refresh
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
+from boonta.nodes.tables.freshness import Allowance
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
@@ -72,37 +74,42 @@ class LocalAct:
     Args:
       acting: the policy in the group's stream.
       params: the client that has the newest params.
-      refresh_every: env steps of a slot between two looks for newer params.
+      refresh: when to look for newer params.
       wait_for: the node's `wait_for`.
     """
 
-    def __init__(self, acting: Acting, params: VariableClient, refresh_every: int, wait_for: Callable[..., Any]):
+    def __init__(self, acting: Acting, params: VariableClient, refresh: Refresh, wait_for: Callable[..., Any]):
         self._acting = acting
         self._params = params
-        self._refresh_every = refresh_every
+        self._refresh = refresh
         self._wait_for = wait_for
-        self._age = 0
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        if self._age % self._refresh_every == 0:
-            self._wait_for("params", self._params.poll)
-            self._version, self._held = self._params.snapshot()  # Other groups may fetch newer ones.
-        self._age += 1
+        if self._refresh.due:
+            self._version, self._held = self._wait_for(self._refresh.waits_for, self._poll)
+        self._refresh.rows += 1
         return Acted(self._version, *self._acting(self._held, timestep))
+
+    def ready(self) -> bool:
+        if not self._refresh.due or self._refresh.allowance is None:
+            return True
+        return self._params.poll(0.0) is None or self._refresh.allowance.may_begin(self._params.snapshot()[0])
+
+    def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
+        if self._params.poll(timeout_s) is None:
+            return None
+        return self._refresh.allowed(self._params.snapshot(), timeout_s)  # Other groups may fetch newer ones.
 
 
 class ColocatedAct:
     """The policy of a group of environments on a device to which the learner sends the params; extras stay on it.
 
-    Params change only where a sequence has just ended, so that in lock-step an update may wait for it; or else at every
-    `refresh_every` steps.
-
     Args:
       acting: the policy in the group's stream.
       place: the params on the device, and the lock-step if there is one.
       group: number of the group, over all actors.
-      table: the table whose sequences the group writes.
-      refresh_every: env steps of a slot between two looks for newer params; None looks where a sequence has ended.
+      refresh: when to look for newer params: where a sequence has just ended, so that in lock-step an update may wait
+        for it, or at every so many steps.
       wait_for: the node's `wait_for`.
     """
 
@@ -111,34 +118,29 @@ class ColocatedAct:
         acting: Acting,
         place: Colocated,
         group: int,
-        table: Table,
-        refresh_every: int | None,
+        refresh: Refresh,
         wait_for: Callable[..., Any],
     ):
         self._acting = acting
         self._place = place
         self._group = group
-        self._table = table
-        self._refresh_every = refresh_every
+        self._refresh = refresh
         self._wait_for = wait_for
-        self._rows = 0  # Rows of each slot so far.
 
     def __call__(self, timestep: TimeStep) -> Acted:
-        if self._rows == 0 or self._may_change():
-            self._version, self._params = self._wait_for("params", self._poll)
-        self._rows += 1
+        if self._refresh.due:
+            self._version, self._params = self._wait_for(self._refresh.waits_for, self._poll)
+        self._refresh.rows += 1
         return Acted(self._version, *self._acting(self._params, timestep))
 
-    def _may_change(self) -> bool:
-        """Whether params may change before the next step."""
-        if self._refresh_every is None:
-            return contract.completes(self._table, self._rows)
-        return self._rows % self._refresh_every == 0
+    def ready(self) -> bool:
+        return True
 
     def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
-        lock_step = self._place.lock_step
-        updates = lock_step and lock_step.updates(self._group, contract.completed(self._table, self._rows))
-        return self._place.variables.get(self._place.device, updates, timeout_s)
+        lock_step, refresh = self._place.lock_step, self._refresh
+        updates = lock_step and lock_step.updates(self._group, contract.completed(refresh.table, refresh.rows))
+        found = self._place.variables.get(self._place.device, updates, timeout_s)
+        return None if found is None else refresh.allowed(found, timeout_s)
 
 
 def open_local_acting(
@@ -154,7 +156,8 @@ def open_local_acting(
 
         def open_colocated(group: int, slots: Slots, seed: int) -> ColocatedAct:
             acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
-            return ColocatedAct(acting, variables, group, table, refresh_every, node.wait_for)
+            allowance = None if variables.lock_step else _allowance(table, slots)  # Lock-step bounds it by itself.
+            return ColocatedAct(acting, variables, group, Refresh(table, refresh_every, allowance), node.wait_for)
 
         return open_colocated
     params = VariableClient(variables, acting_params(agent))
@@ -162,9 +165,15 @@ def open_local_acting(
     def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
         del group
         acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
-        return LocalAct(acting, params, refresh_every or refresh_rows(table), node.wait_for)
+        allowance = _allowance(table, slots)
+        every = refresh_every or (refresh_rows(table) if allowance is None else None)
+        return LocalAct(acting, params, Refresh(table, every, allowance), node.wait_for)
 
     return open_act
+
+
+def _allowance(table: Table, slots: Slots) -> Allowance | None:
+    return None if table.max_staleness is None else Allowance(table, slots.total or slots.size)
 
 
 def refresh_rows(table: Table) -> int:

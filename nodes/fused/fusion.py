@@ -21,6 +21,7 @@ from boonta.nodes.fused import stage
 from boonta.nodes.fused.updates import allowed_lag, looped, one_by_one, policy_lag, priority_metrics, require_few
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.device import make_device_table
+from boonta.nodes.tables.freshness import require_slots
 
 MOST_ROLLOUTS = 64  # Rollouts in a round; a ratio of samples to inserts that needs more is refused.
 
@@ -156,6 +157,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
     if table.kind == "queue":
         if num_envs % size:
             raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
+        require_slots("a fused program", table, num_envs)
         return 1, num_envs // size
     per_insert = contract.definite_samples_per_insert(table)
     wanted = per_insert * num_envs / size  # Updates per rollout.
@@ -175,12 +177,13 @@ InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array
 
 def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     """The agent's update with the metrics that a cluster's learner adds."""
+    core_row = agent.tables[0].core_row
     allowed = {name: jnp.float32(value) for name, value in allowed_lag(agent.tables).items()}
 
     def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
         batch = constrain(batch)
         learner, priorities, metrics = agent.update.step(learner, batch)
-        return learner, priorities, metrics | policy_lag(updates, batch.steps.version) | allowed
+        return learner, priorities, metrics | policy_lag(updates, batch.steps.version[core_row:]) | allowed
 
     return learn
 

@@ -115,7 +115,9 @@ class StepResult(NamedTuple):
     reports: Any
 
 
-def compile_step(name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any) -> Any:
+def compile_step(
+    name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any, core_row: int = 0
+) -> Any:
     """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`; the state is donated.
 
     Args:
@@ -124,6 +126,7 @@ def compile_step(name: str, update: Update, state: Nest, batches: Sequence[Batch
       state: the learner's state.
       batches: one for each update of a step.
       shardings: those of the arguments.
+      core_row: row of a sequence from which on it is learned from.
 
     Raises:
       ValueError: the updates are too many to be compiled one by one, see `require_few`.
@@ -132,7 +135,7 @@ def compile_step(name: str, update: Update, state: Nest, batches: Sequence[Batch
     def one(carry: Nest, batch: Batch) -> Any:
         state, updates = carry
         state, priorities, metrics = update.step(state, batch)
-        return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version))
+        return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version[core_row:]))
 
     def step(state: Nest, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Nest, StepResult]:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
@@ -155,7 +158,8 @@ def priority_metrics(priorities: Any) -> dict[str, Any]:
 
 def allowed_lag(tables: Sequence[Table]) -> dict[str, float]:
     """The policy lag that the agent's tables allow, as a metric; none if they allow any."""
-    limits = [table.max_lag for table in tables if table.max_lag is not None]
+    kept = [table.max_lag if table.max_staleness is None else table.max_staleness for table in tables]
+    limits = [limit for limit in kept if limit is not None]
     return {"policy_lag_allowed": float(max(limits))} if len(limits) == len(tables) else {}
 
 

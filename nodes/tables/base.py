@@ -25,11 +25,13 @@ class Drawn(NamedTuple):
       keys: uint64 [B], of the sequences in their tables; 0 from a queue, which hands each out once.
       table: int32 [B], which of the learner's tables.
       version: float32 [B], of the params that made the sequence's targets, a mean over its steps.
+      stale: how many sequences were left out before, as too old; see `nodes.tables.freshness`.
     """
 
     keys: np.ndarray
     table: np.ndarray
     version: np.ndarray
+    stale: int = 0
 
 
 class Piece(NamedTuple):
@@ -39,11 +41,13 @@ class Piece(NamedTuple):
       steps: `Steps`, leaves [T, S, ...], in the agent's own classes.
       probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
       keys: uint64 [S], the table's.
+      stale: how many sequences were left out before, as too old.
     """
 
     steps: Steps
     probability: np.ndarray
     keys: np.ndarray
+    stale: int = 0
 
 
 class Stream(Protocol):
@@ -138,12 +142,13 @@ class Store(Protocol):
         """
         ...
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
         """The learner's batches.
 
         Args:
           tables: as `nodes.tables.contract.learned_from` gives them.
           sharding: a `Batch` of shardings for the leaves.
+          updates: updates before the one that gets the first batch; each gets one.
         """
         ...
 
@@ -167,6 +172,6 @@ def open_writer(store: Store, tables: Sequence[Table], num_envs: int, wait_for: 
     return store.open_writer(tables, num_envs, wait_for, group)
 
 
-def open_dataset(store: Store, tables: Sequence[Table], sharding: Batch) -> Dataset:
+def open_dataset(store: Store, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
     """The learner's batches from a store's tables; see `Store.open_dataset`."""
-    return store.open_dataset(tables, sharding)
+    return store.open_dataset(tables, sharding, updates)

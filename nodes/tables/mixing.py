@@ -165,6 +165,7 @@ def _join(pieces: Sequence[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
         keys=np.concatenate([piece.keys for _, piece in pieces]),
         table=np.concatenate(numbers),
         version=contract.mean_version(steps.version),
+        stale=sum(piece.stale for _, piece in pieces),
     )
     return Batch(steps, np.concatenate([piece.probability for _, piece in pieces])), drawn
 

@@ -18,6 +18,7 @@ import numpy as np
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn, WaitFor
+from boonta.nodes.tables.freshness import fresh
 
 # JAX is imported where it is used: actors that leave acting to another node import this module, and load no JAX.
 
@@ -28,10 +29,12 @@ class Bundle(NamedTuple):
     Attributes:
       shards: on each learning device its share, leaves [T, n / devices, ...].
       version: float32 [n], of the params that acted, a mean over a sequence's steps.
+      acted: int32 [T, n], the same for each step.
     """
 
     shards: tuple[Steps, ...]
     version: np.ndarray
+    acted: np.ndarray
 
 
 class QueueTable:
@@ -84,9 +87,9 @@ class QueueTable:
         """A group's writer; see `nodes.tables.base.Store`."""
         return QueueWriter(self, num_envs, wait_for, group)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> QueueDataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> QueueDataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
-        return QueueDataset(self, sharding)
+        return QueueDataset(self, sharding, updates)
 
     def put(self, group: int, pieces: list[Bundle], timeout_s: float) -> bool | None:
         """Hands over what a group has completed; None if there was no room within `timeout_s`."""
@@ -133,11 +136,11 @@ class QueueWriter:
         self._number += 1
         if not contract.completes(table, self._number):
             return 0
-        version = contract.mean_version(np.stack([row.version for row in self._rows]))
+        acted = np.stack([row.version for row in self._rows])
+        version = contract.mean_version(acted)
         cut = self._store.cut(gather(self._rows), table, pieces=len(self._bounds), shards=len(self._store.devices))
-        pieces = [
-            Bundle(self._send(shards), version[start : start + self._width]) for start, shards in zip(self._bounds, cut)
-        ]
+        columns = [slice(start, start + self._width) for start in self._bounds]
+        pieces = [Bundle(self._send(shards), version[own], acted[:, own]) for own, shards in zip(columns, cut)]
         while len(self._rows) > contract.overlap(table):
             self._rows.popleft()
         self._wait_for(f"room in {table.name}", lambda timeout_s: self._store.put(self._group, pieces, timeout_s))
@@ -165,7 +168,7 @@ class QueueDataset:
       ValueError: the learner's mesh is not of the queue's devices.
     """
 
-    def __init__(self, store: QueueTable, sharding: Batch):
+    def __init__(self, store: QueueTable, sharding: Batch, updates: int = 0):
         import jax
 
         from boonta.nodes.hosts.coordination import place
@@ -183,22 +186,22 @@ class QueueDataset:
         self._probability = place(np.ones(size, np.float32), sharding.probability)
         self._join = jax.jit(_join)
         self._held: list[Bundle] = []
+        self._updates = updates  # Updates before the one that gets the next batch.
+        self._stale = 0
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...], its keys all 0; None if it isn't there within `timeout_s`."""
         import jax
 
         size = self._store.table.batch_size
-        while not self._held or len(self._held) * len(self._held[0].version) < size:
-            pieces = self._store.get(timeout_s)
-            if pieces is None:
-                return None
-            self._held += pieces
+        if not self._gather(timeout_s):
+            return None
         number = size // len(self._held[0].version)
         pieces, self._held = self._held[:number], self._held[number:]
         shards = [self._join(own) if number > 1 else own[0] for own in zip(*(piece.shards for piece in pieces))]
         version = np.concatenate([piece.version for piece in pieces])
-        drawn = Drawn(np.zeros(size, np.uint64), np.zeros(size, np.int32), version)
+        drawn = Drawn(np.zeros(size, np.uint64), np.zeros(size, np.int32), version, self._stale)
+        self._updates, self._stale = self._updates + 1, 0
         return Batch(jax.tree.map(self._whole, *shards), self._probability), drawn
 
     def _whole(self, *shards: Any) -> Any:
@@ -216,13 +219,24 @@ class QueueDataset:
 
     def ready(self) -> bool:
         """Whether the next batch is complete."""
-        size = self._store.table.batch_size
-        while sum(len(piece.version) for piece in self._held) < size:
-            pieces = self._store.get(timeout_s=0.0)
+        return self._gather(timeout_s=0.0)
+
+    def _gather(self, timeout_s: float) -> bool:
+        """Takes pieces until the next batch is complete, and whether it is; those that are too old are left out."""
+        self._leave_out()
+        while _sequences([self._held]) < self._store.table.batch_size:
+            pieces = self._store.get(timeout_s)
             if pieces is None:
                 return False
             self._held += pieces
+            self._leave_out()
         return True
+
+    def _leave_out(self) -> None:
+        """Leaves out pieces that are too old; their slots have acted together, so they are of one age."""
+        kept = [piece for piece in self._held if fresh(self._store.table, piece.acted, self._updates).all()]
+        self._stale += _sequences([self._held]) - _sequences([kept])
+        self._held = kept
 
 
 def _sequences(waiting: Iterable[list[Bundle]]) -> int:

@@ -56,6 +56,12 @@ LEARNER = (
     ),
     Metric("policy_lag_max", "The same for the batch's oldest step.", "updates"),
     Metric("policy_lag_allowed", "The most that the agent's tables allow.", "updates"),
+    Metric(
+        "stale_sequences",
+        "Sequences that the learner left out, since they were older than the agent allows (max_staleness).",
+        "sequences",
+        "0 while no node dies",
+    ),
     Metric("priority", "Mean priority of an update's sequences.", healthy="falling with the value error"),
     Metric("priority_max", "The largest priority of an update's sequences."),
     Metric("batch_share/<table>", "Share of the batch's sequences that comes from a table.", healthy="near the wanted"),

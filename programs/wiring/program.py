@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Slots, Steps
+from boonta.agents.base import Agent, Steps
 from boonta.envs.base import Env
 from boonta.nodes.acting.base import Remote, tables_only
 from boonta.nodes.acting.local import step_shapes
-from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
@@ -27,6 +26,7 @@ from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.slots import slots_of
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
 CHECKPOINTS, TABLES = "checkpoints", "replay"
@@ -197,20 +197,11 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     if role == "actor" and "inference" in served:
         offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
     if role == "actor":
-        offered = {"slots": slots_of(program, group, i)} | offered
+        slots = slots_of(program, group, i)
+        offered = {"slots": slots, "num_envs": slots.size} | offered
     accepted = parameters(group.node)
     chosen = {name: value for name, value in offered.items() if name in accepted}
     return {"name": group.names[i], **chosen, **group.settings}
-
-
-def slots_of(program: Program, group: Group, i: int) -> Slots:
-    """The environment slots of a group's actor, among those of all the program's actors."""
-    actors = [each for each in program.groups if each.node.role == "actor"]
-    sizes = [each.settings.get("num_envs", NUM_ENVS) for each in actors]
-    number = [each.label for each in actors].index(group.label)
-    before = sum(size * each.number for size, each in zip(sizes[:number], actors))
-    total = sum(size * each.number for size, each in zip(sizes, actors))
-    return Slots(sizes[number], before + i * sizes[number], total)
 
 
 def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:

@@ -22,6 +22,7 @@ from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import threads
 from boonta.programs.wiring.program import WRITERS, Group, Program, construct, require_roles
+from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "reanalyzer", "evaluator")
 
@@ -105,11 +106,13 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
     env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
-    size, number = group.settings.get("num_envs", NUM_ENVS), run.hosts.index * placement.acting + i
+    size = num_envs_of(program, group, run.hosts.number * placement.acting)
+    number = run.hosts.index * placement.acting + i
     first_group = number * placement.threads
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay, "env": env}
     slots = Slots(size, number * size, run.hosts.number * placement.acting * size)
-    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads, "slots": slots}
+    given |= {"seed": run.acting_seed, "first_group": first_group, "threads": placement.threads}
+    given |= {"slots": slots, "num_envs": size}
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
 
@@ -133,11 +136,23 @@ def _share(program: Program) -> Shared:
     if placement.lag is not None:
         _require_single_updates(program)
         lock_step = LockStep(placement.lag, *writers["actor"], learned[0].batch_size)
+        _require_fresh(lock_step, learned[0])
     if run.hosts.number == 1:
         monitor = Monitor("monitor", run.workdir, run.stop, log=run.log)
     else:
         monitor = HostMonitor("monitor", run.own.workdir, run.stop, run.hosts, log=run.log)
     return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+
+
+def _require_fresh(lock_step: LockStep, table: Table) -> None:
+    """Raises ValueError if lock-step makes data older than the table allows."""
+    staleness = lock_step.lag + max(1, lock_step.group_size // lock_step.batch_size) - 1
+    if table.max_staleness is not None and staleness > table.max_staleness:
+        raise ValueError(
+            f"placement.lag is {lock_step.lag}, with {lock_step.group_size} environments that step together and "
+            f"batches of {lock_step.batch_size}: data is {staleness} updates old, and table {table.name!r} has "
+            f"max_staleness {table.max_staleness}"
+        )
 
 
 def _require_single_updates(program: Program) -> None:
@@ -151,10 +166,10 @@ def _require_single_updates(program: Program) -> None:
 
 def _writers(program: Program) -> dict[Author, Groups]:
     """The groups of slots that write on this host."""
-    placement = program.run.placement
+    placement, hosts = program.run.placement, program.run.hosts
     writers: dict[Author, Groups] = {}
     if actors := program.of_role("actor"):
-        num_envs = actors.settings.get("num_envs", NUM_ENVS)
+        num_envs = num_envs_of(program, actors, hosts.number * placement.acting)
         writers["actor"] = Groups(placement.groups, num_envs // placement.threads)
     if reanalyzers := program.of_role("reanalyzer"):
         writers["reanalyzer"] = Groups(1, reanalyzers.settings.get("num_envs", NUM_ENVS))

@@ -81,6 +81,18 @@ def test_pixels_are_those_of_a_camera_and_move():
 
 
 @drawn
+@pytest.mark.skipif("DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ, reason="it would open a window")
+def test_pixels_are_drawn_after_a_window_of_pygames_has_closed():
+    pygame = pytest.importorskip("pygame")
+    batch = DmControl("cartpole-swingup", "pixels", height=8, width=8)(num_envs=1, seed=0)
+    pygame.init()
+    pygame.display.set_mode((8, 8))
+    pygame.quit()
+    assert batch.reset().observation.shape == (1, 8, 8, 3)
+    batch.close()
+
+
+@drawn
 @pytest.mark.slow
 def test_pixels_conform():
     with pytest.warns(UserWarning, match="no episode ended"):

@@ -1,6 +1,7 @@
 """Which renderer MuJoCo gets."""
 
 import ctypes.util
+import os
 
 import pytest
 
@@ -9,9 +10,11 @@ from boonta.envs import rendering
 
 @pytest.fixture(autouse=True)
 def _unchosen(monkeypatch):
-    monkeypatch.setenv(rendering.VARIABLE, "")  # So that the variable is put back.
-    monkeypatch.delenv(rendering.VARIABLE)
-    monkeypatch.delenv("DISPLAY", raising=False)
+    for variable in (rendering.VARIABLE, "SDL_VIDEODRIVER"):
+        monkeypatch.setenv(variable, "")  # So that the variable is put back.
+        monkeypatch.delenv(variable)
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(variable, raising=False)
     rendering._best.cache_clear()
     yield
     rendering._best.cache_clear()
@@ -26,6 +29,7 @@ def test_what_needs_no_screen_comes_first(egl, osmesa, display, wanted, monkeypa
     monkeypatch.setattr(ctypes.util, "find_library", lambda name: "libOSMesa.so" if osmesa else None)
     monkeypatch.setenv("DISPLAY", display)
     assert rendering.choose() == wanted
+    assert os.environ.get("SDL_VIDEODRIVER") == (None if display else "dummy")
 
 
 def test_a_choice_of_the_users_stays(monkeypatch):

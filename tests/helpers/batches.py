@@ -26,7 +26,7 @@ class Batches:
     waits_for = "trajectories"
     there = 20  # Batches that are ready.
 
-    def __init__(self, replay, tables, sharding):
+    def __init__(self, replay, tables, sharding, updates=0):
         self._size = tables[0].batch_size
         self._sharding = sharding
         self._seeds = iter(range(20))

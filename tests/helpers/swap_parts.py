@@ -46,15 +46,16 @@ LAYERS = Layers(widths=(8,))
 TRANSITIONS = Transitions(batch_size=8, min_size=16, updates_per_env_step=0.5, bootstrap_length=2)
 
 
-def make_agent(env: Env, agent: str, reanalyzers: int) -> Agent:
-    """Half of MuZero's sequences are reanalyzed if there are reanalyzers."""
+def make_agent(env: Env, agent: str, reanalyzers: int, acting: str = "local") -> Agent:
+    """Half of MuZero's sequences are reanalyzed if there are reanalyzers; PPO is asynchronous under a central node."""
     if agent == "impala":
         return impala.make(IMPALA, env.spec)
     if agent == "r2d2":
         return r2d2.make(R2D2, env.spec)
     if agent == "ppo":
         discount = -0.99 if env.spec.num_players == 2 else 0.99
-        return ppo.make(dataclasses.replace(PPO, discount=discount), env.spec)
+        stale = {"correction": "v_trace", "max_staleness": None} if acting == "central" else {}
+        return ppo.make(replaced(PPO, {"discount": discount, **stale}), env.spec)
     if agent == "sac":
         return sac.make(sac.Config(LAYERS, TRANSITIONS), env.spec)
     if agent == "td3":

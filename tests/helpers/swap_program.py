@@ -32,7 +32,7 @@ def swap_program(
       reanalyzers: number of reanalyzers.
     """
     chosen = ENVS[env]
-    made = make_agent(chosen, agent, reanalyzers)
+    made = make_agent(chosen, agent, reanalyzers, acting)
     groups = [group(Learner), group(Actor, num_envs=8)]
     if acting == "central":
         groups.append(group(Inference))

@@ -51,7 +51,6 @@ def test_threads_learn_until_the_rule(tmp_path):
     require_inferences(tmp_path)
 
 
-@pytest.mark.slow  # The short chaos test of test_chaos.py runs this program as processes, too.
 def test_processes_learn_and_without_restarts_a_killed_inference_node_ends_them_by_name(tmp_path):
     """Its actors wait for its answers. Their processes hold neither JAX nor TensorFlow: the environment looks."""
     process = start("--workdir", str(tmp_path), "--processes", "--restarts.number", "0", program=PROGRAM)

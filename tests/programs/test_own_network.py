@@ -52,9 +52,15 @@ def test_it_runs_as_processes(program, tmp_path):
     run(tmp_path, program, "local_mp")
 
 
-@pytest.mark.once
-def test_it_runs_as_threads_and_no_other_network_resumes_it(program, tmp_path):
-    running = run(tmp_path, program, "sebulba")
-    flags = ("--launch", "sebulba", "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
+@pytest.mark.parametrize(
+    ("launch", "other"),
+    [
+        pytest.param("local_mp", "local_mt", marks=[pytest.mark.cluster, pytest.mark.slow]),
+        pytest.param("sebulba", "sebulba", marks=pytest.mark.once),
+    ],
+)
+def test_it_runs_and_no_other_network_resumes_it(launch, other, program, tmp_path):
+    running = run(tmp_path, program, launch)
+    flags = ("--launch", other, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
     with Running(tmp_path, program, *flags, workdir=running.workdir) as again:
         assert "is another network's" in again.finish(1)

@@ -75,7 +75,12 @@ def end_by_signal(process: subprocess.Popen, number: int, workdir: pathlib.Path)
 
 @pytest.mark.parametrize(
     ("program", "victim"),
-    [(LIGHT, "learner"), (LIGHT, "monitor"), pytest.param(TINY, "replay", marks=pytest.mark.slow)],
+    [
+        (LIGHT, "learner"),
+        (LIGHT, "monitor"),
+        pytest.param(LIGHT, "variables", marks=pytest.mark.slow),
+        pytest.param(TINY, "replay", marks=pytest.mark.slow),
+    ],
 )
 def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, program, victim):
     process = start("--workdir", str(tmp_path), "--restarts.number", "0", program=program)

@@ -57,11 +57,11 @@ class ReverbStore:
 
         return ReverbWriter(self._client, tables, num_envs, wait_for)
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch) -> Dataset:
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        return ReverbDataset(self._client, tables, sharding, self._require_signature())
+        return ReverbDataset(self._client, tables, sharding, self._require_signature(), updates)
 
     def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
         """A table's sequences; see `nodes.tables.base.ReplayStore`."""

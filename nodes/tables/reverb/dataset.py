@@ -9,6 +9,7 @@ from boonta.agents import rlax_first  # noqa: F401
 import math
 import queue
 import threading
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ import reverb
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
+from boonta.nodes.tables.freshness import POLL_S
 from boonta.nodes.tables.mixing import PATIENCE_S, START_PATIENCE_S, MixedDataset
 from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, Stream
 
@@ -31,6 +33,7 @@ class ReverbDataset:
       tables: the tables to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
+      updates: updates before the one that gets the first batch.
       ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
       patience_s, start_patience_s: as for `MixedDataset`.
     """
@@ -41,6 +44,7 @@ class ReverbDataset:
         tables: Sequence[Table],
         sharding: Batch,
         signature: Steps,
+        updates: int = 0,
         ahead: int = 1,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
@@ -50,14 +54,15 @@ class ReverbDataset:
         # Sequences taken from each table so far, by whoever: one restored from a checkpoint has been drawn from before.
         infos = client.server_info(timeout=CONNECT_DEADLINE_S)
         self._taken = [infos[table.name].rate_limiter_info.sample_stats.completed for table in tables]
-        piece = math.gcd(*self._counts)
-        streams = [
-            Stream(client, table, signature, piece, in_flight=max(1, count // 4))
+        self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
+        piece = 1 if self._bounded else math.gcd(*self._counts)
+        self._streams = [
+            Stream(client, table, signature, piece, max(1, count // 4), updates)
             for table, count in zip(tables, self._counts)
         ]
-        self._mixed = MixedDataset(tables, streams, sharding, patience_s, start_patience_s)
+        self._mixed = MixedDataset(tables, self._streams, sharding, patience_s, start_patience_s)
         self._error: BaseException | None = None
-        self._batches: queue.Queue[tuple[Batch, Drawn] | None] = queue.Queue()
+        self._batches: queue.Queue[tuple[Batch, Drawn]] = queue.Queue()
         self._space = threading.Semaphore(ahead)  # It is taken before drawing, so that no further batch ages in hand.
         threading.Thread(target=self._fill, daemon=True).start()
 
@@ -74,39 +79,48 @@ class ReverbDataset:
         if self._error is not None:
             raise self._error
         try:
-            found = self._batches.get(timeout=timeout_s)
+            batch, drawn = self._batches.get(timeout=timeout_s)
         except queue.Empty:
             return None
-        assert found is not None  # The thread waits without end.
         self._space.release()
         for i in range(len(self._tables)):
-            self._taken[i] += int(np.sum(found[1].table == i))
-        return found
+            self._taken[i] += int(np.sum(drawn.table == i))
+        return batch, drawn
 
     def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
         """Gives the tables the errors [B] of sequences drawn from them; see `MixedDataset.prioritise`."""
         self._mixed.prioritise(drawn, errors)
 
     def ready(self) -> bool:
-        """Whether the next batch is here, or the tables' rate limiters let it through."""
-        if not self._batches.empty():
-            return True
-        infos = self._client.server_info()
-        return all(
-            contract.rate_limit(table).may_sample(
-                infos[table.name].rate_limiter_info.insert_stats.completed, taken, count
-            )
-            for table, taken, count in zip(self._tables, self._taken, self._counts)
-        )
+        """Whether the next batch is here, or the tables' rate limiters let it through.
+
+        Where sequences may be too old, it waits until enough of them have been looked at.
+        """
+        while self._batches.empty() and self._error is None:
+            if not self._let_through():
+                return False
+            if not self._bounded:
+                return True
+            time.sleep(POLL_S)
+        return True
 
     def close(self) -> None:
         """Frees what Reverb reads ahead."""
         self._mixed.close()
 
+    def _let_through(self) -> bool:
+        stale = [stream.stale for stream in self._streams]  # First, as those that come meanwhile count as fresh.
+        infos = [self._client.server_info()[table.name].rate_limiter_info for table in self._tables]
+        written = [info.insert_stats.completed - old for info, old in zip(infos, stale)]
+        limits = map(contract.rate_limit, self._tables)
+        return all(map(contract.RateLimit.may_sample, limits, written, self._taken, self._counts))
+
     def _fill(self) -> None:
         try:
             while True:
                 self._space.acquire()
-                self._batches.put(self._mixed.next())
+                found = self._mixed.next()
+                assert found is not None  # It waits without end.
+                self._batches.put(found)
         except BaseException as error:  # It is handed to whoever asks for the next batch.
             self._error = error

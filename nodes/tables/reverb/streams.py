@@ -19,6 +19,7 @@ from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables.base import Piece
+from boonta.nodes.tables.freshness import fresh
 from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
@@ -29,7 +30,8 @@ WORKERS = 2  # Sampling threads of a replay table; more cost more than they brin
 class Stream:
     """Draws a table's sequences in a background thread; see `nodes.tables.base.Stream`.
 
-    It draws as many as were asked for, since what waits in hand grows old.
+    It draws as many as were asked for, since what waits in hand grows old. Those that are too old for the update that
+    they are drawn for are left out, see `nodes.tables.freshness`. A table that bounds their age fills whole batches.
 
     Args:
       client: a client of the replay server.
@@ -37,14 +39,23 @@ class Stream:
       signature: one raw step in the agent's own classes.
       size: S, the number of sequences in every piece, of which all that are asked for must be a multiple.
       in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
+      updates: updates before the one that gets the first batch.
+
+    Attributes:
+      stale: sequences that were left out so far.
     """
 
-    def __init__(self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int):
+    def __init__(
+        self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+    ):
         self._client = client
         self._table = table
         self._signature = signature
         self._size = size
         self._in_flight = in_flight
+        self._updates = updates
+        self._fresh = 0  # Sequences that were not left out.
+        self.stale = 0
         self._asked = threading.Semaphore(0)
         self._pending = 0  # Number of sequences that were asked for and not taken.
         self._priorities = make_priorities(table)
@@ -90,12 +101,21 @@ class Stream:
         try:
             draw = self._samples()
             while self._asked.acquire() and not self._cancellation.is_cancelled:
-                self._pieces.put(self._piece(draw()))
+                self._pieces.put(self._next(draw))
             self._pieces.put(EOFError("it has been closed"))
         except tf.errors.OutOfRangeError:
             self._pieces.put(EOFError("the replay server ended the stream"))
         except BaseException as error:  # It is handed to whoever takes the next piece.
             self._pieces.put(error)
+
+    def _next(self, draw: Callable[[], Any]) -> Piece:
+        """The next piece that is not too old."""
+        stale = self.stale
+        updates = self._updates + self._fresh // self._table.batch_size
+        while not fresh(self._table, (piece := self._piece(draw())).steps.version, updates).all():
+            self.stale += self._size
+        self._fresh += self._size
+        return piece._replace(stale=self.stale - stale)
 
     def _samples(self) -> Callable[[], Any]:
         """A function that draws S sequences, as tensors; raises OutOfRangeError at the end of the stream."""

@@ -177,3 +177,13 @@ def test_evaluation_plays_one_episode_in_each_slot():
     assert results["eval_return_se"] == 0 and still["eval_return_se"] == pytest.approx(((1 - mean**2) / 19) ** 0.5)
     cut = stage.play(ENV, follow, chase, 20, 2, jax.random.PRNGKey(0))
     assert cut["eval_cut"] == 20 and cut["eval_return"] == 0
+
+
+def test_a_round_is_fresh_where_the_table_wants_it():
+    """Sequences that share no row have none of an older round; the second update of a round is one older."""
+    table = dataclasses.replace(queue(period=5), max_staleness=1)
+    batches, *_ = run(recorder(table), num_envs=4, rounds=3)
+    ages = [set((i - batch.steps.version).ravel().tolist()) for i, batch in enumerate(batches)]
+    assert ages == [{0}, {1}] * 3
+    with pytest.raises(ValueError, match="all actors have 4 environments .* up to 2"):
+        fusion.fuse(recorder(dataclasses.replace(table, max_staleness=0)), ENV, 4)

@@ -1,0 +1,109 @@
+"""Fresh data: how the bound on the age of a queue's sequences, `Table.max_staleness`, is kept.
+
+The version of params is the number of updates behind them; the learner publishes each. Batch number i is for the update
+after `i` others, so that it is known when a sequence is drawn how old it will be. Two rules keep the bound:
+
+- The dataset leaves out sequences that would be too old (`fresh`). So no batch ever has one, whatever happens.
+- Actors begin no sequence that would be left out (`Allowance`). With each version its slots may begin as many sequences
+  as an update takes, and no more than `max_staleness` versions ahead. So nothing is left out while no node dies.
+
+The second rule gives each version the sequences of a whole batch, whatever became of those before. Only if some of the
+newest version were lost with a node that died would all wait for ever; so each wait ends after `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import fractions
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from boonta.agents.base import Table
+
+PATIENCE_S = 30.0  # Wait for newer params after which sequences are begun again, as some must have been lost.
+POLL_S = 0.005  # Time between two looks for newer params.
+
+
+def fresh(table: Table, version: np.ndarray, updates: int) -> Any:
+    """Which sequences an update may learn from, bool [B].
+
+    Params that are newer than those of the update are of a learner that died, and are lost with what it had learned.
+
+    Args:
+      table: the table.
+      version: int32 [T, B], of the params that acted.
+      updates: updates before this one.
+    """
+    if table.max_staleness is None:
+        return np.ones(version.shape[1], bool)
+    learned = version[table.core_row :]
+    return (learned.min(axis=0) >= updates - table.max_staleness) & (learned.max(axis=0) <= updates)
+
+
+def require_slots(who: str, table: Table, slots: int) -> None:
+    """Refuses environment slots whose sequences don't make whole batches that are fresh.
+
+    Raises:
+      ValueError: names the numbers that can work.
+    """
+    if not fits(table, slots):
+        raise ValueError(
+            f"{who}: all actors have {slots} environments (num_envs), and batch_size is {table.batch_size}, of params "
+            f"at most {table.max_staleness} updates old (max_staleness): the environments must divide batch_size, or "
+            f"be a multiple of it up to {table.batch_size * ((table.max_staleness or 0) + 1)}"
+        )
+
+
+def fits(table: Table, slots: int) -> bool:
+    """Whether the sequences of so many slots make whole batches that are fresh."""
+    if table.max_staleness is None:
+        return True
+    size = table.batch_size
+    return size % slots == 0 or (slots % size == 0 and slots // size <= table.max_staleness + 1)
+
+
+def usual_slots(table: Table, actors: int, most: int) -> int:
+    """Environments of each of so many actors: `most`, or where data must be fresh as many of these as fit."""
+    return next((size for size in range(most, 0, -1) if fits(table, actors * size)), most)
+
+
+class Allowance:
+    """The sequences that each slot of a group may still begin.
+
+    Args:
+      table: has the bound.
+      slots: slots of all actors.
+      clock: the time in seconds.
+    """
+
+    def __init__(self, table: Table, slots: int, clock: Callable[[], float] = time.monotonic):
+        assert table.max_staleness is not None
+        self._per_version = fractions.Fraction(table.batch_size, slots)
+        self._most = self._left = self._per_version * (table.max_staleness + 1)
+        self._version: int | None = None
+        self._clock = clock
+        self._waiting_since: float | None = None
+
+    def may_begin(self, version: int) -> bool:
+        """Whether a sequence may begin with the params of this version, the newest."""
+        before, self._version = self._version, version
+        if before is not None and version > before:
+            self._left = min(self._most, self._left + (version - before) * self._per_version)
+        elif before is not None and version < before:  # The learner has started again from a checkpoint.
+            self._left = self._most
+        if self._left < 1 and self._waited_too_long():
+            self._left = self._most
+        return self._left >= 1
+
+    def begin(self) -> None:
+        """Counts a sequence of each slot."""
+        self._left -= 1
+        self._waiting_since = None
+
+    def _waited_too_long(self) -> bool:
+        now = self._clock()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since > PATIENCE_S

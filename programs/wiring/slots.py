@@ -1,0 +1,37 @@
+"""The environment slots of a program's actors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from boonta.agents.base import Slots
+from boonta.nodes.actor import NUM_ENVS
+from boonta.nodes.tables.contract import written_by
+from boonta.nodes.tables.freshness import usual_slots
+
+if TYPE_CHECKING:
+    from boonta.programs.wiring.program import Group, Program
+
+
+def num_envs_of(program: Program, group: Group, actors: int) -> int:
+    """Environments of each actor of a group: its setting, or the usual number, or fewer where data must be fresh.
+
+    Args:
+      program: the program.
+      group: the actors.
+      actors: how many actors the program has.
+    """
+    given: int | None = group.settings.get("num_envs")
+    (table, *_) = written_by("actor", program.agent.tables)
+    return usual_slots(table, actors, NUM_ENVS) if given is None else given
+
+
+def slots_of(program: Program, group: Group, i: int) -> Slots:
+    """The environment slots of a group's actor, among those of all the program's actors."""
+    actors = [each for each in program.groups if each.node.role == "actor"]
+    count = sum(each.number for each in actors)
+    sizes = [num_envs_of(program, each, count) for each in actors]
+    number = [each.label for each in actors].index(group.label)
+    before = sum(size * each.number for size, each in zip(sizes[:number], actors))
+    total = sum(size * each.number for size, each in zip(sizes, actors))
+    return Slots(sizes[number], before + i * sizes[number], total)

@@ -1,0 +1,156 @@
+"""Fresh data: what is left out, how many sequences may be begun, and that nobody waits for ever."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from boonta.agents.base import Steps, Table
+from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import batch_sharding
+from boonta.nodes.tables.freshness import PATIENCE_S, Allowance, fits, fresh, require_slots, usual_slots
+from boonta.nodes.tables.queue import QueueTable
+
+TABLE = Table("t", "queue", sequence_length=3, period=3, batch_size=4, size=16, max_staleness=1)
+
+
+def write(queue: QueueTable, versions: list[int], slots: int = 2) -> None:
+    """One sequence of each slot for each version."""
+    writer = queue.open_writer([queue.table], slots, Node("actor").wait_for, 0)
+    for version in np.repeat(versions, queue.table.sequence_length):
+        row = np.full(slots, version, np.float32)
+        writer.append(Steps(row, row, row, row, row, (), row.astype(np.int32)))
+
+
+def open_dataset(queue: QueueTable, updates: int):
+    mesh = Mesh(np.array(jax.devices()[:1]), ("batch",))
+    return queue.open_dataset([queue.table], batch_sharding(mesh), updates)
+
+
+def test_an_update_learns_from_no_step_that_is_older_or_from_a_life_that_is_lost():
+    version = np.array([[0, 4, 5, 6, 7], [3, 4, 6, 7, 7], [4, 4, 6, 6, 6]])
+    assert fresh(TABLE, version, 6).tolist() == [False, False, True, False, False]
+    assert fresh(dataclasses.replace(TABLE, max_staleness=3), version, 7).tolist() == [False, True, True, True, True]
+    context = dataclasses.replace(TABLE, core_row=1, period=2)
+    assert fresh(context, version, 4).tolist() == [True, True, False, False, False]
+    assert fresh(dataclasses.replace(TABLE, max_staleness=None), version, 100).all()
+
+
+def test_a_batch_has_nothing_that_is_too_old_and_what_was_left_out_is_counted():
+    queue = QueueTable(TABLE)
+    write(queue, [0, 1, 2, 9, 3])
+    data = open_dataset(queue, updates=2)
+    assert data.ready()
+    batch, drawn = data.next(0.0)
+    assert np.asarray(batch.steps.version)[0].tolist() == [1, 1, 2, 2] and drawn.stale == 2
+    assert not data.ready()
+    write(queue, [4, 2])  # Those of versions 9 and 4 are of a learner that died.
+    batch, drawn = data.next(0.0)
+    assert np.asarray(batch.steps.version)[0].tolist() == [3, 3, 2, 2] and drawn.stale == 4
+
+
+def test_without_a_bound_everything_is_learned_from():
+    queue = QueueTable(dataclasses.replace(TABLE, max_staleness=None))
+    write(queue, [0, 9])
+    batch, drawn = open_dataset(queue, updates=5).next(0.0)
+    assert np.asarray(batch.steps.version)[0].tolist() == [0, 0, 9, 9] and drawn.stale == 0
+
+
+def begun(allowance: Allowance, version: int) -> int:
+    """How many sequences may be begun."""
+    for number in itertools.count():
+        if not allowance.may_begin(version):
+            return number
+        allowance.begin()
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("slots", "staleness", "numbers"),
+    [(4, 0, [1, 1, 1, 1]), (2, 0, [2, 2, 2, 2]), (2, 1, [4, 2, 2, 2]), (8, 1, [1, 0, 1, 0]), (8, 2, [1, 1, 0, 1])],
+)
+def test_each_version_has_the_sequences_of_an_update_and_the_first_some_ahead(slots, staleness, numbers):
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=staleness), slots)
+    assert [begun(allowance, version) for version in range(7, 11)] == numbers
+
+
+def test_versions_that_were_missed_count_and_those_of_an_earlier_checkpoint_begin_anew():
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=2), 2)
+    assert [begun(allowance, version) for version in (5, 7, 20, 3, 4)] == [6, 4, 6, 6, 2]
+
+
+def test_who_has_waited_for_long_begins_again_since_sequences_may_be_lost_with_a_node():
+    now = [0.0]
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=0), 4, clock=lambda: now[0])
+    assert begun(allowance, 5) == 1
+    now[0] += PATIENCE_S - 1
+    assert not allowance.may_begin(5)
+    now[0] += 2
+    assert begun(allowance, 5) == 1 and not allowance.may_begin(5)  # Once, and then it waits as long again.
+
+
+@pytest.mark.parametrize(
+    ("batch", "actors", "slots", "staleness"),
+    [(8, 1, 8, 0), (8, 1, 4, 0), (8, 8, 1, 0), (8, 4, 1, 1), (8, 2, 8, 1), (8, 2, 16, 3), (6, 3, 1, 0), (4, 1, 32, 7)],
+)
+def test_nobody_waits_for_ever_and_nothing_is_left_out_whoever_is_faster(batch, actors, slots, staleness):
+    """Actors take turns at random, each in two steps: it begins a sequence, and ends it some time later."""
+    table = dataclasses.replace(TABLE, batch_size=batch, max_staleness=staleness)
+    rng, updates, queue, oldest = random.Random(0), 0, [], 0
+    allowances = [Allowance(table, actors * slots, clock=lambda: 0.0) for _ in range(actors)]
+    playing: list[int | None] = [None] * actors
+    idle = 0
+    while updates < 50:
+        who = rng.choices(range(actors + 1), [2**i for i in range(actors)] + [rng.choice([1, 100])])[0]
+        idle += 1
+        if who == actors:
+            if len(queue) >= batch:
+                oldest = max(oldest, updates - min(queue[:batch]))
+                del queue[:batch]
+                updates, idle = updates + 1, 0
+        elif playing[who] is not None:
+            queue += [playing[who]] * slots
+            playing[who], idle = None, 0
+        elif allowances[who].may_begin(updates):
+            allowances[who].begin()
+            playing[who], idle = updates, 0
+        assert idle < 100_000, "all wait"
+    assert oldest <= staleness
+
+
+@pytest.mark.parametrize(
+    ("slots", "staleness", "fit"),
+    [(4, 0, True), (1, 0, True), (3, 5, False), (8, 0, False), (8, 1, True), (12, 1, False)],
+)
+def test_slots_that_do_not_make_batches_are_refused(slots, staleness, fit):
+    table = dataclasses.replace(TABLE, max_staleness=staleness)
+    assert fits(table, slots) == fit
+    if not fit:
+        with pytest.raises(ValueError, match=rf"all actors have {slots} environments .* must divide batch_size"):
+            require_slots("actor/0", table, slots)
+
+
+def test_the_usual_number_of_slots_is_one_that_fits():
+    fresh_table, any_table = dataclasses.replace(TABLE, max_staleness=0), dataclasses.replace(TABLE, max_staleness=None)
+    assert [usual_slots(fresh_table, actors, 32) for actors in (1, 2, 4)] == [4, 2, 1]
+    assert usual_slots(TABLE, 1, 32) == 8 and usual_slots(any_table, 3, 32) == 32
+    assert usual_slots(fresh_table, 3, 32) == 32  # None fits, and the actors refuse it.
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_staleness": -1}, "max_staleness is -1; it must be at least 0, or None"),
+        ({"kind": "replay", "sampler": "uniform"}, "only a queue that actors fill"),
+        ({"period": 2}, "max_staleness is 1, and period 2; it must be at least 3"),
+    ],
+)
+def test_tables_that_cannot_keep_it_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(TABLE, **changes)
