@@ -51,11 +51,15 @@ class HostStore:
       seed: the seed of the draws.
 
     Raises:
-      ValueError: a table is a queue, or too small for so many slots, or a kind of node has none to write to.
+      ValueError: a table is a queue, or too small for so many slots; or nobody fills it, or a kind of node has none to
+        write to.
     """
 
     def __init__(self, tables: Sequence[Table], writers: Mapping[Author, Groups], seed: int = 0):
         self._tables: dict[str, HostTable] = {}
+        for table in tables:
+            if table.writer not in writers:
+                raise ValueError(f"table {table.name!r}: {table.writer}s fill it, and this process has none")
         for writer, groups in writers.items():
             own = contract.written_by(writer, tables)
             rows = _Rows(own, groups)

@@ -21,7 +21,7 @@ from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import threads
-from boonta.programs.wiring.program import WRITERS, Group, Program, construct, require_roles
+from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts, require_roles
 from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "reanalyzer", "evaluator")
@@ -119,10 +119,9 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
 
 def _reanalyzer(program: Program, group: Group, shared: Shared) -> Node:
     """This host's reanalyzer. Its seed and its name are among those of the reanalyzers of all hosts."""
-    hosts = program.run.hosts
     params = Colocated(shared.variables, shared.acting[-1])
     given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay}
-    return construct(program, dataclasses.replace(group, number=hosts.number), hosts.index, given)
+    return construct(program, on_hosts(group, program.run), program.run.hosts.index, given)
 
 
 def _share(program: Program) -> Shared:

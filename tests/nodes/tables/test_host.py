@@ -89,6 +89,11 @@ def test_a_table_too_small_is_refused(settings, message):
         store(dataclasses.replace(TABLE, **settings), groups=2)
 
 
+def test_a_table_that_nobody_fills_is_refused():
+    with pytest.raises(ValueError, match="table 'again': reanalyzers fill it, and this process has none"):
+        store(TABLE, dataclasses.replace(TABLE, name="again", writer="reanalyzer"))
+
+
 def test_a_queue_is_no_replay():
     with pytest.raises(ValueError, match="this store keeps a replay, not a 'queue'"):
         store(Table("t", "queue", 5, 4, 1, 10))

@@ -38,7 +38,7 @@ class Scripted:
         self.has, self.given = self.has - number, self.given + number
         reward = np.stack([self.first + keys, self.first + keys]).astype(np.float32)  # [T, S]
         probability = np.full(number, 1 + self.first, np.float32)
-        return Piece(Steps(reward, reward, reward, reward, reward, (), reward), probability, keys)
+        return Piece(Steps(reward, reward, reward, reward, reward, (), reward), probability, keys, stale=1)
 
     def ready(self, sequences):
         return self.has >= sequences
@@ -65,6 +65,7 @@ def test_each_table_gives_its_share_and_gets_its_own_errors_back():
     np.testing.assert_array_equal(drawn.table, [0] * 2 + [1] * 6)
     np.testing.assert_array_equal(drawn.version, rewards)
     np.testing.assert_array_equal(batch.probability, [1] * 2 + [101] * 6)
+    assert drawn.stale == 3  # One before each piece, of which the second table gave two.
     dataset.prioritise(drawn, np.arange(8.0))
     assert fresh.errors == {0: 0.0, 1: 1.0} and again.errors == {i: i + 2.0 for i in range(6)}
 
