@@ -30,7 +30,7 @@ def ppo(
       evaluation: how often params are evaluated, and on how many episodes.
       env: the environment that actors act in.
       actors: number of actor processes.
-      num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
+      num_envs: environments per actor; default: as many, up to 32, as divide a batch.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
       refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from boonta.agents.config import check, documented, field, replaced, require
 from boonta.agents.groups import Gaussian, Optimiser, Torso
@@ -130,7 +131,8 @@ class Config:
     @classmethod
     def preset(cls, kind: str) -> Config:
         """The hyper-parameters to start from in an environment of this kind, such as "atari"; see `PRESETS`."""
-        return PRESETS.get(kind, PRESETS["default"])
+        chosen = PRESETS.get(kind, PRESETS["default"])
+        return cls(**{each.name: getattr(chosen, each.name) for each in dataclasses.fields(chosen)})
 
     def __post_init__(self) -> None:
         check(self)
@@ -142,6 +144,28 @@ class Config:
         what = "sequences, which stay whole for the core" if self.lstm_size else "transitions"
         require(self, "minibatches", units % self.minibatches == 0, f"a divisor of a batch's {units} {what}")
 
+
+class A2C(Config):
+    """`Config` whose presets are A2C: short sequences, one epoch of one minibatch, plain returns, RMSProp.
+
+    See "A2C is a special case of PPO" (https://arxiv.org/abs/2205.09123).
+    """
+
+    @classmethod
+    def preset(cls, kind: str) -> Config:
+        """As `Config.preset`, with `A2C_PARTS`."""
+        return replaced(super().preset(kind), A2C_PARTS)
+
+
+A2C_PARTS: Mapping[str, Any] = {
+    "unroll_length": 5,
+    "batch_size": 16,
+    "epochs": 1,
+    "minibatches": 1,
+    "trace_lambda": 1.0,
+    "normalise_advantages": False,
+    "optimiser": Optimiser("rmsprop", learning_rate=7e-4, max_grad_norm=0.5, epsilon=1e-5),
+}
 
 _SMALL = Torso("mlp", widths=(64, 64), activation="tanh", orthogonal=True)
 # PureJaxRL's settings for its small tasks, which are those of the usual implementations.
@@ -187,24 +211,13 @@ CONTINUOUS = replaced(
 )
 BOARD = dataclasses.replace(DEFAULT, discount=-1.0)
 
-# "A2C is a special case of PPO" (https://arxiv.org/abs/2205.09123): one epoch of one minibatch, plain returns, RMSProp.
-A2C = dataclasses.replace(
-    CARTPOLE,
-    unroll_length=5,
-    batch_size=16,
-    epochs=1,
-    minibatches=1,
-    trace_lambda=1.0,
-    normalise_advantages=False,
-    optimiser=Optimiser("rmsprop", learning_rate=7e-4, max_grad_norm=0.5, epsilon=1e-5),
-)
-
 PRESETS = {
     "catch": CATCH,
     "grid_world": GRID_WORLD,
     "cartpole": CARTPOLE,
     "minatar": MINATAR,
     "atari": Config(),
+    "continuous": CONTINUOUS,
     "brax": CONTINUOUS,
     "dm_control": CONTINUOUS,
     "mujoco": CONTINUOUS,

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tyro
 
 from boonta.envs.base import Env, suggest
@@ -53,6 +54,7 @@ FAMILIES = {
     "open_spiel": Family("boonta.envs.open_spiel", "OpenSpiel", "open_spiel/connect_four"),
     "pgx": Family("boonta.envs.jax.pgx", "Pgx", "pgx/connect_four", jax=True),
 }
+MIXED = ("default", "envpool", "gymnasium", "gymnax")  # Families whose worlds have little in common.
 EXAMPLES = tuple(family.example for family in FAMILIES.values())
 
 
@@ -113,7 +115,16 @@ def _as_env(env: Any) -> Env:
 
 
 def kind_of(env: Env) -> str:
-    """The kind of an environment, by which agents choose their presets; its attribute `kind`, if it has one."""
+    """The kind of an environment, by which agents choose their presets; its attribute `kind`, if it has one.
+
+    Where a family has worlds of all sorts, "continuous" is the kind of those with real-valued actions.
+    """
+    kind = _named_kind(env)
+    continuous = kind in MIXED and np.issubdtype(env.spec.actions.dtype, np.floating)
+    return "continuous" if continuous else kind
+
+
+def _named_kind(env: Env) -> str:
     inner = _inner(env)
     if hasattr(inner, "kind"):
         return inner.kind

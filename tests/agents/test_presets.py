@@ -264,7 +264,9 @@ def test_ppo():
     paper = {"unroll_length": 128, "batch_size": 8, "epochs": 3, "minibatches": 4, "clip": 0.1, "trace_lambda": 0.95}
     assert leaves(ppo.Config()).items() >= paper.items()
     a2c = {"epochs": 1, "minibatches": 1, "trace_lambda": 1.0, "optimiser.kind": "rmsprop"}
-    assert leaves(ppo.A2C).items() >= a2c.items()
+    for kind, discount in (("cartpole", 0.99), ("board", -1.0)):
+        preset = ppo.A2C.preset(kind)
+        assert leaves(preset).items() >= {**a2c, "discount": discount}.items() and isinstance(preset, ppo.A2C)
     for preset in (ppo.CARTPOLE, ppo.CATCH, ppo.MINATAR, ppo.CONTINUOUS):
         settings = {"torso.widths": (64, 64), "value_torso": "own", "epochs": preset.epochs, "clip": 0.2}
         assert leaves(preset).items() >= settings.items() and preset.torso.orthogonal
@@ -280,4 +282,5 @@ def test_any_other_kind_of_environment_has_a_preset_too():
     for agent in (impala, muzero, ppo, sac, td3):
         assert agent.Config.preset("lunar_lander") == agent.Config.preset("default")
     assert impala.Config.preset("default").torso.kind == "mlp"
+    assert ppo.Config.preset("continuous") == ppo.CONTINUOUS != ppo.Config.preset("default")
     assert impala.Config.preset("catch") is impala.CATCH and muzero.Config.preset("board") is muzero.BOARD

@@ -34,8 +34,10 @@ def test_names_make_environments_of_their_kind():
         "dm_control/cartpole-swingup": "dm_control",
         "gymnasium/CartPole-v1": "cartpole",
         "gymnasium/HalfCheetah-v5": "mujoco",
-        "gymnasium/Pendulum-v1": "gymnasium",
-        "gymnax/Pendulum-v1": "gymnax",
+        "gymnasium/Acrobot-v1": "gymnasium",
+        "gymnasium/Pendulum-v1": "continuous",
+        "gymnax/Acrobot-v1": "gymnax",
+        "gymnax/Pendulum-v1": "continuous",
     }
     assert {name: environments.kind_of(environments.make_env(name)) for name in kinds} == kinds
     assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
