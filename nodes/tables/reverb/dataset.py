@@ -110,8 +110,9 @@ class ReverbDataset:
 
     def _let_through(self) -> bool:
         stale = [stream.stale for stream in self._streams]  # First, as those that come meanwhile count as fresh.
-        infos = [self._client.server_info()[table.name].rate_limiter_info for table in self._tables]
-        written = [info.insert_stats.completed - old for info, old in zip(infos, stale)]
+        infos = self._client.server_info()
+        inserted = [infos[table.name].rate_limiter_info.insert_stats.completed for table in self._tables]
+        written = [number - old for number, old in zip(inserted, stale)]
         limits = map(contract.rate_limit, self._tables)
         return all(map(contract.RateLimit.may_sample, limits, written, self._taken, self._counts))
 
