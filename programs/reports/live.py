@@ -8,7 +8,9 @@ import json
 import pathlib
 import platform
 import secrets
+import sys
 import tempfile
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -21,7 +23,8 @@ from boonta.programs.reports import charts, page, picture
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found
 from boonta.programs.wiring import journal, stacks, temporary
-from boonta.programs.wiring.run import Config
+from boonta.programs.wiring.recorded import Picture
+from boonta.programs.wiring.run import read_config
 
 HTML = pathlib.Path(__file__).with_name("live.html")
 LOOPBACK = "127.0.0.1"
@@ -34,12 +37,10 @@ class Live:
     """What the live page asks for; each method answers one request with text.
 
     Args:
-      config: the content of the run's config.json.
-      folder: the run's folder.
+      folder: the run's folder; the run may still be starting.
     """
 
-    def __init__(self, config: Config, folder: pathlib.Path):
-        self._config = config
+    def __init__(self, folder: pathlib.Path):
         self._folder = folder
         self._drawn: tuple[float, str] = (-1.0, "")  # The time of the last row that is drawn, and the charts.
 
@@ -47,8 +48,8 @@ class Live:
         """The page."""
         with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
             path = pathlib.Path(name) / page.PROGRAM
-            if self._config.picture.groups:
-                picture.draw(self._config.picture, path)
+            if (shown := self._picture()).groups:
+                picture.draw(shown, path)
             drawn = path.read_text() if path.exists() else "<p>An older Boonta has not recorded the program.</p>"
         svg = drawn[drawn.index("<svg") :] if "<svg" in drawn else drawn
         return (
@@ -130,21 +131,33 @@ class Live:
         return max((self._folder / "logs").glob("*"), default=self._folder / "logs")
 
     def _is_node(self, node: str) -> bool:
-        return any(node in group.names for group in self._config.picture.groups)
+        return any(node in group.names for group in self._picture().groups)
+
+    def _picture(self) -> Picture:
+        return read_config(self._folder / "config.json").picture
 
 
-def serve(config: Config, folder: pathlib.Path, port: int) -> None:
+def serve(folder: pathlib.Path, port: int) -> None:
     """Serves the live page until Ctrl-C.
 
     Raises:
       OSError: the port is taken.
     """
-    with Server(Live(config, folder), port, secrets.token_urlsafe()) as (made, address):
+    with Server(Live(folder), port, secrets.token_urlsafe()) as (made, address):
         print(f"{address}\nCtrl-C ends this page, and not the run.", flush=True)
         try:
             made.serve_forever()
         except KeyboardInterrupt:
             print()
+
+
+def serve_beside(folder: pathlib.Path) -> None:
+    """Serves the live page until standard input ends, as a launcher's does when the run has ended."""
+    with Server(Live(folder), 0, secrets.token_urlsafe()) as (made, address):
+        print(f"dashboard: {address}", flush=True)
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        sys.stdin.read()
+        made.shutdown()
 
 
 class Server:
@@ -196,3 +209,7 @@ def _handler(live: Live, key: str) -> type[http.server.BaseHTTPRequestHandler]:
             """Prints nothing: the page asks every second."""
 
     return Handler
+
+
+if __name__ == "__main__":
+    serve_beside(pathlib.Path(sys.argv[1]))

@@ -34,7 +34,7 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     if live:
-        pages.serve(config, workdir, port)
+        pages.serve(workdir, port)
         return
     target = out or workdir / FILE
     try:

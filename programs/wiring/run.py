@@ -78,9 +78,10 @@ class Run:
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
-      start_which: which checkpoint of `start_from`, the newest or the one with the best evaluation.
+      start_which: which checkpoint of `start_from`: the newest, or that with the best evaluation.
       log: where the metrics go besides `metrics.jsonl`: "tensorboard", "wandb", "mlflow", "trackio", or
         package.module:name for a sink or an Acme logger of your own; several in one --log.
+      dashboard: serve a live page of the run, on this machine, until it ends. Its address is printed.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
@@ -102,6 +103,7 @@ class Run:
     start_from: str = ""
     start_which: Which = "newest"
     log: tuple[str, ...] = (TENSORBOARD,)
+    dashboard: bool = False
     network: Literal["private", "open"] = "private"
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()

@@ -1,4 +1,7 @@
-"""The processes that send a run's metrics to the trackers of `--log`: one for each, see `nodes.sinks.follow`."""
+"""The processes beside a run, outside its private network: one for each tracker of `--log`, and one for `--dashboard`.
+
+See `nodes.sinks.follow` and `programs.reports.live`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import NamedTuple
 
@@ -16,15 +19,16 @@ from boonta.nodes.sinks import base, follow
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.run import Run
 
+DASHBOARD, LIVE = "dashboard", "boonta.programs.reports.live"
 STARTED = "BOONTA_TRACKERS"  # The variable by which this process, once it has executed its command anew, finds them.
 END_S = follow.END_S + 2.0  # The processes end by themselves within `follow.END_S`.
 
 
 class Process(NamedTuple):
-    """The process of one tracker.
+    """The process of one tracker, or of the dashboard.
 
     Attributes:
-      name: the tracker's name, as `--log` gives it.
+      name: the tracker's name, as `--log` gives it, or "dashboard".
       pid: its process id.
       control: a file descriptor of the launcher; the process ends once it is closed, also if the launcher is killed.
       messages: the file descriptor of its messages, which closes when the process has ended.
@@ -37,7 +41,7 @@ class Process(NamedTuple):
 
 
 class Trackers:
-    """The tracker processes of a run: a context manager that logs their messages, and ends them with the run."""
+    """The processes beside a run: a context manager that logs their messages, and ends them with the run."""
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
@@ -61,7 +65,10 @@ class Trackers:
             names = [name for name in run.log if name != base.TENSORBOARD]
             for name in names:
                 base.require(name)
-            self._processes = [_spawn(name, run) for name in names]
+            commands = {name: [follow.MODULE, run.workdir, name, follow.LAUNCHED] for name in names}
+            if run.dashboard:
+                commands[DASHBOARD] = [LIVE, run.workdir]
+            self._processes = [_spawn(name, command) for name, command in commands.items()]
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
@@ -107,7 +114,8 @@ class Trackers:
             for message in messages:
                 LOG.warning(message.strip())
         if not self._ending:
-            LOG.warning("%s: its process has ended, see %s/ in the run's folder", process.name, follow.FOLDER)
+            reason = "" if process.name == DASHBOARD else f", see {follow.FOLDER}/ in the run's folder"
+            LOG.warning("%s: its process has ended%s", process.name, reason)
 
     def _inherit(self, inherit: bool) -> None:
         for process in self._processes:
@@ -120,14 +128,14 @@ def _parsed(line: str) -> Process:
     return Process(name, *map(int, numbers))
 
 
-def _spawn(name: str, run: Run) -> Process:
-    """Starts a tracker's process."""
+def _spawn(name: str, command: Sequence[str]) -> Process:
+    """Starts a process beside the run: a module and its arguments."""
     control_end, control = os.pipe()
     messages, messages_end = os.pipe()
     paths = [sys.path[0], os.getcwd(), os.environ.get("PYTHONPATH", "")]  # The paths from which the program imports.
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", follow.MODULE, run.workdir, name, follow.LAUNCHED],
+        [sys.executable, "-m", *command],
         {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         file_actions=[(os.POSIX_SPAWN_DUP2, control_end, 0), (os.POSIX_SPAWN_DUP2, messages_end, 1)],
         setpgroup=0,  # Ctrl-C is for the launcher alone.

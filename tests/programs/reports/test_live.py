@@ -21,7 +21,6 @@ import pytest
 from boonta.programs.reports import live
 from boonta.programs.reports.live import Live
 from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
-from boonta.programs.wiring.run import read_config
 from boonta.tests.helpers import run_folders
 
 pytestmark = pytest.mark.once
@@ -58,7 +57,7 @@ def run(tmp_path):
 @contextlib.contextmanager
 def served(folder) -> Iterator[str]:
     """The address of the run's live page."""
-    with live.Server(Live(read_config(folder / "config.json"), folder), 0, "a-key") as (made, address):
+    with live.Server(Live(folder), 0, "a-key") as (made, address):
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -115,7 +114,7 @@ def test_the_stack_of_a_node_is_that_of_its_process(run):
         process.stdout.readline()
         status = json.loads((run / "status.json").read_text())
         (run / "status.json").write_text(json.dumps({**status, "nodes": nodes(process.pid)}))
-        shown = Live(read_config(run / "config.json"), run)
+        shown = Live(run)
         assert "in stuck_here" in shown.stack("actor/0")
         (run / "logs" / "20260101-000000" / "pids.json").write_text(json.dumps({"monitor": process.pid}))
         assert "in stuck_here" in shown.stack("monitor")  # It is in no status, but the launcher knows it.
@@ -125,7 +124,7 @@ def test_the_stack_of_a_node_is_that_of_its_process(run):
 
 def test_a_run_that_has_told_nothing_yet(tmp_path):
     folder = run_folders.write_run(tmp_path / "run", metrics=[], end=[])
-    shown = Live(read_config(folder / "config.json"), folder)
+    shown = Live(folder)
     assert json.loads(shown.status())["age_s"] is None and shown.charts() == ""
     assert "has not recorded the program" in shown.page()
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import os
+import re
+import time
+import urllib.error
+import urllib.request
 
 import pytest
 
@@ -13,6 +18,7 @@ from boonta.programs.wiring import launch
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.trackers import STARTED, Trackers
+from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.sinks import taken, write_rows
 
 OWN = "boonta.tests.helpers.sinks"
@@ -67,6 +73,22 @@ def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, warnings):
         trackers._readers[0].join(120)
     assert warnings == [f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder"]
     assert taken(tmp_path, "row") == [[{"i": 0.0}]]
+
+
+def test_a_dashboard_shows_the_run_until_its_end(tmp_path, warnings):
+    folder = run_folders.write_run(tmp_path / "run", end=["INFO done: updates reached 3"])
+    trackers = Trackers()
+    trackers.start(Run(workdir=str(folder), log=(), dashboard=True))
+    with trackers:
+        deadline = time.monotonic() + 120
+        while not warnings and time.monotonic() < deadline:
+            time.sleep(0.05)
+        address = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/\S+/)", warnings[0]).group(1)  # type: ignore[union-attr]
+        with urllib.request.urlopen(f"{address}status", timeout=60) as answer:
+            assert json.load(answer)["end"] == "done: updates reached 3"
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(address, timeout=60)
+    assert len(warnings) == 1
 
 
 def test_without_a_tracker_there_is_no_process(tmp_path):
