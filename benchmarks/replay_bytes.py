@@ -39,7 +39,7 @@ from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.reverb import writer
 
 
@@ -83,7 +83,8 @@ def in_process(env: Atari, shown: list[Any], options: Options) -> float:
     number = (len(shown) - 1) // 2 * options.num_envs  # It is filled, and then written over.
     agent = dqn.make(replaced(dqn.DQN, {"replay.min_size": 1, "replay.size": number}), env.spec)
     (table,) = agent.tables
-    store = HostTable(dataclasses.replace(table, samples_per_insert=None), 1, options.num_envs)
+    free = dataclasses.replace(table, samples_per_insert=None)
+    store = HostStore([free], {table.writer: Groups(1, options.num_envs)})
     stream = store.open_writer([table], options.num_envs, Node("benchmark").wait_for, 0)
     zeros = nothing(step_shapes(agent, env.spec), options.num_envs)
     before = psutil.Process().memory_info().rss

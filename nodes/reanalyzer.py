@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -13,8 +14,8 @@ from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.tables.contract import written_by
 
-# Pieces of `num_envs` sequences that are requested ahead, so that slots can go on when their sequences end.
-PIECES_AHEAD = 2
+# Sequences of each slot that are requested ahead, so that it can go on when its sequence ends.
+AHEAD = 2
 
 
 class Reanalyzer(Playback):
@@ -41,7 +42,7 @@ class Reanalyzer(Playback):
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False
         self._stream = self._replay.open_stream(self._past, self._num_envs, in_flight=self._num_envs)
-        self._stream.ask(PIECES_AHEAD)
+        self._stream.ask(AHEAD * self._num_envs)
 
     def step(self) -> None:
         if not self._playing:
@@ -50,7 +51,7 @@ class Reanalyzer(Playback):
         super().step()
 
     def ready(self) -> bool:
-        return bool(self._sequences) or self._stream.ready()
+        return bool(self._sequences) or self._stream.ready(1)
 
     def close(self) -> None:
         super().close()
@@ -63,10 +64,11 @@ class Reanalyzer(Playback):
     def _next(self) -> Steps:
         """Returns the next recorded sequence, leaves [T, ...]."""
         if not self._sequences:
-            piece = self.wait_for(f"sequences of {self._past.name}", self._stream.take)
-            self._stream.ask(PIECES_AHEAD)
-            for i in range(self._num_envs):
-                self._sequences.append(jax.tree.map(lambda leaf, i=i: leaf[i], piece.steps))
+            take = functools.partial(self._stream.take, self._num_envs)
+            piece = self.wait_for(f"sequences of {self._past.name}", take)
+            self._stream.ask(AHEAD * self._num_envs)
+            for i in range(len(piece.keys)):
+                self._sequences.append(jax.tree.map(lambda leaf, i=i: leaf[:, i], piece.steps))
         return self._sequences.popleft()
 
 

@@ -33,7 +33,7 @@ def unplugged(
     Args:
       run: the run's settings.
       data: an archive's folder, see programs.tools.export. The archive determines the environment.
-      reanalyzers: number of reanalyzer processes.
+      reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread.
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,
         --config.eval-simulations 1, and 0 for --config.value-cost, --config.reward-cost, --config.consistency-cost.

@@ -7,7 +7,7 @@ from typing import Any
 
 from boonta.agents.base import Agent, Author, Table
 from boonta.envs.base import BatchedEnv, Env
-from boonta.nodes.actor import Actor
+from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.tables.contract import written_by
 
 
@@ -34,7 +34,7 @@ class Playback(Actor):
         replay: Any,
         monitor: Any = None,
         *,
-        num_envs: int = 32,
+        num_envs: int = NUM_ENVS,
         seed: int = 0,
     ):
         # A second group would not help, because there is no simulator to wait for.

@@ -1,8 +1,8 @@
 """What a store of tables looks like to the nodes that write to it and to the learner that reads it.
 
-A node is given a store, and asks it for a writer or a dataset. There are three stores. `ReverbStore` in
+A node is given a store, and asks it for a writer, a dataset or a stream. There are three stores. `ReverbStore` in
 `nodes.tables.reverb.client` is for nodes that are processes of their own; `nodes.tables.queue.QueueTable` and
-`nodes.tables.host.HostTable` are for threads of one process. A fused program has no such store, for it keeps its table
+`nodes.tables.host.HostStore` are for threads of one process. A fused program has no such store, for it keeps its table
 as a value that pure functions change: `nodes.tables.device.DeviceTable`.
 """
 
@@ -34,6 +34,55 @@ class Drawn(NamedTuple):
     stale: int = 0
 
 
+class Piece(NamedTuple):
+    """Sequences drawn together from one table, on the host.
+
+    Attributes:
+      steps: `Steps`, leaves [T, S, ...], in the agent's own classes.
+      probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
+      keys: uint64 [S], the table's.
+      stale: how many sequences were left out before, as too old.
+    """
+
+    steps: Steps
+    probability: np.ndarray
+    keys: np.ndarray
+    stale: int = 0
+
+
+class Stream(Protocol):
+    """One table's sequences, piece by piece."""
+
+    def ask(self, sequences: int) -> None:
+        """Sees to it that so many are under way, or here, counting those asked for before and not taken."""
+        ...
+
+    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+        """A piece of `most` sequences, of those asked for, or of fewer; None if there is none within `timeout_s`.
+
+        Args:
+          most: how many it may have.
+          timeout_s: how long to wait for the first; None: for ever.
+        """
+        ...
+
+    def ready(self, sequences: int) -> bool:
+        """Whether so many can be taken at once."""
+        ...
+
+    def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:
+        """Gives the table the errors [S] of sequences drawn from it; those dropped since don't matter.
+
+        Raises:
+          ValueError: an error is below 0 or not finite.
+        """
+        ...
+
+    def close(self) -> None:
+        """Frees what it reads ahead."""
+        ...
+
+
 class Writer(Protocol):
     """Cuts the streams of a group's slots into sequences, as `nodes.tables.contract` says."""
 
@@ -51,13 +100,12 @@ class Writer(Protocol):
 
 
 class Dataset(Protocol):
-    """The learner's batches.
+    """The learner's batches."""
 
-    Attributes:
-      waits_for: the table that the next batch waits for, or waited for last.
-    """
-
-    waits_for: str
+    @property
+    def waits_for(self) -> str:
+        """The table that the next batch waits for, or waited for last."""
+        ...
 
     def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch, leaves [T, B, ...] in the agent's own classes; None if it isn't there within `timeout_s`."""
@@ -101,6 +149,20 @@ class Store(Protocol):
           tables: as `nodes.tables.contract.learned_from` gives them.
           sharding: a `Batch` of shardings for the leaves.
           updates: updates before the one that gets the first batch; each gets one.
+        """
+        ...
+
+
+class ReplayStore(Store, Protocol):
+    """Keeps tables of kind "replay", which can be read one by one, too."""
+
+    def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
+        """A table's sequences, for a node that plays them back.
+
+        Args:
+          table: the table.
+          size: S, sequences in a piece.
+          in_flight: sequences that may be fetched ahead, and so are drawn before their time.
         """
         ...
 

@@ -122,7 +122,11 @@ class RateLimit(NamedTuple):
 
     def may_sample(self, inserted: int, sampled: int, number: int) -> bool:
         """Whether `number` more samples may go out."""
-        return inserted >= self.min_size and self.owed(inserted, sampled + number) >= self.lowest
+        return number <= self.samples_left(inserted, sampled)
+
+    def samples_left(self, inserted: int, sampled: int) -> float:
+        """How many more samples may go out."""
+        return self.owed(inserted, sampled) - self.lowest if inserted >= self.min_size else 0.0
 
 
 def rate_limit(table: Table) -> RateLimit:

@@ -1,4 +1,4 @@
-"""The in-process replay: a replay table without a server, for nodes that are threads of one process.
+"""The in-process replay: replay tables without a server, for nodes that are threads of one process.
 
 It keeps the same contract as the cluster's, `nodes.tables.contract`: the samplers, the rate at which sequences are
 drawn, when it begins to serve, which sequences are dropped. Rows lie in this process's memory, each once, since a table
@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
 
-from boonta.agents.base import Batch, Steps, Table
+from boonta.agents.base import Author, Batch, Steps, Table
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.base import Drawn, WaitFor
+from boonta.nodes.tables.base import Piece, WaitFor
+from boonta.nodes.tables.mixing import MixedDataset
 from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.queue import gather
 from boonta.nodes.tables.weights import Weights
@@ -26,114 +27,172 @@ from boonta.nodes.tables.weights import Weights
 # JAX is imported where it is used, as in `nodes.tables.queue`.
 
 
-class HostTable:
-    """A store of one replay table, for actors and a learner that share a process. It needs no Reverb, no TensorFlow.
+class Groups(NamedTuple):
+    """The groups of slots in which one kind of node writes.
 
-    Each group of environments has a ring of its own, and drops its own oldest sequences.
+    Attributes:
+      number: how many there are.
+      num_envs: n, slots in each.
+    """
+
+    number: int
+    num_envs: int
+
+
+class HostStore:
+    """A store of replay tables, for nodes that share a process; see `nodes.tables.base.ReplayStore`.
+
+    Each group of slots has a ring of rows, which all tables that it writes to share, so that a row is stored once; each
+    table drops a group's own oldest sequences.
 
     Args:
-      table: a table of kind "replay".
-      groups: number of groups of environments, each of which writes.
-      num_envs: n, slots in each group.
+      tables: tables of kind "replay".
+      writers: the groups of each kind of node that writes.
       seed: the seed of the draws.
 
     Raises:
-      ValueError: the table is a queue, or too small for so many environments.
+      ValueError: a table is a queue, or too small for so many slots; or nobody fills it, or a kind of node has none to
+        write to.
     """
 
-    def __init__(self, table: Table, groups: int, num_envs: int, seed: int = 0):
-        if table.kind != "replay":
-            raise ValueError(f"table {table.name!r}: this store keeps a replay, not a {table.kind!r}")
-        slots = groups * num_envs
-        per_slot = contract.sequences_per_slot(table, slots)
-        self.table = table
-        self._groups, self._num_envs = groups, num_envs
-        self._ring = contract.rows_of(table, per_slot)
-        self._rows: Steps | None = None  # Leaves [groups, ring, n, ...].
-        self._cores: Any = ()  # Those of the sequences, leaves [groups, per_slot, n, ...].
-        self._per_slot = per_slot
+    def __init__(self, tables: Sequence[Table], writers: Mapping[Author, Groups], seed: int = 0):
+        self._tables: dict[str, HostTable] = {}
+        for table in tables:
+            if table.writer not in writers:
+                raise ValueError(f"table {table.name!r}: {table.writer}s fill it, and this process has none")
+        for writer, groups in writers.items():
+            own = contract.written_by(writer, tables)
+            rows = _Rows(own, groups)
+            for table in own:
+                self._tables[table.name] = HostTable(table, rows, np.random.default_rng((seed, len(self._tables))))
+
+    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> HostWriter:
+        """A group's writer; see `nodes.tables.base.Store`."""
+        return HostWriter([self._tables[table.name] for table in tables], wait_for, group)
+
+    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> MixedDataset:
+        """The learner's batches; see `nodes.tables.base.Store`. Their size is that of the store's own tables."""
+        own = [self._tables[table.name] for table in tables]
+        return MixedDataset([each.table for each in own], own, sharding)
+
+    def open_stream(self, table: Table, size: int, in_flight: int) -> HostTable:
+        """A table's sequences; see `nodes.tables.base.ReplayStore`. None is drawn before its time."""
+        return self._tables[table.name]
+
+
+class HostTable:
+    """A table: which of its writers' sequences it holds, with which weights; see `nodes.tables.base.Stream`.
+
+    Attributes:
+      table: what it is.
+      rows: where its sequences' rows are. Whoever changes the table holds `rows.changed`.
+      inserted, sampled: numbers of sequences so far.
+    """
+
+    def __init__(self, table: Table, rows: _Rows, rng: np.random.Generator):
+        self.table, self.rows = table, rows
         # Of sequence `key`, the (block * groups + group) * n + slot, at key % size: two keys meet when one is dropped.
-        self._size = per_slot * slots
+        self._size = rows.groups.num_envs * rows.groups.number * rows.per_slot_of(table)
         self._keys = np.full(self._size, -1, np.int64)
         self._weights = Weights(self._size)  # Each sequence's priority^alpha, in proportion to which it is drawn.
         self._priorities = make_priorities(table)
-        self._rng = np.random.default_rng(seed)
-        self._changed = threading.Condition()
-        self._inserted = self._sampled = 0
+        self._rng = rng
         self._limit = contract.rate_limit(table)
+        self.inserted = self.sampled = 0
 
-    def insert(self, group: int, block: int, steps: Steps, priorities: np.ndarray, timeout_s: float) -> bool | None:
-        """Adds a sequence of each slot of a group; None if the rate did not allow it within `timeout_s`.
+    def may_insert(self) -> bool:
+        """Whether a group's sequences may come in."""
+        return self._limit.may_insert(self.inserted, self.sampled)
 
-        Args:
-          group: the number of the group that writes.
-          block: number of its sequences, from 0.
-          steps: the rows that the group has added to those of the block before, leaves [rows, n, ...], and the one
-            core of these sequences, leaves [n, ...].
-          priorities: [n], of the sequences.
-          timeout_s: how long to wait.
-        """
+    def insert(self, group: int, block: int, priorities: np.ndarray) -> None:
+        """Adds a sequence of each slot of a group: those with this number, from 0, and these priorities [n]."""
+        number, num_envs = self.rows.groups
+        keys = (block * number + group) * num_envs + np.arange(num_envs)
+        self._keys[keys % self._size] = keys
+        self._weights.set(keys % self._size, priorities**self.table.priority_exponent)
+        self.inserted += num_envs
 
-        def allowed() -> bool:
-            return self._limit.may_insert(self._inserted, self._sampled)
+    def ask(self, sequences: int) -> None:
+        """Nothing: sequences are drawn when they are taken."""
 
-        with self._changed:
-            if not self._changed.wait_for(allowed, timeout_s):
+    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+        """As many of `most` sequences as the rate allows; None if it allows none within `timeout_s`."""
+        with self.rows.changed:
+            if not self.rows.changed.wait_for(lambda: self.ready(1), timeout_s):
                 return None
-            end = contract.rows_of(self.table, block + 1)
-            self._write(group, block, np.arange(end - len(steps.reward), end) % self._ring, steps)
-            keys = (block * self._groups + group) * self._num_envs + np.arange(self._num_envs)
-            self._keys[keys % self._size] = keys
-            self._weights.set(keys % self._size, priorities**self.table.priority_exponent)
-            self._inserted += self._num_envs
-            self._changed.notify_all()
-        return True
-
-    def draw(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
-        """A batch, leaves [T, B, ...]; None if the rate, or too few sequences, did not allow it within `timeout_s`."""
-        with self._changed:
-            if not self._changed.wait_for(self.lets_through, timeout_s):
-                return None
-            places, probability = self._choose(self.table.batch_size)
+            left = self._limit.samples_left(self.inserted, self.sampled)
+            places, probability = self._choose(int(min(most, left)))
             keys = self._keys[places]
-            self._sampled += len(keys)
-            self._changed.notify_all()
-            block_and_group, slot = np.divmod(keys, self._num_envs)
-            block, group = np.divmod(block_and_group, self._groups)
-            rows = contract.first_row(self.table, block) + np.arange(self.table.sequence_length)[:, None]  # [T, B]
-            steps = tree.map_structure(lambda leaf: leaf[group, rows % self._ring, slot], self._rows)
-            core = tree.map_structure(lambda leaf: leaf[group, block % self._per_slot, slot][None], self._cores)
-        version = contract.mean_version(steps.version)
-        batch = Batch(steps._replace(core=core), probability)
-        return batch, Drawn(keys.astype(np.uint64), np.zeros(len(keys), np.int32), version)
+            self.sampled += len(keys)
+            self.rows.changed.notify_all()
+            block_and_group, slot = np.divmod(keys, self.rows.groups.num_envs)
+            steps = self.rows.read(*np.divmod(block_and_group, self.rows.groups.number), slot)
+        return Piece(steps, probability, keys.astype(np.uint64))
 
-    def lets_through(self) -> bool:
-        """Whether a batch may be drawn."""
-        return self._limit.may_sample(self._inserted, self._sampled, self.table.batch_size)
+    def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Places of sequences, drawn one by one, and N p of each, float32."""
+        places = self._weights.draw(self._rng, number)
+        held = min(self.inserted, self._size)
+        return places, (held * self._weights.values[places] / self._weights.total).astype(np.float32)
+
+    def ready(self, sequences: int) -> bool:
+        return self._limit.may_sample(self.inserted, self.sampled, sequences)
 
     def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:
-        """Makes priorities of the errors [B] of sequences that were drawn; those dropped since don't matter."""
         if self._priorities is None:
             return
         weights = self._priorities(keys, errors) ** self.table.priority_exponent
-        with self._changed:
+        with self.rows.changed:
             places = keys.astype(np.int64) % self._size
             kept = self._keys[places] == keys.astype(np.int64)
             self._weights.set(places[kept], weights[kept])
 
-    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> HostWriter:
-        """A group's writer; see `nodes.tables.base.Store`."""
-        return HostWriter(self, wait_for, group % self._groups)
+    def close(self) -> None:
+        """Nothing: it reads nothing ahead."""
 
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> HostDataset:
-        """The learner's batches; see `nodes.tables.base.Store`."""
-        return HostDataset(self, sharding)
 
-    def _write(self, group: int, block: int, rows: np.ndarray, steps: Steps) -> None:
-        """Writes rows into the group's ring, and the core of its sequences number `block`."""
+class _Rows:
+    """The rows that one kind of node writes, each once, in a ring for each group, and the cores of its sequences.
+
+    Args:
+      tables: the tables over them.
+      groups: the groups that write.
+
+    Attributes:
+      groups: the groups that write.
+      changed: guards the rows and their tables, and tells of each sequence that comes in or is drawn.
+    """
+
+    def __init__(self, tables: Sequence[Table], groups: Groups):
+        for table in tables:
+            if table.kind != "replay":
+                raise ValueError(f"table {table.name!r}: this store keeps a replay, not a {table.kind!r}")
+        self.groups = groups
+        self.changed = threading.Condition()
+        self._table = tables[0]  # All have sequences of the same rows.
+        self._per_slot = max(map(self.per_slot_of, tables))
+        self._ring = contract.rows_of(self._table, self._per_slot)
+        self._rows: Steps | None = None  # Leaves [groups, ring, n, ...].
+        self._cores: Any = ()  # Those of the sequences, leaves [groups, per_slot, n, ...].
+
+    def per_slot_of(self, table: Table) -> int:
+        """How many of a table's sequences each slot keeps."""
+        return contract.sequences_per_slot(table, self.groups.number * self.groups.num_envs)
+
+    def write(self, group: int, block: int, steps: Steps) -> None:
+        """Writes the rows that a group has added, and the core of its sequences.
+
+        Args:
+          group: the number of the group.
+          block: number of its sequences, from 0.
+          steps: the rows since those of the block before, leaves [rows, n, ...], and the one core of these sequences,
+            leaves [n, ...].
+        """
+        end = contract.rows_of(self._table, block + 1)
+        rows = np.arange(end - len(steps.reward), end) % self._ring
 
         def make(length: int, shape: tuple[int, ...], leaf: np.ndarray) -> np.ndarray:
-            return np.zeros((self._groups, length, *shape), leaf.dtype)
+            return np.zeros((self.groups.number, length, *shape), leaf.dtype)
 
         def write(ring: np.ndarray, leaf: np.ndarray) -> None:
             ring[group, rows] = leaf
@@ -148,20 +207,22 @@ class HostTable:
         tree.map_structure(write, self._rows, steps)
         tree.map_structure(write_core, self._cores, core)
 
-    def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places of sequences, drawn one by one, and N p of each, float32."""
-        places = self._weights.draw(self._rng, number)
-        held = min(self._inserted, self._size)
-        return places, (held * self._weights.values[places] / self._weights.total).astype(np.float32)
+    def read(self, block: Any, group: Any, slot: Any) -> Steps:
+        """The sequences with these numbers [S], of these groups [S] and slots [S]: leaves [T, S, ...]."""
+        rows = contract.first_row(self._table, block) + np.arange(self._table.sequence_length)[:, None]  # [T, S]
+        steps = tree.map_structure(lambda leaf: leaf[group, rows % self._ring, slot], self._rows)
+        core = tree.map_structure(lambda leaf: leaf[group, block % self._per_slot, slot][None], self._cores)
+        return steps._replace(core=core)
 
 
 class HostWriter:
-    """Cuts a group's streams into sequences; see `nodes.tables.base.Writer`."""
+    """Cuts a group's streams into sequences, which go into each of the tables; see `nodes.tables.base.Writer`."""
 
-    def __init__(self, store: HostTable, wait_for: WaitFor, group: int):
-        self._store = store
+    def __init__(self, tables: Sequence[HostTable], wait_for: WaitFor, group: int):
+        self._tables = tables
         self._wait_for = wait_for
-        self._group = group
+        self._group = group % tables[0].rows.groups.number
+        self._knows_errors = any(contract.knows_errors(each.table) for each in tables)
         self._rows: list[Steps] = []  # Those since the last sequence was complete.
         self._cores: collections.deque[Any] = collections.deque()  # Those of the sequences under way, oldest first.
         self._number = 0  # Rows of each slot so far.
@@ -171,7 +232,7 @@ class HostWriter:
         """Adds one raw step of every slot, leaves [n, ...]; the number of sequences that it completed."""
         import jax
 
-        table = self._store.table
+        table = self._tables[0].table
         self._rows.append(steps._replace(core=()))
         if contract.keeps_core(table, self._number):
             self._cores.append(steps.core)
@@ -185,57 +246,35 @@ class HostWriter:
         )
         rows = rows._replace(core=jax.device_get(self._cores.popleft()))
         self._rows.clear()
-        block = contract.completed(table, self._number) - 1
-        priorities = self._priorities(rows)
-        self._wait_for(
-            f"room in {table.name}",
-            lambda timeout_s: self._store.insert(self._group, block, rows, priorities, timeout_s),
-        )
+        block, priorities = contract.completed(table, self._number) - 1, self._priorities(rows)
+        self._wait_for(f"room in {table.name}", lambda timeout_s: self._insert(block, rows, priorities, timeout_s))
         return len(steps.reward)
 
-    def _priorities(self, rows: Steps) -> np.ndarray:
-        """The priorities [n] of the sequences that these rows complete."""
-        table = self._store.table
-        if contract.knows_errors(table):
+    def _insert(self, block: int, steps: Steps, priorities: Sequence[np.ndarray], timeout_s: float) -> bool | None:
+        """Adds the group's sequences to all tables; None if a table's rate did not allow it within `timeout_s`."""
+        rows = self._tables[0].rows
+        with rows.changed:
+            if not rows.changed.wait_for(lambda: all(table.may_insert() for table in self._tables), timeout_s):
+                return None
+            rows.write(self._group, block, steps)
+            for table, its_own in zip(self._tables, priorities):
+                table.insert(self._group, block, its_own)
+            rows.changed.notify_all()
+        return True
+
+    def _priorities(self, rows: Steps) -> list[np.ndarray]:
+        """For each table the priorities [n] of the sequences that these rows complete."""
+        if self._knows_errors:
             new, old = contract.light(rows), self._newest
             if old is not None:
                 new = tree.map_structure(lambda *leaves: np.concatenate(leaves), old, new)
-            self._newest = tree.map_structure(lambda leaf: leaf[-table.sequence_length :], new)
-        return contract.fresh_priorities(table, self._newest or rows, len(rows.reward[0]))
+            length = self._tables[0].table.sequence_length
+            self._newest = tree.map_structure(lambda leaf: leaf[-length:], new)
+        newest, slots = self._newest or rows, len(rows.reward[0])
+        return [contract.fresh_priorities(each.table, newest, slots) for each in self._tables]
 
     def flush(self) -> None:
         """Nothing: sequences are there once they are complete."""
 
     def close(self) -> None:
         """Nothing to free."""
-
-
-class HostDataset:
-    """Sends what is drawn to the learner's mesh; see `nodes.tables.base.Dataset`.
-
-    Attributes:
-      waits_for: the table.
-    """
-
-    def __init__(self, store: HostTable, sharding: Batch):
-        self.waits_for = store.table.name
-        self._store = store
-        self._sharding = sharding
-
-    def next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
-        """The next batch, leaves [T, B, ...]; None if it isn't there within `timeout_s`."""
-        from boonta.nodes.hosts.coordination import place
-
-        found = self._store.draw(timeout_s)
-        return found and (place(found[0], self._sharding), found[1])
-
-    def prioritise(self, drawn: Drawn, errors: np.ndarray) -> None:
-        """Gives the table the errors of sequences drawn from it."""
-        self._store.prioritise(drawn.keys, errors)
-
-    def close(self) -> None:
-        """Nothing: it reads nothing ahead."""
-
-    def ready(self) -> bool:
-        """Whether the table lets a batch through."""
-        return self._store.lets_through()

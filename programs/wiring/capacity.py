@@ -58,11 +58,18 @@ def check(program: Program) -> str:
         place = _devices(jax.devices()[: program.run.placement.learning], _members(program))
     elif any(group.node.role == "replay" for group in program.all_groups):
         place = _host(BEST_COMPRESSION)
+    tables = _stored(tables)
     if not tables or place is None or place.copies * _size(tables, _generous(program)) <= place.left:
         return ""
     if program.run.launch == "local_mp":  # Tracing a policy may start JAX, which must leave accelerators to the nodes.
         jax.config.update("jax_platforms", "cpu")
     return judge(tables, signature_of(program)(), place)
+
+
+def _stored(tables: Sequence[Table]) -> Sequence[Table]:
+    """The largest table of each kind of writer: it has all sequences of the others, which share its rows."""
+    largest = {table.writer: table for table in sorted(tables, key=lambda table: table.size)}
+    return list(largest.values())
 
 
 def _size(tables: Sequence[Table], step: Steps) -> int:

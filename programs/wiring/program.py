@@ -263,15 +263,19 @@ def seeds_of(program: Program) -> dict[str, int]:
     A fused program has the run's alone, and splits it, see `nodes.fused.learners.streams`; the members of a population
     count up from it.
     """
-    run = program.run
+    run, shared = program.run, dict[str, int]()
     if run.launch == "anakin":
         return {"anakin": run.seed}
     seeded = [group for group in program.all_groups if "seed" in parameters(group.node)]
-    if (
-        run.launch == "sebulba"
-    ):  # The actors of all hosts share one, from which each group of environments spawns its own.
-        return {group.label: run.acting_seed if group.node.role in WRITERS else run.seed for group in seeded}
-    return {group.names[i]: _seed(run, group, i) for group in seeded for i in range(group.number)}
+    if run.launch == "sebulba":  # The actors of all hosts share one, from which each group of slots spawns its own.
+        shared = {each.label: run.acting_seed for each in seeded if each.node.role == "actor"}
+        seeded = [on_hosts(each, run) for each in seeded if each.node.role != "actor"]
+    return shared | {group.names[i]: _seed(run, group, i) for group in seeded for i in range(group.number)}
+
+
+def on_hosts(group: Group, run: Run) -> Group:
+    """A group of a process of threads, counted over all hosts, of which each has a reanalyzer."""
+    return dataclasses.replace(group, number=run.hosts.number) if group.node.role == "reanalyzer" else group
 
 
 def _seed(run: Run, group: Group, i: int) -> int:

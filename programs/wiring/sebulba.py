@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
-from boonta.agents.base import Slots, Table
+from boonta.agents.base import Author, Slots, Table
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, make_mesh, split
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.tables.contract import learned_from, written_by
-from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.contract import learned_from
+from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
 from boonta.programs.wiring import threads
-from boonta.programs.wiring.program import Group, Program, construct, require_roles
+from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts, require_roles
 from boonta.programs.wiring.slots import num_envs_of
 
-ROLES = ("learner", "actor", "evaluator")
+ROLES = ("learner", "actor", "reanalyzer", "evaluator")
 
 
 class Shared(NamedTuple):
@@ -41,7 +42,7 @@ class Shared(NamedTuple):
     monitor: Monitor
     acting: Sequence[jax.Device]
     num_learning: int
-    replay: QueueTable | HostTable
+    replay: QueueTable | HostStore
     variables: DeviceVariables
     lock_step: LockStep | None
 
@@ -55,15 +56,14 @@ def prepare(program: Program) -> Callable[[], int]:
 def build(program: Program) -> tuple[Monitor, list[Node]]:
     """The monitor, and the other nodes of this host.
 
-    Only the first of several hosts has the evaluator; each has all other nodes. Together the hosts fill a batch.
+    Only the first of several hosts has the evaluator; each has all other nodes. Together the hosts fill a batch. A
+    reanalyzer acts on the last acting device, as the evaluator does.
 
     Raises:
       ValueError: a node or setting can't work here; the message names it, its value and the values allowed.
     """
     require_threads(program)
-    actors = program.of_role("actor")
-    assert actors is not None
-    shared = _share(program, actors)
+    shared = _share(program)
     nodes: list[Node] = []
     for group in program.groups:
         role = group.node.role
@@ -78,6 +78,8 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
             nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
         elif role == "actor":
             nodes += [_actor(program, group, shared, i, device) for i, device in enumerate(shared.acting)]
+        elif role == "reanalyzer":
+            nodes.append(_reanalyzer(program, group, shared))
         elif program.run.hosts.first:
             params = Colocated(shared.variables, shared.acting[-1])
             nodes.append(construct(program, group, 0, {"monitor": shared.monitor, "variables": params}))
@@ -86,12 +88,16 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
 
 def require_threads(program: Program) -> None:
     """Raises ValueError, naming the group, if the program has nodes, or numbers of them, that can't be threads here."""
-    require_roles(program, "sebulba", ROLES, needed=("learner", "actor"))
+    require_roles(program, "sebulba", ROLES, needed=("learner",))
+    writing = [group for group in program.groups if group.node.role in WRITERS]
+    if len({group.node.role for group in writing}) < len(writing):
+        labels = [group.label for group in writing]
+        raise ValueError(f"{program.name}: groups are {labels}; with --launch sebulba each role that writes has one")
     for group in program.groups:
         if group.number > 1:
             raise ValueError(
                 f"{program.name}: the number of {group.label} nodes is {group.number}; with --launch sebulba it is 1 "
-                "here, and --placement.acting is the number of devices that act, each with a node"
+                "here, and --placement.acting is the number of devices that act, each with an actor"
             )
 
 
@@ -111,20 +117,25 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     return construct(program, named, i, given)
 
 
-def _share(program: Program, actors: Group) -> Shared:
-    placement, tables, run = program.run.placement, program.agent.tables, program.run
-    if len(tables) > 1:
-        raise ValueError(f"{program.name}: tables are {[table.name for table in tables]}; one process has but one")
-    (table,) = learned_from(written_by("actor", tables))
+def _reanalyzer(program: Program, group: Group, shared: Shared) -> Node:
+    """This host's reanalyzer. Its seed and its name are among those of the reanalyzers of all hosts."""
+    params = Colocated(shared.variables, shared.acting[-1])
+    given = {"monitor": shared.monitor, "variables": params, "replay": shared.replay}
+    return construct(program, on_hosts(group, program.run), program.run.hosts.index, given)
+
+
+def _share(program: Program) -> Shared:
+    placement, run = program.run.placement, program.run
     acting, learning = split(placement, jax.local_devices())
-    make_mesh(len(learning), table.batch_size)  # It refuses batches that don't divide over the devices.
-    own = share_of(table, run.hosts)
-    num_envs = num_envs_of(program, actors, run.hosts.number * placement.acting) // placement.threads
-    replay, lock_step = _open(program, own, learning, num_envs), None
+    make_mesh(len(learning), learned_from(program.agent.tables)[0].batch_size)  # It refuses what doesn't divide.
+    own = [share_of(table, run.hosts) for table in program.agent.tables]
+    learned = learned_from(own)
+    writers, lock_step = _writers(program), None
+    replay = _open(program, own, writers, learning)
     if placement.lag is not None:
         _require_single_updates(program)
-        lock_step = LockStep(placement.lag, placement.groups, num_envs, own.batch_size)
-        _require_fresh(lock_step, table)
+        lock_step = LockStep(placement.lag, *writers["actor"], learned[0].batch_size)
+        _require_fresh(lock_step, learned[0])
     if run.hosts.number == 1:
         monitor = Monitor("monitor", run.workdir, run.stop, log=run.log)
     else:
@@ -152,16 +163,39 @@ def _require_single_updates(program: Program) -> None:
         raise ValueError(f"placement.lag is {program.run.placement.lag}, but {cadence}: lock-step needs 1 of both")
 
 
-def _open(program: Program, table: Table, learning: Sequence[jax.Device], num_envs: int) -> QueueTable | HostTable:
-    """The store of the table in this process; each thread acts in `num_envs` environments together."""
-    placement, run = program.run.placement, program.run
-    if table.kind == "queue":
-        queue = QueueTable(table, learning, None if placement.lag is None else placement.groups)
-        queue.width(num_envs)  # It refuses groups that don't fill whole batches.
-        return queue
-    if placement.lag is not None:
-        raise ValueError(f"placement.lag is {placement.lag}; lock-step needs a queue, and {table.name!r} is a replay")
-    return HostTable(table, placement.groups, num_envs, run.acting_seed + run.hosts.index)
+def _writers(program: Program) -> dict[Author, Groups]:
+    """The groups of slots that write on this host."""
+    placement, hosts = program.run.placement, program.run.hosts
+    writers: dict[Author, Groups] = {}
+    if actors := program.of_role("actor"):
+        num_envs = num_envs_of(program, actors, hosts.number * placement.acting)
+        writers["actor"] = Groups(placement.groups, num_envs // placement.threads)
+    if reanalyzers := program.of_role("reanalyzer"):
+        writers["reanalyzer"] = Groups(1, reanalyzers.settings.get("num_envs", NUM_ENVS))
+    return writers
+
+
+def _open(
+    program: Program, tables: Sequence[Table], writers: Mapping[Author, Groups], learning: Sequence[jax.Device]
+) -> QueueTable | HostStore:
+    """The store of this host's tables."""
+    lag, run = program.run.placement.lag, program.run
+    queues = [table for table in tables if table.kind == "queue"]
+    for table in tables:
+        if lag is not None and (table.kind, table.writer) != ("queue", "actor"):
+            raise ValueError(
+                f"placement.lag is {lag}; lock-step needs a queue that actors fill, and {table.name!r} is a "
+                f"{table.kind} that {table.writer}s fill"
+            )
+    if not queues:
+        return HostStore(tables, writers, run.acting_seed + run.hosts.index)
+    if len(tables) > 1:
+        names = [table.name for table in tables]
+        raise ValueError(f"{program.name}: tables are {names}; in one process a queue must be the only one")
+    groups = writers[queues[0].writer]
+    queue = QueueTable(queues[0], learning, None if lag is None else groups.number)
+    queue.width(groups.num_envs)  # It refuses groups that don't fill whole batches.
+    return queue
 
 
 def share_of(table: Table, hosts: Hosts) -> Table:

@@ -11,12 +11,17 @@ import sys
 import time
 
 import psutil
+import pytest
 
 from boonta.nodes import metrics
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = "tests/helpers/tiny_program.py"
 LIGHT = "tests/helpers/light_program.py"  # Its processes start in a second.
+# For `unoptimised` programs whose agent searches with few simulations.
+SMALL_SEARCH = pytest.mark.skipif(
+    sys.version_info >= (3, 11), reason="without optimisations, the XLA of these Pythons' JAX computes a loss of NaN"
+)
 
 
 def start(*arguments: str, program: str = TINY) -> subprocess.Popen:

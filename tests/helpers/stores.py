@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from typing import Any
 
@@ -13,7 +14,7 @@ from boonta.nodes.fused import fusion
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.device import make_device_table
-from boonta.nodes.tables.host import HostTable
+from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.judge import SIGNATURE, SLOTS, Opened
 from boonta.nodes.tables.queue import QueueTable
 
@@ -23,7 +24,26 @@ def queue(table: Table) -> Opened:
 
 
 def host(table: Table) -> Opened:
-    return Opened(HostTable(table, groups=1, num_envs=SLOTS))
+    return Opened(HostStore([table], {table.writer: Groups(1, SLOTS)}))
+
+
+class Beside:
+    """A store in this process with two more tables, smaller and larger, which get whatever the one that is judged gets.
+
+    Args:
+      table: the one.
+      first: whether it is the first of the three.
+    """
+
+    def __init__(self, table: Table, first: bool):
+        free = dataclasses.replace(table, samples_per_insert=None, min_size=1, sampler="uniform", errors=None)
+        others = [dataclasses.replace(free, name=str(size), size=size) for size in (SLOTS, 3 * table.size)]
+        self._tables = [table, *others] if first else [*others, table]
+        self._store = HostStore(self._tables, {table.writer: Groups(1, SLOTS)})
+        self.open_dataset = self._store.open_dataset
+
+    def open_writer(self, tables, num_envs, wait_for, group):
+        return self._store.open_writer(self._tables, num_envs, wait_for, group)
 
 
 class DeviceStore:
@@ -105,13 +125,18 @@ def device(table: Table) -> Opened:
 
 
 class Broken:
-    """Passes all on to a store in this process, chosen by the table's kind; a subclass breaks a rule."""
+    """Passes all on to a store in this process, chosen by the table's kind; a subclass breaks a rule.
+
+    Attributes:
+      kept: the table in the store; a queue is its store itself.
+    """
 
     store_of = {"queue": queue, "replay": host}
 
     def __init__(self, table: Table):
         self.table = table
         self.store: Any = self.store_of[table.kind](table).store
+        self.kept: Any = self.store.open_stream(table, 1, 1) if table.kind == "replay" else self.store
 
     def open_writer(self, *arguments):
         self.writer = self.store.open_writer(*arguments)

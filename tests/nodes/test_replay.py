@@ -92,11 +92,11 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
 
     (table,) = agent.tables
     stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, SIGNATURE, size=4, in_flight=4)
-    stream.ask(1)
-    assert stream.take(1.0) is None  # The table is empty.
+    stream.ask(4)
+    assert stream.take(4, 1.0) is None  # The table is empty.
     stream.close()
     with pytest.raises(RuntimeError, match="reading table 'trajectories' failed"):
-        stream.take(30.0)
+        stream.take(4, 30.0)
 
 
 def test_a_port_in_use_is_named(agent, tmp_path):

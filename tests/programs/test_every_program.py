@@ -15,8 +15,8 @@ from boonta.programs.wiring.run import BadInput
 PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"
 NAMES = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ("__init__", "unplugged"))
 FUSED_ALONE = ("meta_gradient", "population")
-# Programs that a process of threads, or a fused program, has no room for: see `test_what_can_not_be_is_refused`.
-SEVERAL_SERVICES = ("central_inference", "reanalyze")
+# Programs that a process of threads has no room for: see `test_what_can_not_be_is_refused`.
+SEVERAL_SERVICES = ("central_inference",)
 
 
 def build(name: str, *flags: str) -> Program:
@@ -60,7 +60,9 @@ def test_it_runs_as_one_compiled_program(name, env, tmp_path):
 @pytest.mark.parametrize(
     ("name", "flags", "words"),
     [
-        ("reanalyze", ["--launch", "sebulba"], r"--launch sebulba has no reanalyzer \(Reanalyzer\)"),
+        ("reanalyze", ["--launch", "sebulba", "--reanalyzers", "2"], "the number of reanalyzer nodes is 2; with"),
+        ("reanalyze", ["--launch", "sebulba", "--placement.lag", "1"], "needs a queue that actors fill"),
+        ("reanalyze", ["catch", "--launch", "anakin"], r"--launch anakin has no reanalyzer \(Reanalyzer\)"),
         (
             "impala",
             ["--launch", "sebulba", "--placement.lag", "1", "--publish-every", "2"],

@@ -1,14 +1,14 @@
-"""Whole programs with reanalyzers, as threads and in one thread."""
+"""Whole programs with reanalyzers, as threads around Reverb and without it, and in one thread."""
 
 from __future__ import annotations
 
 import pytest
 
 from boonta.nodes import metrics
-from boonta.tests.helpers.launched import finish, start
+from boonta.tests.helpers.launched import SMALL_SEARCH, finish, start
 from boonta.tests.helpers.runs import undeclared
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(480)]
 
 TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2"
 FEW = "replay.batch-size=8 replay.min-size=16 consistency-cost=0 search=puct"
@@ -20,7 +20,8 @@ def run(workdir, *arguments: str) -> dict[str, float]:
         part for pair in f"{TINY} {FEW}".split() for part in (f"--config.{pair.split('=')[0]}", pair.split("=")[1])
     ]
     program = "programs/reanalyze.py"
-    process = start("--workdir", str(workdir), "--num-envs", "8", *config, *arguments, program=program)
+    others = ["--num-envs", "8", "--evaluation.every-s", "3600", *config]  # An evaluation would compile.
+    process = start("--workdir", str(workdir), *others, *arguments, program=program)
     output = finish(process, timeout_s=400)
     assert process.returncode == 0, output
     assert "done: updates reached" in output, output
@@ -28,7 +29,14 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     return metrics.read(workdir)[-1]
 
 
-@pytest.mark.parametrize("schedule", ["local_mt", pytest.param("serial", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param("local_mt", marks=pytest.mark.cluster),
+        pytest.param("serial", marks=[pytest.mark.cluster, pytest.mark.slow]),
+        pytest.param("sebulba", marks=SMALL_SEARCH),
+    ],
+)
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
     row = run(tmp_path, "--launch", schedule, "--stop.updates", "150")
     assert row["updates"] >= 150 and row["env_steps"] > 0

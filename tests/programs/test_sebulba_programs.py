@@ -126,6 +126,6 @@ def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path
     while learner.ready():
         learner.step()
         learner.settle()
-    replay, updates = learner._replay, learner.report()["counts"]["updates"]
-    assert replay._inserted == 2 * 3 * 8
-    assert updates == 2 * replay._inserted / 4 + 1  # The reader may be a batch ahead.
+    inserted, updates = learner._replay.open_stream(table, 1, 1).inserted, learner.report()["counts"]["updates"]
+    assert inserted == 2 * 3 * 8
+    assert updates == 2 * inserted / 4 + 1  # The reader may be a batch ahead.

@@ -13,18 +13,13 @@ from boonta.envs.base import FIRST, LAST, MID
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
+from boonta.programs import unplugged
+from boonta.programs.tools import play
+from boonta.programs.wiring import environments, launch, run
 from boonta.tests.helpers import launched, nim
 from boonta.tests.helpers.archives import by_chance, write_by_chance
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(400)]
-pytest.importorskip("launchpad")
-from boonta.programs import unplugged  # noqa: E402
-from boonta.programs.tools import play  # noqa: E402
-from boonta.programs.wiring import (  # noqa: E402
-    environments,
-    launch,  # noqa: E402
-    run,
-)
+pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(400)]
 
 SMALL = [
     "--config.num-simulations=2",
@@ -48,7 +43,14 @@ def start(*arguments: str) -> int:
     return ended.value.code
 
 
-@pytest.mark.parametrize("schedule", [pytest.param("local_mt", marks=pytest.mark.slow), "serial"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        pytest.param("local_mt", marks=[pytest.mark.cluster, pytest.mark.slow]),
+        pytest.param("serial", marks=pytest.mark.cluster),
+        pytest.param("sebulba", marks=[launched.SMALL_SEARCH, pytest.mark.slow]),
+    ],
+)
 def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     workdir = tmp_path / "run"
     common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
@@ -72,6 +74,7 @@ def refused(capsys, *arguments: str) -> str:
     return capsys.readouterr().err
 
 
+@pytest.mark.cluster
 def test_archives_that_can_not_be_learned_from_are_refused_before_anything_starts(data, tmp_path, capsys):
     workdir = ["--workdir", str(tmp_path / "run")]
     assert "nowhere is not a folder" in refused(capsys, "--data", str(tmp_path / "nowhere"), *workdir)
@@ -85,6 +88,7 @@ def test_archives_that_can_not_be_learned_from_are_refused_before_anything_start
         unplugged.unplugged(launch.Run(workdir=str(tmp_path / "run")), str(broken), skip_broken=True)
 
 
+@pytest.mark.cluster
 def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
     from boonta.envs.open_spiel import OpenSpiel
 
@@ -105,6 +109,7 @@ def test_an_archive_of_a_game_wants_a_config_for_games(tmp_path, capsys):
     assert "evaluator" in [group.label for group in made.groups]
 
 
+@pytest.mark.cluster
 def test_the_environment_is_the_recorded_one_or_is_named_by_the_user(data, tmp_path):
     assert environments.env_of_archive(data) == Catch()
     writer = archive.ArchiveWriter(tmp_path / "small", Catch(rows=6, columns=4))

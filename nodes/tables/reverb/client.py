@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.agents.base import Batch, Steps, Table
-from boonta.nodes.tables.base import Dataset, WaitFor, Writer
+from boonta.nodes.tables.base import Dataset, Stream, WaitFor, Writer
 
 REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
@@ -40,7 +40,7 @@ def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
 
 
 class ReverbStore:
-    """The tables of a replay server; see `nodes.tables.base.Store`.
+    """The tables of a replay server; see `nodes.tables.base.ReplayStore`.
 
     Args:
       client: a `reverb.Client`, or a `WriteOnlyClient`.
@@ -63,11 +63,11 @@ class ReverbStore:
 
         return ReverbDataset(self._client, tables, sharding, self._require_signature(), updates)
 
-    def open_stream(self, table: Table, size: int, in_flight: int) -> Any:
-        """A `nodes.tables.reverb.streams.Stream` of a table's sequences, for a node that plays them back."""
-        from boonta.nodes.tables.reverb.streams import Stream
+    def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
+        """A table's sequences; see `nodes.tables.base.ReplayStore`."""
+        from boonta.nodes.tables.reverb import streams
 
-        return Stream(self._client, table, self._require_signature(), size, in_flight)
+        return streams.Stream(self._client, table, self._require_signature(), size, in_flight)
 
     def _require_signature(self) -> Steps:
         if self._signature is None:

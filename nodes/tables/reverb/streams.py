@@ -9,65 +9,67 @@ from boonta.agents import rlax_first  # noqa: F401
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import reverb
 import tensorflow as tf
+import tree
 from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.tables.base import Piece
+from boonta.nodes.tables.freshness import fresh
+from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
 CONNECT_DEADLINE_S = 120
 WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
 
 
-class Piece(NamedTuple):
-    """Sequences drawn together, on the host.
-
-    Attributes:
-      steps: `Steps`, leaves [S, T, ...], in the agent's own classes.
-      probability: float32 [S], with which each was drawn, over that of drawing uniformly; 1 from a queue.
-      keys: uint64 [S], the table's.
-    """
-
-    steps: Steps
-    probability: np.ndarray
-    keys: np.ndarray
-
-
 class Stream:
-    """Draws a table's sequences in a background thread: as many as were asked for, since what waits in hand grows old.
+    """Draws a table's sequences in a background thread; see `nodes.tables.base.Stream`.
+
+    It draws as many as were asked for, since what waits in hand grows old. Those that are too old for the update that
+    they are drawn for are left out, see `nodes.tables.freshness`. A table that bounds their age fills whole batches.
 
     Args:
       client: a client of the replay server.
       table: the table to draw from.
       signature: one raw step in the agent's own classes.
-      size: S, the number of sequences in a piece.
+      size: S, the number of sequences in every piece, of which all that are asked for must be a multiple.
       in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
+      updates: updates before the one that gets the first batch.
+
+    Attributes:
+      stale: sequences that were left out so far.
     """
 
-    def __init__(self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int):
+    def __init__(
+        self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+    ):
         self._client = client
         self._table = table
         self._signature = signature
         self._size = size
         self._in_flight = in_flight
+        self._updates = updates
+        self._fresh = 0  # Sequences that were not left out.
+        self.stale = 0
         self._asked = threading.Semaphore(0)
-        self._pending = 0  # Number of pieces that were asked for and not taken.
+        self._pending = 0  # Number of sequences that were asked for and not taken.
+        self._priorities = make_priorities(table)
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
         self._cancellation = cancellation.CancellationManager()
         threading.Thread(target=self._draw, daemon=True).start()
 
-    def ask(self, pieces: int) -> None:
-        """Sees to it that so many pieces are under way, or here, counting those asked for before and not taken."""
-        while self._pending < pieces:
-            self._pending += 1
+    def ask(self, sequences: int) -> None:
+        while self._pending < sequences:
+            self._pending += self._size
             self._asked.release()
 
-    def take(self, timeout_s: float | None) -> Piece | None:
-        """The next piece of those asked for; None if it isn't there within `timeout_s`, which may be None: for ever.
+    def take(self, most: int, timeout_s: float | None) -> Piece | None:
+        """The next piece; see `nodes.tables.base.Stream.take`.
 
         Raises:
           RuntimeError: reading failed; names the table.
@@ -79,12 +81,16 @@ class Stream:
         if isinstance(piece, BaseException):
             self._pieces.put(piece)  # The next call must raise it again.
             raise RuntimeError(f"reading table {self._table.name!r} failed") from piece
-        self._pending -= 1
+        self._pending -= self._size
         return piece
 
-    def ready(self) -> bool:
-        """Whether a piece can be taken at once."""
-        return not self._pieces.empty()
+    def ready(self, sequences: int) -> bool:
+        return self._pieces.qsize() * self._size >= sequences
+
+    def prioritise(self, keys: np.ndarray, errors: np.ndarray) -> None:
+        if self._priorities is not None:
+            updates = dict(zip(keys.tolist(), self._priorities(keys, errors).tolist(), strict=True))
+            self._client.mutate_priorities(self._table.name, updates)
 
     def close(self) -> None:
         """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
@@ -95,12 +101,21 @@ class Stream:
         try:
             draw = self._samples()
             while self._asked.acquire() and not self._cancellation.is_cancelled:
-                self._pieces.put(self._piece(draw()))
+                self._pieces.put(self._next(draw))
             self._pieces.put(EOFError("it has been closed"))
         except tf.errors.OutOfRangeError:
             self._pieces.put(EOFError("the replay server ended the stream"))
         except BaseException as error:  # It is handed to whoever takes the next piece.
             self._pieces.put(error)
+
+    def _next(self, draw: Callable[[], Any]) -> Piece:
+        """The next piece that is not too old."""
+        stale = self.stale
+        updates = self._updates + self._fresh // self._table.batch_size
+        while not fresh(self._table, (piece := self._piece(draw())).steps.version, updates).all():
+            self.stale += self._size
+        self._fresh += self._size
+        return piece._replace(stale=self.stale - stale)
 
     def _samples(self) -> Callable[[], Any]:
         """A function that draws S sequences, as tensors; raises OutOfRangeError at the end of the stream."""
@@ -126,4 +141,5 @@ class Stream:
         replayed = self._table.kind == "replay"
         relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
         steps = unpack_columns(self._signature, tf.nest.flatten(sample.data))
+        steps = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), steps)  # This copies nothing, either.
         return Piece(steps, relative.astype(np.float32), info.key)

@@ -180,18 +180,32 @@ def test_what_cannot_work_is_refused_before_anything_starts(settings, message):
         build(program(Placement(**chosen), each=each))
 
 
-def test_lock_step_over_a_replay_table_and_several_tables_are_refused():
+def test_lock_step_over_a_replay_table_and_a_queue_among_several_tables_are_refused():
     env = Catch()
     agent = tiny.make(env.spec)
     table = Table("trajectories", "replay", 5, 4, 8, size=100, sampler="uniform")
     groups = [group(Learner), group(Actor)]
     made = Program("tiny", Run(placement=Placement(lag=1)), agent._replace(tables=(table,)), env, groups)
-    with pytest.raises(ValueError, match="placement.lag is 1; lock-step needs a queue, and 'trajectories' is a replay"):
+    with pytest.raises(
+        ValueError, match="placement.lag is 1; lock-step needs a queue that actors fill, and 'trajectories' is a re"
+    ):
         build(made)
-    halves = tuple(dataclasses.replace(table, name=name, share=0.5) for name in ("trajectories", "others"))
+    queue = Table("others", "queue", 5, 4, 8, size=100, share=0.5)
+    halves = (dataclasses.replace(table, share=0.5), queue)
     made = Program("tiny", Run(), agent._replace(tables=halves), env, groups)
-    with pytest.raises(ValueError, match=r"tables are \['trajectories', 'others'\]; one process has but one"):
+    with pytest.raises(
+        ValueError, match=r"tables are \['trajectories', 'others'\]; in one process a queue must be the"
+    ):
         build(made)
+
+
+def test_a_role_that_writes_has_one_group():
+    env = Catch()
+    groups = [group(Learner), group(Actor), group(Actor, label="more")]
+    with pytest.raises(
+        ValueError, match=r"groups are \['actor', 'more'\]; with --launch sebulba each role that writes"
+    ):
+        build(Program("tiny", Run(), tiny.make(env.spec), env, groups))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from boonta.agents.base import Table
 from boonta.nodes.tables import conformance
 from boonta.nodes.tables.judge import SIGNATURE, Opened
-from boonta.tests.helpers.stores import device, host, queue
+from boonta.tests.helpers.stores import Beside, device, host, queue
 
 
 @pytest.fixture
@@ -45,6 +45,11 @@ def test_the_queue_in_this_process_passes():
 
 def test_the_replay_in_this_process_passes():
     conformance.check(host, samplers=("uniform", "proportional", "rank"))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_each_of_several_tables_in_this_process_passes(first):
+    conformance.check(lambda table: Opened(Beside(table, first)), samplers=("proportional",))
 
 
 @pytest.mark.once

@@ -94,7 +94,7 @@ class Boundless(Broken):
 
     def __init__(self, table):
         super().__init__(table)
-        self.store._limit = self.store._limit._replace(highest=float("inf"))
+        self.kept._limit = self.kept._limit._replace(highest=float("inf"))
 
 
 class Tight(Broken):
@@ -102,7 +102,7 @@ class Tight(Broken):
 
     def __init__(self, table):
         super().__init__(table)
-        self.store._limit = self.store._limit._replace(highest=table.batch_size)
+        self.kept._limit = self.kept._limit._replace(highest=table.batch_size)
 
 
 class Greedy(Broken):
@@ -110,7 +110,7 @@ class Greedy(Broken):
 
     def __init__(self, table):
         super().__init__(table)
-        self.store._limit = self.store._limit._replace(lowest=-9.0 * table.batch_size)
+        self.kept._limit = self.kept._limit._replace(lowest=-9.0 * table.batch_size)
 
 
 class Eager(Broken):
@@ -141,18 +141,18 @@ class TooLarge(Broken):
         super().__init__(dataclasses.replace(table, size=100))
 
 
-def reweigh(store, change):
-    """Changes the weights of a store."""
-    weights = store._weights.values.copy()
+def reweigh(kept, change):
+    """Changes the weights of a table."""
+    weights = kept._weights.values.copy()
     change(weights)
-    store._weights.set(np.arange(len(weights)), weights)
+    kept._weights.set(np.arange(len(weights)), weights)
 
 
 class Weights(Broken):
     """Gives what it holds other weights before each draw."""
 
     def next(self, timeout_s):
-        reweigh(self.store, lambda weights: self.reweigh(weights, self.store._keys))
+        reweigh(self.kept, lambda weights: self.reweigh(weights, self.kept._keys))
         return self.dataset.next(timeout_s)
 
     def reweigh(self, weights, keys):
@@ -192,10 +192,10 @@ class Lying(Broken):
 
     def __init__(self, table):
         super().__init__(table)
-        self.store._choose = lambda number: self.choose(number)
+        self.kept._choose = lambda number: self.choose(number)
 
     def choose(self, number):
-        weights, keys = self.store._weights.values, self.store._keys
+        weights, keys = self.kept._weights.values, self.kept._keys
         places = np.random.default_rng(0).choice(np.flatnonzero(keys >= 0), number)
         return places, (np.sum(keys >= 0) * weights[places] / weights.sum()).astype(np.float32)
 
@@ -211,7 +211,7 @@ class Confused(Broken):
     """Gives errors of dropped sequences to those in their places."""
 
     def prioritise(self, drawn, errors):
-        keys = self.store._keys[drawn.keys.astype(int) % self.store._size]
+        keys = self.kept._keys[drawn.keys.astype(int) % self.kept._size]
         self.dataset.prioritise(drawn._replace(keys=keys.astype(np.uint64)), errors)
 
 
@@ -219,7 +219,7 @@ class Forgetful(Broken):
     """Begins anew with the priorities lost."""
 
     def restart(self):
-        reweigh(self.store, lambda weights: np.copyto(weights, weights > 0))
+        reweigh(self.kept, lambda weights: np.copyto(weights, weights > 0))
         return self
 
 

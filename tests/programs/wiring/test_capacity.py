@@ -16,6 +16,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.learner import Learner
 from boonta.nodes.population import Population
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.tables.contract import bytes_when_full
 from boonta.programs.wiring import capacity, launch, memory
 from boonta.programs.wiring.program import Group, Program, group
@@ -62,13 +63,17 @@ def test_what_can_never_fit_is_refused_with_the_setting_and_what_is_allowed(monk
     assert 48 <= int(re.search(words, str(refused.value))[1]) <= 51  # type: ignore[index]
 
 
-def test_all_tables_count_and_the_largest_is_named(monkeypatch):
+def test_the_tables_of_all_writers_count_and_the_largest_is_named(monkeypatch):
     has(monkeypatch, total=4, free=1.89)
     small, large = (dataclasses.replace(table, share=0.5) for table in (REPLAY, QUEUE))
-    small = dataclasses.replace(small, size=90)
-    assert "table 'trajectories' (--config.queue-size)" in capacity.check(program("local_mp", small, large))
+    small = dataclasses.replace(small, size=90, writer="reanalyzer")
+    same = dataclasses.replace(large, name="same", share=0.0, size=99)  # It has no rows of its own.
+    groups = (*GROUPS, group(Reanalyzer))
+    assert "table 'trajectories' (--config.queue-size)" in capacity.check(
+        program("local_mp", small, large, same, groups=groups)
+    )
     has(monkeypatch, total=4, free=1.91)
-    assert capacity.check(program("local_mp", small, large)) == ""
+    assert capacity.check(program("local_mp", small, large, same, groups=groups)) == ""
 
 
 def test_a_host_of_several_keeps_its_share(monkeypatch):

@@ -13,12 +13,14 @@ import jax
 import numpy as np
 import pytest
 
+from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring import provenance
 from boonta.programs.wiring.arguments import origin_of, parse
 from boonta.programs.wiring.folder import claim_workdir
-from boonta.programs.wiring.program import node_arguments, seeds_of
+from boonta.programs.wiring.program import group, node_arguments, seeds_of
 from boonta.programs.wiring.provenance import ROOT, built_from, provenance_of
 from boonta.programs.wiring.run import Run, read_config
 from boonta.tests.helpers.unit_program import unit_program
@@ -151,11 +153,15 @@ def test_seeds_are_those_that_nodes_get(tmp_path):
     seeds = seeds_of(made)
     assert seeds["learner"] == seeds["evaluator"] == 5
     assert {"actor/0", "actor/1", "actor/2"} <= set(seeds) and len(set(seeds.values())) == 4
-    for group in made.groups:
-        for i, name in enumerate(group.names):
-            assert node_arguments(made, group, i, {})["seed"] == seeds[name]
+    for each in made.groups:
+        for i, name in enumerate(each.names):
+            assert node_arguments(made, each, i, {})["seed"] == seeds[name]
     assert seeds_of(program(tmp_path, "--launch", "anakin")[0]) == {"anakin": 5}
-    assert seeds_of(program(tmp_path, "--launch", "sebulba")[0]) == {"learner": 5, "actor": 5, "evaluator": 5}
+    made, run, _ = program(tmp_path, "--launch", "sebulba")
+    assert seeds_of(made) == {"learner": 5, "actor": 5, "evaluator": 5}
+    run = dataclasses.replace(run, hosts=Hosts("localhost:1", number=2, index=1))
+    made = dataclasses.replace(made, run=run, groups=(*made.groups, group(Reanalyzer)))
+    assert {"reanalyzer/0", "reanalyzer/1"} < set(seeds_of(made)) and len(set(seeds_of(made).values())) == 3
 
 
 def test_a_runs_config_has_its_provenance(tmp_path):

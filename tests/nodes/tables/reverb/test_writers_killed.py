@@ -36,9 +36,9 @@ def test_no_torn_sequence_reaches_the_reader(tmp_path):
 
     def draw(timeout_s: float) -> bool:
         stream.ask(1)
-        piece = stream.take(timeout_s)
+        piece = stream.take(1, timeout_s)
         if piece is not None:
-            drawn.append(piece.steps.observation[0, :, 0, :3])
+            drawn.append(piece.steps.observation[:, 0, 0, :3])
         return piece is not None
 
     for life in range(LIVES):
