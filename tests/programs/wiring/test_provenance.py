@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import sys
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
 
+from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
@@ -26,9 +28,15 @@ from boonta.programs.wiring.run import Run, read_config
 from boonta.tests.helpers.unit_program import unit_program
 
 
+class Held(gymnasium.Env):
+    """A user's environment."""
+
+
 def test_words_are_equal_for_the_same_settings_and_seed_only():
     one = built_from(unit_program, Run("/a"), {"batch_size": 12})
     assert one == built_from(unit_program, Run("/b"), {"batch_size": 12})
+    made = [built_from(unit_program, Run("/a"), {"env": Gymnasium(make)}) for make in (Held, Held, lambda: Held())]
+    assert made[0] == made[1] != made[2]  # A user's class, or a function that makes one.
     other, seed = (built_from(unit_program, Run(seed=s), {"batch_size": b}) for s, b in ((0, 13), (1, 12)))
     stop = built_from(unit_program, Run(stop=StopRule(updates=9)), {"batch_size": 12})
     assert len({one, other, seed, stop}) == 4  # Hosts of one program must end together.
