@@ -197,7 +197,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     if role == "actor" and "inference" in served:
         offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
     accepted = parameters(group.node)
-    if role == "actor" and {"slots", "num_envs"} & set(accepted):  # An actor of a user's own may have no environments.
+    if role == "actor" and {"slots", "num_envs"} & accepted:  # An actor of a user's own may have no environments.
         slots = slots_of(program, group, i)
         offered = {"slots": slots, "num_envs": slots.size} | offered
     chosen = {name: value for name, value in offered.items() if name in accepted}
