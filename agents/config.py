@@ -170,6 +170,11 @@ def declared_of(config: Any, name: str) -> Declared | None:
     return kind.declared if kind else None
 
 
+def recast(kind: type[T], config: Any) -> T:
+    """A config's values in a subclass of its class, whose presets differ."""
+    return kind(**{each.name: getattr(config, each.name) for each in dataclasses.fields(config)})
+
+
 def replaced(config: T, values: Mapping[str, Any]) -> T:
     """A copy with other values by dotted name, checked as any config is.
 

@@ -75,8 +75,7 @@ class Atari:
     def __post_init__(self) -> None:
         _rom_id(self.game)
         for field in ("height", "width"):
-            if not 1 <= getattr(self, field) <= base.LONGEST_SIDE:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be from 1 to {base.LONGEST_SIDE}")
+            base.require_side(field, getattr(self, field))
         for field in ("frame_skip", "max_episode_frames", "num_threads"):
             if getattr(self, field) < 1:
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 1")

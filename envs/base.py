@@ -26,6 +26,12 @@ REWARD = specs.Array((), np.float32, "reward")
 DISCOUNT = specs.BoundedArray((), np.float32, 0.0, 1.0, "discount")
 
 
+def require_side(name: str, value: int, least: int = 1) -> None:
+    """Raises ValueError, naming the setting, unless it can be the rows or the columns of an observation."""
+    if not least <= value <= LONGEST_SIDE:
+        raise ValueError(f"{name} is {value}; it must be from {least} to {LONGEST_SIDE}")
+
+
 class EnvSpec(NamedTuple):
     """Specs of one slot's observations, actions, rewards and discounts; no leaf has a batch axis.
 

@@ -42,8 +42,7 @@ class Catch:
 
     def __post_init__(self) -> None:
         for field in ("rows", "columns"):
-            if not 2 <= getattr(self, field) <= base.LONGEST_SIDE:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be from 2 to {base.LONGEST_SIDE}")
+            base.require_side(field, getattr(self, field), least=2)
         if self.rows - 1 < self.columns // 2:
             raise ValueError(
                 f"rows is {self.rows}, columns is {self.columns}: the paddle could not reach the outermost column"

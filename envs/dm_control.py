@@ -51,8 +51,7 @@ class DmControl:
 
     def __post_init__(self) -> None:
         for name in ("height", "width"):
-            if not 1 <= getattr(self, name) <= base.LONGEST_SIDE:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be from 1 to {base.LONGEST_SIDE}")
+            base.require_side(name, getattr(self, name))
         for name, least in (("action_repeat", 1), ("camera", -1), ("workers", 0)):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")

@@ -25,6 +25,7 @@ from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
+from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
 
@@ -273,9 +274,9 @@ class Learner(Node):
 
 def _require_every_published(name: str, tables: Sequence[Table], updates_per_step: int, publish_every: int) -> None:
     """Refuses updates that aren't published one by one where data must be fresh: actors would wait for the others."""
-    bounded = next((table for table in tables if table.max_staleness is not None), None)
-    if bounded is not None and (updates_per_step, publish_every) != (1, 1):
+    table = bounded(tables)
+    if table is not None and (updates_per_step, publish_every) != (1, 1):
         raise ValueError(
             f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; both must be 1, since "
-            f"table {bounded.name!r} has max_staleness {bounded.max_staleness}"
+            f"table {table.name!r} has max_staleness {table.max_staleness}"
         )

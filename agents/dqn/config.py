@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from boonta.agents.config import check, documented, field, replaced, require
+from boonta.agents.config import check, documented, field, recast, replaced, require
 from boonta.agents.exploration import Exploration
 from boonta.agents.groups import Optimiser, Replay, Torso
 
@@ -150,8 +150,7 @@ class Config:
     @classmethod
     def preset(cls, kind: str) -> Config:
         """The hyper-parameters to start from in an environment of this kind, such as "atari"; see `PRESETS`."""
-        chosen = PRESETS.get(kind, PRESETS["default"])
-        return cls(**{each.name: getattr(chosen, each.name) for each in dataclasses.fields(chosen)})
+        return recast(cls, PRESETS.get(kind, PRESETS["default"]))
 
     def __post_init__(self) -> None:
         check(self)

@@ -16,6 +16,7 @@ import tree
 from boonta.agents.base import Agent, Slots, Table
 from boonta.envs.base import TimeStep
 from boonta.nodes.base import Node
+from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
 
 Nest = Any
@@ -97,13 +98,13 @@ def require_steady(who: str, tables: Sequence[Table], variables: Any, refresh_ev
     Raises:
       ValueError: names the table and what changes them.
     """
-    bounded = next((table for table in tables if table.max_staleness is not None), None)
-    if bounded is None or (refresh_every is None and not isinstance(variables, Remote)):
+    table = bounded(tables)
+    if table is None or (refresh_every is None and not isinstance(variables, Remote)):
         return
     given = f"refresh_every is {refresh_every}" if refresh_every is not None else "an inference node acts for it"
     raise ValueError(
-        f"{who}: {given}, so that params change within a sequence, but table {bounded.name!r} has max_staleness "
-        f"{bounded.max_staleness}: leave it out, or allow any staleness (for PPO, --config.correction v_trace "
+        f"{who}: {given}, so that params change within a sequence, but table {table.name!r} has max_staleness "
+        f"{table.max_staleness}: leave it out, or allow any staleness (for PPO, --config.correction v_trace "
         "--config.max-staleness None)"
     )
 

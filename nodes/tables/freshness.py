@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import fractions
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,11 @@ def fresh(table: Table, version: np.ndarray, updates: int) -> Any:
         return np.ones(version.shape[1], bool)
     learned = version[table.core_row :]
     return (learned.min(axis=0) >= updates - table.max_staleness) & (learned.max(axis=0) <= updates)
+
+
+def bounded(tables: Sequence[Table]) -> Table | None:
+    """The first table whose data must be fresh; None if there is none."""
+    return next((table for table in tables if table.max_staleness is not None), None)
 
 
 def require_slots(who: str, table: Table, slots: int) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from boonta.programs.wiring import accelerators
+from boonta.programs.wiring.recorded import plain
 
 if TYPE_CHECKING:
     from boonta.programs.wiring.program import ProgramFunction
@@ -128,20 +129,12 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
       run: the run; only its seed and stop rule count, since folders may have other names on other hosts.
       settings: the function's other arguments.
     """
-    given = json.dumps([run.seed, run.stop, settings], default=_described)
+    given = json.dumps(plain([run.seed, run.stop, settings]))
     program = pathlib.Path(inspect.getfile(function)).read_bytes()
     return (
         f"program {function.__name__} {_digest(program)}, settings {_digest(given.encode())}, "
         f"source {source_digest()}, jax {importlib.metadata.version('jax')}, Python {platform.python_version()}"
     )
-
-
-def _described(value: Any) -> Any:
-    """A value that JSON lacks, such as an environment: its fields; a class or function by name."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}:{named.__qualname__}"
 
 
 def revision(file: pathlib.Path) -> tuple[str | None, bool | None]:

@@ -52,6 +52,8 @@ def plain(value: Any) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    """A value for JSON: a dataclass's fields, or the `repr` of anything else."""
-    is_value = dataclasses.is_dataclass(value) and not isinstance(value, type)
-    return dataclasses.asdict(value) if is_value else repr(value)
+    """A value for JSON: a dataclass's fields; a class or function by name; or the `repr` of anything else."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    # The `repr` of a function has an address, which differs from start to start.
+    return f"{value.__module__}:{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
