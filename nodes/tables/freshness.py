@@ -5,10 +5,12 @@ after `i` others, so that it is known when a sequence is drawn how old it will b
 
 - The dataset leaves out sequences that would be too old (`fresh`). So no batch ever has one, whatever happens.
 - Actors begin no sequence that would be left out (`Allowance`). With each version its slots may begin as many sequences
-  as an update takes, and no more than `max_staleness` versions ahead. So nothing is left out while no node dies.
+  as an update takes, and no more than `max_staleness` versions ahead.
 
-The second rule gives each version the sequences of a whole batch, whatever became of those before. Only if some of the
-newest version were lost with a node that died would all wait for ever; so each wait ends after `PATIENCE_S`.
+With `max_staleness` 0, the presets' choice, an update takes all that its version began, so that nothing is left out
+while no node dies. With more, other slots go on while one is slow: what it began may be overtaken in the queue by so
+many newer sequences that it is too old at last. Where sequences are lost in these ways, or with a node that died, the
+others can't make a batch of what they may begin, and all would wait for ever; so each wait ends after `PATIENCE_S`.
 """
 
 from __future__ import annotations

