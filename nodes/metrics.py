@@ -8,6 +8,7 @@ import dataclasses
 import io
 import json
 import math
+import os
 import pathlib
 import statistics
 import threading
@@ -164,6 +165,15 @@ class Appended:
             self._waiting = self._waiting[self._file.write(self._waiting) :]
 
 
+def _ends_within_a_line(path: pathlib.Path) -> bool:
+    """Whether a file's last line lacks its end; False for one that is missing or empty."""
+    if not path.exists() or not path.stat().st_size:
+        return False
+    with open(path, "rb") as file:
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
+
+
 def finite(row: Mapping[str, float]) -> dict[str, float | None]:
     """A row for JSON, which has no NaN: values that aren't finite are None."""
     return {name: value if math.isfinite(value) else None for name, value in row.items()}
@@ -186,8 +196,8 @@ class Rows:
 
     def __init__(self, path: pathlib.Path, warn: Callable[[str], None]):
         self._lines = Appended(path, warn)
-        if path.exists() and path.stat().st_size:
-            self._lines.append(b"\n")  # The run's earlier part may have been killed within a row.
+        if _ends_within_a_line(path):  # The run's earlier part was killed within a row.
+            self._lines.append(b"\n")
 
     def write(self, row: Mapping[str, float]) -> dict[str, float | None]:
         """Writes one row, and returns it as written: values that aren't finite are None, null in JSON."""

@@ -140,7 +140,7 @@ def one_table(agent: Agent) -> tuple[Table]:
     """
     if len(agent.tables) != 1:
         names = [table.name for table in agent.tables]
-        raise ValueError(f"the agent has tables {names}; a fused program takes an agent with one: turn reanalysis off")
+        raise ValueError(f"the agent has tables {names}; a fused program takes an agent with one")
     return agent.tables
 
 

@@ -228,8 +228,8 @@ def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables that the learner's batches are drawn from, in order: those with a share.
 
     Raises:
-      ValueError: the shares don't add up to 1, the tables differ in what a batch is, or a batch has fewer sequences
-        than there are tables.
+      ValueError: the shares don't add up to 1, the tables differ in what a batch is, a batch has fewer sequences than
+        there are tables, or tables that one kind of node fills don't keep to one pace.
     """
     learned = tuple(table for table in tables if table.share > 0)
     shares = {table.name: table.share for table in learned}
@@ -240,7 +240,30 @@ def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
         raise ValueError(f"the learner's tables must have one batch_size and sequence_length: {shapes}")
     if learned[0].batch_size < len(learned):
         raise ValueError(f"batch_size is {learned[0].batch_size}; it must be at least 1 for each of {list(shares)}")
+    _require_one_pace(learned)
     return learned
+
+
+def _require_one_pace(learned: Sequence[Table]) -> None:
+    """Refuses tables with the same writer that allow different numbers of updates per sequence.
+
+    The writer, which fills them together, would wait for samples from the one that allows fewer updates, and the
+    learner for sequences of it.
+
+    Raises:
+      ValueError: names the tables.
+    """
+    paces: dict[Author, dict[str, float]] = {}
+    for table, count in zip(learned, sequence_counts(learned)):
+        per_insert = 1.0 if table.kind == "queue" else table.samples_per_insert
+        if per_insert is not None:
+            paces.setdefault(table.writer, {})[table.name] = per_insert / count
+    for writer, pace in paces.items():
+        if not math.isclose(min(pace.values()), max(pace.values())):
+            raise ValueError(
+                f"tables that the {writer} fills must allow one number of updates per sequence, samples_per_insert "
+                f"over their sequences in a batch: {pace}"
+            )
 
 
 def sequence_counts(tables: Sequence[Table]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.summary import Band
@@ -73,6 +74,11 @@ def _fill(place: Any, bands: Mapping[str, Band]) -> None:
     for i, (name, band) in enumerate(bands.items()):
         colour = f"C{i % 10}"
         style = "-" if i < 10 else "--"
+        if len(band.x) == 1:  # A line through one point has no length.
+            low, value, high = band.y.low, band.y.value, band.y.high
+            reach = np.nan_to_num([value - low, high - value])
+            place.errorbar(band.x, value, reach, fmt="o", capsize=4, color=colour, label=name)
+            continue
         place.plot(band.x, band.y.value, color=colour, linestyle=style, drawstyle="steps-post", label=name)
         place.fill_between(band.x, band.y.low, band.y.high, step="post", color=colour, alpha=0.2, linewidth=0)
 

@@ -76,7 +76,7 @@ def differing(settings: Iterable[Mapping[str, Any]]) -> list[str]:
 def warnings_of(suite: Suite) -> list[str]:
     """What a reader must know who compares these runs: in what they differ besides their groups' settings."""
     results = [result for groups in suite.values() for group in groups for result in group.results]
-    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_environments(suite)]
+    found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_points(suite), *_environments(suite)]
     unrecorded = [result for result in results if not result.starts]
     if unrecorded:
         found.append(f"nothing is recorded of source, versions and machine of {_named(unrecorded)}")
@@ -158,6 +158,15 @@ def _ends(suite: Suite) -> list[str]:
                 f"{results[-1].name} at {long:,.0f}"
             )
     return found
+
+
+def _points(suite: Suite) -> list[str]:
+    """A warning about runs of one evaluation, whose curves are points."""
+    single = [r for groups in suite.values() for group in groups for r in group.results if len(r.curve.values) == 1]
+    if not single:
+        return []
+    flag = "--evaluation.every-updates or --evaluation.every-s"
+    return [f"a curve of one point shows no course: {_named(single)}; to evaluate more often, use {flag}"]
 
 
 def _environments(suite: Suite) -> list[str]:

@@ -59,7 +59,7 @@ def compare(
 
     Args:
       workdirs: folders of runs and of sweeps.
-      out: the page's folder; default: `comparison` in the folder that holds all of them.
+      out: the page's folder; default: `comparison` in the folder that is given, or that holds all that are.
       metric: the metric to compare; default: eval_return, or return where a run has no evaluations.
       which: the checkpoint whose evaluations after the run, by `boonta evaluate`, count as final scores.
       reference: the returns that are the scores 0 and 1, as ENVIRONMENT=LOW,HIGH for each environment; default: the
@@ -73,10 +73,11 @@ def compare(
     folders = folders_of(workdirs)
     if not folders:
         raise BadInput("there is no run to compare: give folders of runs or of sweeps")
-    target = out or pathlib.Path(os.path.commonpath(folders)) / COMPARISON
+    target = out or pathlib.Path(os.path.commonpath([path.absolute() for path in workdirs])) / COMPARISON
     options = {"metric": metric, "which": which, "reference": list(reference), "bar": bar}
     key = _key(folders, options)
-    if _exists(target, key):
+    if (made := _made(target, key)) is not None:
+        _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
     results, metric, warnings = _read(folders, metric, which)
@@ -104,10 +105,11 @@ def compare(
         text = page.markdown(content)
         files.write_whole(target / PAGE, text.encode())
         files.write_whole(target / HTML, page.html(text, [target]).encode())
-        files.write_whole(target / DATA, _data(key, content).encode())
+        made = _data(key, content)
+        files.write_whole(target / DATA, (json.dumps(made, indent=1, allow_nan=False) + "\n").encode())
     except OSError as error:
         raise BadInput(f"--out {target} can't be written: {error}") from error
-    _print(content)
+    _print(made)
     print(target / HTML)
 
 
@@ -171,13 +173,14 @@ def _key(folders: Sequence[pathlib.Path], options: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _exists(target: pathlib.Path, key: str) -> bool:
-    """Whether the folder holds all of the comparison with this key."""
+def _made(target: pathlib.Path, key: str) -> dict[str, Any] | None:
+    """The figures of the comparison with this key, if the folder holds all of it."""
     try:
         recorded = json.loads((target / DATA).read_bytes())
-        return recorded["key"] == key and all((target / name).is_file() for name in recorded["files"])
+        whole = recorded["key"] == key and all((target / name).is_file() for name in recorded["files"])
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return None
+    return recorded if whole else None
 
 
 def _command(workdirs: Sequence[pathlib.Path], options: Mapping[str, Any], out: pathlib.Path | None) -> str:
@@ -188,14 +191,14 @@ def _command(workdirs: Sequence[pathlib.Path], options: Mapping[str, Any], out: 
     return shlex.join(words)
 
 
-def _data(key: str, content: Content) -> str:
-    """All figures, as JSON."""
+def _data(key: str, content: Content) -> dict[str, Any]:
+    """All figures, for JSON."""
     environments = {
         env: {group.name: {"final": _plain(summary.final(group)), "runs": _runs(group.results)} for group in each}
         for env, each in content.suite.items()
     }
     by_group = summary.normalised(content.suite, content.reference)
-    made = {
+    return {
         "key": key,
         "command": content.command,
         "metric": content.metric,
@@ -206,7 +209,6 @@ def _data(key: str, content: Content) -> str:
         "improvements": [[one, other, _plain(found)] for one, other, found in content.improvements],
         "files": [PAGE, HTML, *figures.files(list(content.pictures))],
     }
-    return json.dumps(made, indent=1, allow_nan=False) + "\n"
 
 
 def _runs(results: Sequence[Result]) -> list[dict[str, Any]]:
@@ -228,15 +230,16 @@ def _plain(found: summary.Estimate) -> dict[str, float | None]:
     return {name: float(value) if np.isfinite(value) else None for name, value in found._asdict().items()}
 
 
-def _print(content: Content) -> None:
-    """Prints the warnings and the final scores."""
-    shown = tables.Table("environment", "group", "runs", content.metric, page.INTERVAL)
-    for env, each in content.suite.items():
-        for group in each:
-            final = summary.final(group)
-            value = page.number(float(final.value))
-            shown.add_row(env, group.name, str(len(group.results)), value, page.interval(final))
-    for warning in content.warnings:
+def _print(made: Mapping[str, Any]) -> None:
+    """Prints the warnings and the final scores of `_data`."""
+    shown = tables.Table("environment", "group", "runs", made["metric"], page.INTERVAL)
+    for env, each in made["environments"].items():
+        for name, group in each.items():
+            final = summary.Estimate(
+                *(np.array(np.nan if value is None else value) for value in group["final"].values())
+            )
+            shown.add_row(env, name, str(len(group["runs"])), page.number(float(final.value)), page.interval(final))
+    for warning in made["warnings"]:
         print(f"warning: {warning}")
     console.Console().print(shown)
 

@@ -71,7 +71,10 @@ def metrics(
     if not chosen:
         near = difflib.get_close_matches(names[0], [each.name for each in declared()])
         raise BadInput(f"no metric is called {names[0]!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
-    table = Table("metric", *(["newest"] if newest else []), "unit", "meaning", "healthy", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("metric", no_wrap=True)  # A name that is cut can't be looked up.
+    for title in (*(["newest"] if newest else []), "unit", "meaning", "healthy"):
+        table.add_column(title, overflow="fold")
     for name, each in chosen:
         declaration = each[0] if len(each) == 1 else Metric(name, " Or: ".join(one.meaning for one in each))
         value = [_number(newest.get(name))] if newest else []

@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import pathlib
 import typing
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -214,7 +215,9 @@ def recording(target: pathlib.Path, rate: float, streamed: bool) -> Iterator[Sho
         yield lambda frame, caption: kept.append((frame, caption))
         imageio.imwrite(target, drawn(kept), duration=1000 / rate, loop=0)
         return
-    with imageio_v2.get_writer(target, fps=rate) as film:
+    with warnings.catch_warnings(), imageio_v2.get_writer(target, fps=rate) as film:
+        # JAX warns of the fork that starts ffmpeg; that process only executes ffmpeg, and takes none of JAX's locks.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
 
         def show(frame: np.ndarray, caption: str) -> None:
             if streamed and frame.ndim > 1:

@@ -1,4 +1,4 @@
-"""Reports the state of a run, or its end: what died and why, which snapshots are sound, and where it would go on.
+"""Reports the state of a run, or its end: who waits, what died and why, which snapshots are sound.
 
 ./run boonta status --workdir runs/impala_atari-Pong
 """
@@ -14,7 +14,7 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
-from boonta.programs.wiring import journal
+from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.run import BadInput, command, read_config
 
 # A run's folders of snapshots; each snapshot's number is that of the updates done.
@@ -42,6 +42,9 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     reached = _reached(workdir)
     if reached:
         print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
+    waiting = view.waits(_last_row(workdir))
+    if waiting:
+        print(f"waits {waiting} (shares of time between the last two rows of metrics)")
     for line in snapshots_of(workdir):
         print(line)
 
@@ -86,12 +89,17 @@ def _log(workdir: pathlib.Path) -> list[str]:
 
 def _reached(workdir: pathlib.Path) -> dict[str, float]:
     """The counters in the last row of metrics."""
+    last = _last_row(workdir)
+    return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
+
+
+def _last_row(workdir: pathlib.Path) -> dict[str, float]:
+    """The metrics of the last row that have a value; none if there is no row."""
     try:
         rows = metrics.read(workdir)
     except OSError:
         return {}
-    last = rows[-1] if rows else {}
-    return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
+    return {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
 
 
 def _snapshots(workdir: pathlib.Path, name: str) -> str:

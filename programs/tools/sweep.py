@@ -19,7 +19,7 @@ import tyro
 from boonta.programs.experiments import plan, spec, values
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.progress import Progress, failures, summary
-from boonta.programs.experiments.scheduler import Scheduler
+from boonta.programs.experiments.scheduler import DONE, Scheduler
 from boonta.programs.experiments.slots import Slots, divide, this_machine
 from boonta.programs.experiments.spec import Spec
 from boonta.programs.wiring import naming
@@ -94,6 +94,8 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
         else:
             source.begin()
         scheduler = Scheduler(folder, jobs, slots, given.retries, progress.show, source)
+        if any(state.stage == DONE for state in scheduler.states):
+            print(f"the sweep in {workdir} goes on: {summary(scheduler.states)}", flush=True)
         code = scheduler.run()
     print("\n".join([*failures(folder, scheduler.states), summary(scheduler.states)]), flush=True)
     return code

@@ -118,6 +118,7 @@ class Program:
             if table.writer not in roles:
                 raise ValueError(
                     f"the learner reads table {table.name!r}, which {table.writer}s fill, and the program has none"
+                    + (f". {WITHOUT_REANALYZERS}" if table.writer == "reanalyzer" else "")
                 )
 
     @property
@@ -232,6 +233,12 @@ def signature_of(program: Program) -> Callable[[], Steps]:
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
+# What a program does instead that has no reanalyzers, or can't have them.
+WITHOUT_REANALYZERS = (
+    "MuZero's update can reanalyze by itself: programs/muzero.py --config.reanalyze-ratio 0.8 --config.reanalyze update"
+)
+
+
 def require_roles(program: Program, launch: str, roles: Sequence[str], needed: Sequence[str]) -> None:
     """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
 
@@ -242,7 +249,7 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
         if group.node.role not in roles:
             raise ValueError(
                 f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
-                f"{', '.join(roles)}"
+                f"{', '.join(roles)}" + (f". {WITHOUT_REANALYZERS}" if group.node.role == "reanalyzer" else "")
             )
     missing = [role for role in needed if program.of_role(role) is None]
     if missing:

@@ -164,11 +164,20 @@ def _require_single_updates(program: Program) -> None:
 
 
 def _writers(program: Program) -> dict[Author, Groups]:
-    """The groups of slots that write on this host."""
+    """The groups of slots that write on this host.
+
+    Raises:
+      ValueError: the environments of an actor don't divide over its threads.
+    """
     placement, hosts = program.run.placement, program.run.hosts
     writers: dict[Author, Groups] = {}
     if actors := program.of_role("actor"):
         num_envs = num_envs_of(program, actors, hosts.number * placement.acting)
+        if num_envs < 1 or num_envs % placement.threads:
+            raise ValueError(
+                f"{actors.label}: num_envs is {num_envs}; it must divide over the threads of an acting device, "
+                f"{placement.threads} (--placement.threads)"
+            )
         writers["actor"] = Groups(placement.groups, num_envs // placement.threads)
     if reanalyzers := program.of_role("reanalyzer"):
         writers["reanalyzer"] = Groups(1, reanalyzers.settings.get("num_envs", NUM_ENVS))

@@ -6,6 +6,7 @@ See `nodes.sinks.follow` and `programs.reports.live`.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -112,7 +113,8 @@ class Trackers:
     def _read(self, process: Process) -> None:
         with open(process.messages, errors="replace") as messages:
             for message in messages:
-                LOG.warning(message.strip())
+                # A dashboard's line is its address; trackers report only what went wrong.
+                LOG.log(logging.INFO if process.name == DASHBOARD else logging.WARNING, message.strip())
         if not self._ending:
             reason = "" if process.name == DASHBOARD else f", see {follow.FOLDER}/ in the run's folder"
             LOG.warning("%s: its process has ended%s", process.name, reason)

@@ -21,6 +21,17 @@ def test_rows_come_back_and_what_is_not_finite_as_none(tmp_path):
     assert metrics.read(tmp_path) == [{"loss": 0.5, "return": None}, {"loss": 3.0, "return": None}]
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"), [(b'{"a": 1}\n', b'{"a": 1}\n'), (b'{"a": 1}\n{"b', b'{"a": 1}\n{"b\n')]
+)
+def test_a_run_that_goes_on_begins_its_own_line(tmp_path, before, expected):
+    (tmp_path / metrics.FILE).write_bytes(before)
+    rows = metrics.Rows(tmp_path / metrics.FILE, print)
+    rows.write({"a": 2.0})
+    rows.close()
+    assert (tmp_path / metrics.FILE).read_bytes() == expected + b'{"a": 2.0}\n'
+
+
 @pytest.mark.parametrize("bad", [b"\xff", b"\0", b"{", b'"', b"\xc3\x28"])
 @pytest.mark.parametrize("place", [4, 12])
 def test_a_bad_byte_costs_one_row(tmp_path, bad, place):

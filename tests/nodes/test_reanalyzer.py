@@ -19,7 +19,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
 from boonta.nodes.reanalyzer import Reanalyzer, recorded_table  # noqa: E402

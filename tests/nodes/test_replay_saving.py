@@ -16,7 +16,7 @@ from boonta.tests.helpers.damage import DAMAGES, fill_disk, flip, truncate
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.snapshots import manifest  # noqa: E402
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, numbers  # noqa: E402

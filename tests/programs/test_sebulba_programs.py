@@ -82,6 +82,7 @@ def test_its_checkpoint_is_played(learned, capsys):
     [
         (["--placement.acting", "99"], "placement.acting is 99 and placement.learning 1; this process has"),
         (["--num-envs", "48"], "24 environments step together, and batch_size is 16"),
+        (["--num-envs", "1"], "actor: num_envs is 1; it must divide over the threads of an acting device, 2"),
         (["--placement.lag", "-1"], "placement.lag is -1"),  # Tyro formats this message itself.
     ],
 )

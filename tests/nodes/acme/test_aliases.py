@@ -9,7 +9,6 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.nodes import acme as room  # noqa: E402, F401  # It imports rlax before TensorFlow.
 from boonta.nodes.acme import aliases  # noqa: E402
 
 import acme  # noqa: E402  # isort: skip

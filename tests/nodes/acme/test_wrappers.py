@@ -12,7 +12,6 @@ from boonta.envs.one_slot import OneSlot
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.nodes import acme as room  # noqa: E402, F401  # It imports rlax before TensorFlow.
 
 import acme  # noqa: E402  # isort: skip
 import gym  # noqa: E402  # isort: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 
 import jax
@@ -155,3 +156,14 @@ def test_a_full_tables_bytes_are_those_of_its_rows_and_of_one_core_a_sequence(le
     )
     table = cut(length, period)
     assert contract.bytes_when_full(table, step) == 10 * (rows * (6 + 5 * 4 + 16) + 4)
+
+
+def test_tables_that_one_node_fills_keep_to_one_pace():
+    """One that may be drawn from less often would hold up its writer, and so the learner, which lacks the other."""
+    few, many = (table(name, share=share) for name, share in (("few", 0.25), ("many", 0.75)))
+    rates = {few.name: 0.5, many.name: 1.5}
+    learned_from([dataclasses.replace(each, samples_per_insert=rates[each.name]) for each in (few, many)])
+    learned_from([dataclasses.replace(few, samples_per_insert=0.5), dataclasses.replace(many, samples_per_insert=None)])
+    with pytest.raises(ValueError, match=r"that the actor fills must allow one number .*'few': 0.5, 'many': 0.16"):
+        learned_from([dataclasses.replace(each, samples_per_insert=0.5) for each in (few, many)])
+    learned_from([dataclasses.replace(few, samples_per_insert=0.5), dataclasses.replace(many, writer="reanalyzer")])

@@ -120,16 +120,35 @@ def test_what_exists_and_is_up_to_date_is_left(tmp_path, capsys):
     out = folder / "comparison"
     compare((folder,))
     written = {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.iterdir()}
+    *shown, _ = capsys.readouterr().out.splitlines()
     compare((folder,))
-    assert capsys.readouterr().out.endswith(f"nothing has changed since it was written: {out / 'index.html'}\n")
+    *again, last = capsys.readouterr().out.splitlines()
+    assert again == shown and "muzero" in "".join(shown)
+    assert last == f"nothing has changed since it was written: {out / 'index.html'}"
     assert written == {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in out.iterdir()}
     (out / "profiles.svg").unlink()
     compare((folder,))
-    again = {path.name: path.read_bytes() for path in out.iterdir()}
-    assert again == {name: content for name, (_, content) in written.items()}  # To the byte.
+    made = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert made == {name: content for name, (_, content) in written.items()}  # To the byte.
     write_run(folder / "impala-catch-0", [9.0] * 5)
     compare((folder,))
-    assert (out / "page.md").read_bytes() != again["page.md"]
+    assert (out / "page.md").read_bytes() != made["page.md"]
+
+
+def test_curves_of_one_point_are_drawn_as_points_and_reported(tmp_path, capsys):
+    compare(tuple(write_run(tmp_path / str(seed), [0.5 + seed], seed=seed) for seed in range(2)))
+    assert "a curve of one point shows no course: 0, 1; to evaluate more often, use" in capsys.readouterr().out
+    drawn = (tmp_path / "comparison" / "curves_env_steps.svg").read_text()
+    assert "LineCollection" in drawn  # The bar of its interval.
+
+
+def test_a_sweeps_comparison_is_in_its_folder_also_if_it_is_one_population(tmp_path):
+    population = write_run(tmp_path / "sweep" / "impala-catch-2runs")
+    (tmp_path / "sweep" / "sweep.json").write_text("{}")
+    compare((tmp_path / "sweep",))
+    assert (tmp_path / "sweep" / "comparison" / "index.html").is_file()
+    compare((population,))
+    assert (population / "comparison" / "index.html").is_file()
 
 
 def test_one_run_alone_is_drawn(tmp_path, capsys):

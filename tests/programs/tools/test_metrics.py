@@ -58,6 +58,9 @@ def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
     assert memory.split()[:3] == ["rss_mb/actor/0", "12,345", "MB"]
     metrics.metrics(("lag",), tmp_path)
     assert len(capsys.readouterr().out.splitlines()) == 2
+    monkeypatch.setenv("COLUMNS", "80")
+    metrics.metrics(("share",))
+    assert any(line.startswith("share/<group>/<activity> ") for line in capsys.readouterr().out.splitlines())
 
 
 def test_what_is_not_there_is_refused(tmp_path):

@@ -100,7 +100,7 @@ class Slide(dm_env.Environment):
         return picture
 
 
-def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys):
+def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys, recwarn):
     policy = Policy(lambda size: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
     monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides()))
     monkeypatch.setattr(play, "params_of", lambda *_: {})
@@ -109,6 +109,7 @@ def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, 
     assert imageio.immeta(tmp_path / "slide.mp4")["fps"] == 30  # Every fourth of its steps.
     white = [(frame > 128).all(axis=-1).mean() for frame in imageio.imread(tmp_path / "slide.mp4")]
     np.testing.assert_allclose(white, np.arange(16) / 15, atol=0.03)
+    assert not [each for each in recwarn if "fork" in str(each.message)]  # Nor JAX's, of the process that encodes.
 
 
 def test_another_ending_is_refused_before_playing(run_folder):

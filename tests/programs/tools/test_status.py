@@ -55,6 +55,14 @@ def test_a_run_that_ended(folder, capsys, how):
     assert printed_by(folder, capsys)[1] == "it has ended"
 
 
+def test_it_says_who_waits_for_what(folder, capsys):
+    row = {"share/actor/waiting_for_room_in_trajectories": 0.39, "share/learner/waiting_for_trajectories": 0.01}
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write("\n" + json.dumps(row) + "\n")
+    line = "waits actor for room in trajectories 39% (shares of time between the last two rows of metrics)"
+    assert line in printed_by(folder, capsys)
+
+
 def test_a_run_that_failed(folder, capsys):
     with journal.kept_in(folder):
         journal.LOG.debug(journal.STARTED)

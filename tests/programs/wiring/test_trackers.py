@@ -29,26 +29,26 @@ def run_in(folder, *log: str) -> Run:
 
 
 @pytest.fixture
-def warnings():
-    """The warnings of whole runs."""
-    found: list[str] = []
+def logged():
+    """What the logger of whole runs shows: levels and lines."""
+    found: list[tuple[str, str]] = []
 
     class Keep(logging.Handler):
         def emit(self, record):
-            found.append(record.getMessage())
+            found.append((record.levelname, record.getMessage()))
 
-    handler = Keep(logging.WARNING)
+    handler = Keep(logging.INFO)
     LOG.addHandler(handler)
     yield found
     LOG.removeHandler(handler)
 
 
-def test_rows_written_until_the_end_are_sent(tmp_path, warnings):
+def test_rows_written_until_the_end_are_sent(tmp_path, logged):
     trackers = Trackers()
     trackers.start(run_in(tmp_path, "tensorboard", f"{OWN}:Recording"))
     with trackers:
         write_rows(tmp_path, {"i": 0.0}, {"i": 1.0})
-    assert taken(tmp_path, "row") == [[{"i": 0.0}], [{"i": 1.0}]] and not warnings
+    assert taken(tmp_path, "row") == [[{"i": 0.0}], [{"i": 1.0}]] and not logged
 
 
 def test_they_outlive_the_command_that_the_process_becomes(tmp_path):
@@ -65,30 +65,32 @@ def test_they_outlive_the_command_that_the_process_becomes(tmp_path):
     assert len(taken(tmp_path, "begin")) == len(taken(tmp_path, "row")) == 1
 
 
-def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, warnings):
+def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, logged):
     write_rows(tmp_path, {"i": 0.0})
     trackers = Trackers()
     trackers.start(run_in(tmp_path, f"{OWN}:Crashing", f"{OWN}:Recording"))
     with trackers:
         trackers._readers[0].join(120)
-    assert warnings == [f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder"]
+    assert logged == [("WARNING", f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder")]
     assert taken(tmp_path, "row") == [[{"i": 0.0}]]
 
 
-def test_a_dashboard_shows_the_run_until_its_end(tmp_path, warnings):
+def test_a_dashboard_shows_the_run_until_its_end(tmp_path, logged):
     folder = run_folders.write_run(tmp_path / "run", end=["INFO done: updates reached 3"])
     trackers = Trackers()
     trackers.start(Run(workdir=str(folder), log=(), dashboard=True))
     with trackers:
         deadline = time.monotonic() + 120
-        while not warnings and time.monotonic() < deadline:
+        while not logged and time.monotonic() < deadline:
             time.sleep(0.05)
-        address = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/\S+/)", warnings[0]).group(1)  # type: ignore[union-attr]
+        level, line = logged[0]
+        address = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/\S+/)", line).group(1)  # type: ignore[union-attr]
+        assert level == "INFO"
         with urllib.request.urlopen(f"{address}status", timeout=60) as answer:
             assert json.load(answer)["end"] == "done: updates reached 3"
     with pytest.raises(urllib.error.URLError, match="refused"):
         urllib.request.urlopen(address, timeout=60)
-    assert len(warnings) == 1
+    assert len(logged) == 1
 
 
 def test_without_a_tracker_there_is_no_process(tmp_path):

@@ -13,7 +13,7 @@ from boonta.tests.helpers.written_steps import Address
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 
 pytest.importorskip("reverb")
 

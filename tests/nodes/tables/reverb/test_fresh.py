@@ -15,7 +15,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
 TABLE = Table("trajectories", "queue", sequence_length=2, period=2, batch_size=4, size=40, max_staleness=1)

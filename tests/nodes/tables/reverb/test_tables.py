@@ -20,7 +20,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
 

@@ -16,7 +16,7 @@ from boonta.tests.helpers.endless_writer import LENGTH, TABLE
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-from boonta.nodes import replay  # noqa: E402  # It imports rlax, which must come before TensorFlow.
+from boonta.nodes import replay  # noqa: E402
 
 reverb = pytest.importorskip("reverb")
 from boonta.nodes.tables.reverb.streams import Stream  # noqa: E402
