@@ -84,7 +84,7 @@ def make_dqn(spec: Spec) -> dict[str, Any]:
 
 def make_impala(spec: Spec) -> dict[str, Any]:
     """IMPALA with an LSTM."""
-    config = impala.IMPALAConfig(learning_rate=2e-3)
+    config = impala.IMPALAConfig(learning_rate=2e-3, samples_per_insert=None)  # See `_schedule` for the limiter.
 
     def head(x: jax.Array) -> Any:
         return hk.Linear(spec.actions.num_values, name="policy")(x), hk.Linear(1, name="value")(x)[..., 0]
@@ -97,7 +97,15 @@ def make_impala(spec: Spec) -> dict[str, Any]:
         IMPALABuilder(config, state),
         dataclasses.replace(networks, forward_fn=jax.jit(networks.forward_fn)),
     )
-    return {"builder": builder, "networks": networks, "policy_network": acting, "batch_size": config.batch_size}
+    # The layout takes the table, whose sampler is uniform, for a replay. With the layout's own numbers an update would
+    # wait for ever for a batch, in the thread that is to make it.
+    period = config.sequence_length - 1
+    schedule = {
+        "batch_size": config.batch_size,
+        "samples_per_insert": 1 / (period + 0.01),  # The layout rounds its inverse down.
+        "min_replay_size": (config.batch_size + 1) * config.sequence_length,
+    }
+    return {"builder": builder, "networks": networks, "policy_network": acting, **schedule}
 
 
 def make_r2d2(spec: Spec) -> dict[str, Any]:
@@ -165,4 +173,8 @@ def acme_agent(run: RunFlags, agent: Name = "dqn", env: Env = Catch()) -> Progra
 
 
 if __name__ == "__main__":
-    main(acme_agent)
+    # Nodes import the module by this name, which installs the aliases first; functions of `__main__` would be pickled
+    # with what they use of Acme.
+    from boonta.benchmarks.peers import acme_agents
+
+    main(acme_agents.acme_agent)
