@@ -268,6 +268,7 @@ class Anakin(Node):
             counts, start = self._counters(), self._episodes.start
             given = pending.learner, self._last_update, episodes, pending.updates, counts, start
             self.measure(self._evaluations.add(evaluation, *given))
+            self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
 
     def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
         """Counts steps and episodes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import threading
 import time
@@ -11,20 +10,18 @@ from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
-from boonta.nodes.sinks.base import TENSORBOARD, TrackedRun
-from boonta.nodes.sinks.files import Files
+from boonta.nodes.sinks.base import TENSORBOARD
 from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
-from boonta.nodes.watch.health import Health
 from boonta.nodes.watch.roster import Peer, Roster
+from boonta.nodes.watch.row_log import RowLog
 from boonta.nodes.watch.stopping import COLLAPSE, StopRule
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
 END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
-FIRST_INTERVAL = 0.25  # Time from the first row to the second, in units of `log_every_s`; it doubles from row to row.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 
@@ -36,7 +33,7 @@ class Monitor(Periodic):
       name: the name of this node.
       folder: the run's folder, for metrics and counters.
       stop: the rule by which the program has done its work.
-      log_every_s: seconds between rows of metrics; the first ones are closer, see `_row_is_due`.
+      log_every_s: seconds between rows of metrics; the first ones are closer, see `nodes.watch.row_log`.
       silent_s: seconds without a heartbeat after which a node is named as silent.
       lost_s: seconds without a heartbeat after which a node counts as lost and the program fails.
       start_s: seconds from the launch within which an expected node sends its first.
@@ -61,36 +58,26 @@ class Monitor(Periodic):
     ):
         super().__init__(name, every_s=0.5)
         self._folder = pathlib.Path(folder)
-        self._files = Files(log, self.warn)
         self._rule = stop
-        self._log_every_s = log_every_s
         self._lost_s = lost_s
         self._start_s = start_s
         self._supervised = supervised
         self._state = threading.RLock()
         self._roster = Roster(silent_s)
-        self._sampled = rows.Samples()
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
         self._reason = self._failure = ""
-        self._done = self._begun = False
+        self._done = False
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
-        self._came_back = False  # Whether nodes have counted to an earlier monitor since the mark was taken.
         self._stop_asked: float | None = None
         self._saving_before_s = 0.0  # Time of saves until then.
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
-        self._row: dict[str, float] = {}
-        self._rows = 0  # Rows written in this life.
-        self._health = Health()
+        self._log = RowLog(self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports), self.warn)
         self._newest = Newest(self._folder)
 
     def start(self) -> None:
-        with contextlib.suppress(OSError):  # There is no earlier part.
-            self._health.remember(metrics.read(self._folder))
-        self._files.begin(TrackedRun(self._folder))
-        self._begun = True
-        self._take_mark()
+        self._log.begin()
 
     # Nodes and the launcher call these.
 
@@ -105,7 +92,7 @@ class Monitor(Periodic):
             if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
-                self._sampled.add(report["samples"])
+                self._log.add(report)
             served = report["serves"] and not self._drained()
             return {
                 "stop": "" if served else self._reason,
@@ -128,7 +115,7 @@ class Monitor(Periodic):
         if new and report["acknowledged"] and not self._counters.knows(name, life):
             if self._before is not None and self._before.knows(name, life):
                 self._counters, self._before = self._counters.continued_from(self._before), None
-                self._came_back = True
+                self._log.skip()
             else:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
@@ -143,7 +130,7 @@ class Monitor(Periodic):
         with self._state:
             self._counters.resume(name, counts)
             if counts.get("updates"):
-                self._sampled.forget_start()
+                self._log.forget_start()
 
     def request_snapshot(self, number: int) -> None:
         """Asks nodes that have a part of the program's snapshots to save it under this number."""
@@ -170,8 +157,8 @@ class Monitor(Periodic):
 
     def finish_program(self, reached: str) -> None:
         """Asks every node to end, since the program's stop rule has been reached."""
-        if reached == COLLAPSE and self._health.holding:
-            reached = f"{COLLAPSE}: {'. '.join(self._health.holding.values())}"
+        if reached == COLLAPSE and self._log.health.holding:
+            reached = f"{COLLAPSE}: {'. '.join(self._log.health.holding.values())}"
         with self._state:
             self._done = self._done or not self._reason
             self.stop_program(reached)
@@ -193,7 +180,7 @@ class Monitor(Periodic):
                 self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
                 "totals": self.totals(),
-                "row": dict(self._row),
+                "row": dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
                 "saving": self._roster.saving(),
@@ -201,7 +188,7 @@ class Monitor(Periodic):
                 "done": self._done,
                 "failure": self._failure,
                 "warnings": self.warnings,
-                "health": self._health.holding,
+                "health": self._log.health.holding,
             }
 
     # Internal methods, and `totals`, which subclasses extend.
@@ -223,14 +210,14 @@ class Monitor(Periodic):
     def round(self) -> None:
         self._newest.look()
         with self._state:
-            reached = self._rule.reached(self.totals(), self._health.collapsed)
+            reached = self._rule.reached(self.totals(), self._log.health.collapsed)
             if reached:
                 self.finish_program(reached)
             self._fail_if_hung()
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
-            if self._roster.peers and self._row_is_due():
-                self._take_mark() if self._came_back else self._write_row()
+            if self._roster.peers:
+                self._log.write_if_due()
             if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
                 super().stop()
 
@@ -267,33 +254,10 @@ class Monitor(Periodic):
         return time.monotonic() - self._stop_asked - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
 
     def close(self) -> None:
-        if self._begun:
-            self._write_row()
+        if self._log.begun:
+            self._log.close()
             metrics.write_status(self._folder, self.status(to_launcher=False))
-            self._files.close()
 
     def stop(self) -> None:
         """Asks the nodes to stop, and stays until they have reported their end."""
         self.stop_program("the monitor was asked to stop")
-
-    def _take_mark(self) -> rows.Mark:
-        """Keeps the moment from which the next row's rates are taken."""
-        self._mark = rows.Mark(time.monotonic(), self.totals(), rows.seconds_by_group(self._roster.reports))
-        self._came_back = False
-        return self._mark
-
-    def _row_is_due(self) -> bool:
-        """Whether a row is due: with the first episode, then at growing intervals, so that short runs have a curve."""
-        since_s = time.monotonic() - self._mark.at
-        if not self._rows:
-            return self._sampled.has_episodes or since_s >= self._log_every_s
-        return since_s >= self._log_every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._rows - 1))
-
-    def _write_row(self) -> None:
-        self._rows += 1
-        before = self._mark
-        row = rows.row_of(before, self._take_mark(), self._sampled, self._roster.reports)
-        for warning in self._health.feed(row):
-            self.warn(warning)
-        self._row = row | self._health.metrics
-        self._files.write(self._row)

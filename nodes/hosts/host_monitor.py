@@ -57,7 +57,7 @@ class HostMonitor(Monitor):
                 **{name: own.get(name, 0.0) for name in COUNTERS},
                 seconds=own["seconds"],
                 eval_return=own.get("eval_return", float("nan")),
-                collapsed=self._health.collapsed,
+                collapsed=self._log.health.collapsed,
                 ending=bool(self._asked),
                 saving=saving,
             )

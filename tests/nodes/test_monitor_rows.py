@@ -12,7 +12,7 @@ from boonta.tests.helpers.heartbeats import report
 
 def test_rows_come_with_the_first_episode_and_then_at_growing_intervals(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("boonta.nodes.monitor.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
     monitor.start()
     monitor.beat(report("actor/0"))
@@ -28,7 +28,7 @@ def test_rows_come_with_the_first_episode_and_then_at_growing_intervals(tmp_path
 
 def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("boonta.nodes.monitor.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
     monitor.start()
     monitor.beat(report("learner"))
@@ -38,3 +38,18 @@ def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypat
     now[0] = 10.0
     monitor.round()
     assert len(metrics.read(tmp_path)) == 1
+
+
+def test_each_evaluation_has_a_row(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+    monitor.start()
+    for number, (at, version) in enumerate([(5.0, 1), (10.0, 1), (10.1, 2), (10.2, 2), (10.3, 3)], start=1):
+        now[0] = at
+        evaluation = {"eval_return": version / 2, "eval_version": float(version)}
+        monitor.beat(report("learner", counts={"updates": 10.0 * at}, **evaluation) | {"number": number})
+        monitor.round()
+    monitor.close()
+    kept = [(row["eval_version"], round(row["updates_per_s"] or 0.0, 3)) for row in metrics.read(tmp_path)]
+    assert kept == [(1, 10), (1, 10), (2, 10), (3, 10), (3, 10)]

@@ -1,0 +1,117 @@
+"""When the monitor writes rows of metrics, and what it remembers between two of them."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from boonta.nodes import metrics
+from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.files import Files
+from boonta.nodes.watch import rows
+from boonta.nodes.watch.health import Health
+
+FIRST_INTERVAL = 0.25  # Time from the first row to the second, in units of `every_s`; it doubles from row to row.
+
+Look = Callable[[], tuple[Mapping[str, float], Collection[Mapping[str, Any]]]]
+
+
+class RowLog:
+    """Writes rows to the sinks: with the first episode, then at growing intervals, and with each evaluation.
+
+    So short runs have a curve, and no evaluation is lost between two rows.
+
+    Args:
+      folder: the run's folder.
+      log: the sinks that `--log` names, see `Files`.
+      every_s: seconds between rows; the first ones are closer.
+      look: the program's counters now, and its nodes' newest reports.
+      warn: takes what rules of health find, and what sinks complain of.
+
+    Attributes:
+      health: judges the rows.
+      row: the newest one; empty before the first.
+      begun: whether the sinks are open.
+    """
+
+    def __init__(
+        self, folder: pathlib.Path, log: Sequence[str], every_s: float, look: Look, warn: Callable[[str], None]
+    ):
+        self.health = Health()
+        self.row: dict[str, float] = {}
+        self._folder, self._every_s, self._look, self._warn = folder, every_s, look, warn
+        self._files = Files(log, warn)
+        self._samples = rows.Samples()
+        self._evaluated: dict[str, float] = {}  # By node, the version of its last evaluation.
+        self._written = 0  # Rows so far, without those of evaluations.
+        self.begun = self._skips = False
+
+    def begin(self) -> None:
+        """Opens the sinks, and remembers the rows of the run's earlier part."""
+        with contextlib.suppress(OSError):  # There is no earlier part.
+            self.health.remember(metrics.read(self._folder))
+        self._files.begin(TrackedRun(self._folder))
+        self.begun = True
+        self._earlier = self._mark = self._now()  # Where the rates of the newest row began, and where it ended.
+
+    def forget_start(self) -> None:
+        """Notes that the params were trained before: the first returns are not those of fresh ones."""
+        self._samples.forget_start()
+
+    def skip(self) -> None:
+        """Leaves the next row out: nodes have counted to an earlier monitor since the last one, so it has no rates."""
+        self._skips = True
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Takes a node's new report; writes a row if it has an evaluation that none has yet.
+
+        The rates of that row are taken over the time of the last row, too, since it may come right after one.
+        """
+        self._samples.add(report["samples"])
+        version = report["metrics"].get("eval_version")
+        if version is None or not self.begun or self._skips:
+            return
+        before, self._evaluated[report["name"]] = self._evaluated.get(report["name"]), version
+        if version != before:
+            self._put(self._earlier, self._now())
+
+    def write_if_due(self) -> None:
+        """Writes a row if it is time for one."""
+        if self._is_due():
+            self.write()
+
+    def write(self) -> None:
+        """Writes a row."""
+        before, self._mark = self._mark, self._now()
+        if self._skips:
+            self._skips = False
+            return
+        self._written += 1
+        self._earlier = before
+        self._put(before, self._mark)
+
+    def close(self) -> None:
+        """Writes the last row, and closes the sinks."""
+        self._skips = False
+        self.write()
+        self._files.close()
+
+    def _is_due(self) -> bool:
+        since_s = time.monotonic() - self._mark.at
+        if not self._written:
+            return self._samples.has_episodes or since_s >= self._every_s
+        return since_s >= self._every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._written - 1))
+
+    def _now(self) -> rows.Mark:
+        totals, reports = self._look()
+        return rows.Mark(time.monotonic(), totals, rows.seconds_by_group(reports))
+
+    def _put(self, before: rows.Mark, now: rows.Mark) -> None:
+        row = rows.row_of(before, now, self._samples, self._look()[1])
+        for warning in self.health.feed(row):
+            self._warn(warning)
+        self.row = row | self.health.metrics
+        self._files.write(self.row)
