@@ -118,7 +118,10 @@ class StepResult(NamedTuple):
 def compile_step(
     name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any, core_row: int = 0
 ) -> Any:
-    """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`; the state is donated.
+    """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`.
+
+    The state is donated, but on CPU: there jax 0.6.2 returns from a call with a donated argument only once all is
+    computed, so that nothing would go on beside an update.
 
     Args:
       name: the learner's name, for messages.
@@ -147,8 +150,14 @@ def compile_step(
     in_turn = one_by_one if convolves else looped
     if convolves:
         require_few(len(batches), f"{name}: updates_per_step is {len(batches)}")
-    options = compiler_options(convolves)
-    return jax.jit(step, in_shardings=shardings, out_shardings=shardings[0], donate_argnums=0, compiler_options=options)
+    donated = () if platform == "cpu" else 0
+    return jax.jit(
+        step,
+        in_shardings=shardings,
+        out_shardings=shardings[0],
+        donate_argnums=donated,
+        compiler_options=compiler_options(convolves),
+    )
 
 
 def priority_metrics(priorities: Any) -> dict[str, Any]:
