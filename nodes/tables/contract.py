@@ -249,9 +249,6 @@ def _require_one_pace(learned: Sequence[Table]) -> None:
 
     The writer, which fills them together, would wait for samples from the one that allows fewer updates, and the
     learner for sequences of it.
-
-    Raises:
-      ValueError: names the tables.
     """
     paces: dict[Author, dict[str, float]] = {}
     for table, count in zip(learned, sequence_counts(learned)):
