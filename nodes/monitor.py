@@ -92,7 +92,8 @@ class Monitor(Periodic):
             if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
-                self._log.add(report)
+                if self._log.add(report):
+                    self._end_if_done()  # The next evaluation may come before the next round.
             served = report["serves"] and not self._drained()
             return {
                 "stop": "" if served else self._reason,
@@ -210,9 +211,7 @@ class Monitor(Periodic):
     def round(self) -> None:
         self._newest.look()
         with self._state:
-            reached = self._rule.reached(self.totals(), self._log.health.collapsed)
-            if reached:
-                self.finish_program(reached)
+            self._end_if_done()
             self._fail_if_hung()
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
@@ -220,6 +219,11 @@ class Monitor(Periodic):
                 self._log.write_if_due()
             if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
                 super().stop()
+
+    def _end_if_done(self) -> None:
+        reached = self._rule.reached(self.totals(), self._log.health.collapsed)
+        if reached:
+            self.finish_program(reached)
 
     def _save_counters(self) -> None:
         self._saved_at = time.monotonic()

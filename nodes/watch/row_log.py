@@ -65,18 +65,18 @@ class RowLog:
         """Leaves the next row out: nodes have counted to an earlier monitor since the last one, so it has no rates."""
         self._skips = True
 
-    def add(self, report: Mapping[str, Any]) -> None:
-        """Takes a node's new report; writes a row if it has an evaluation that none has yet.
+    def add(self, report: Mapping[str, Any]) -> bool:
+        """Takes a node's new report; returns whether it has an evaluation that no row has yet, and writes one.
 
         The rates of that row are taken over the time of the last row, too, since it may come right after one.
         """
         self._samples.add(report["samples"])
         version = report["metrics"].get("eval_version")
-        if version is None or not self.begun or self._skips:
-            return
-        before, self._evaluated[report["name"]] = self._evaluated.get(report["name"]), version
-        if version != before:
-            self._put(self._earlier, self._now())
+        if version is None or not self.begun or self._skips or version == self._evaluated.get(report["name"]):
+            return False
+        self._evaluated[report["name"]] = version
+        self._put(self._earlier, self._now())
+        return True
 
     def write_if_due(self) -> None:
         """Writes a row if it is time for one."""

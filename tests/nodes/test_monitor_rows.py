@@ -53,3 +53,12 @@ def test_each_evaluation_has_a_row(tmp_path, monkeypatch):
     monitor.close()
     kept = [(row["eval_version"], round(row["updates_per_s"] or 0.0, 3)) for row in metrics.read(tmp_path)]
     assert kept == [(1, 10), (1, 10), (2, 10), (3, 10), (3, 10)]
+
+
+def test_each_evaluation_may_end_the_run(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule(eval_return=0.95))
+    monitor.start()
+    for number, value in enumerate([0.5, 1.0, 0.5], start=1):  # All come before the monitor's next round.
+        monitor.beat(report("learner", eval_return=value, eval_version=float(number)) | {"number": number})
+    status = monitor.status()
+    assert status["done"] and status["reason"] == "eval_return reached 1 (limit 0.95)"
