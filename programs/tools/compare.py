@@ -235,9 +235,7 @@ def _print(made: Mapping[str, Any]) -> None:
     shown = tables.Table("environment", "group", "runs", made["metric"], page.INTERVAL)
     for env, each in made["environments"].items():
         for name, group in each.items():
-            final = summary.Estimate(
-                *(np.array(np.nan if value is None else value) for value in group["final"].values())
-            )
+            final = summary.Estimate(*np.array([*group["final"].values()], float))  # What is null becomes NaN.
             shown.add_row(env, name, str(len(group["runs"])), page.number(float(final.value)), page.interval(final))
     for warning in made["warnings"]:
         print(f"warning: {warning}")

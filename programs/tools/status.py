@@ -1,4 +1,4 @@
-"""Reports the state of a run, or its end: who waits, what died and why, which snapshots are sound.
+"""Reports the state of a run, or its end: who waits, what died, which snapshots are sound, where it goes on.
 
 ./run boonta status --workdir runs/impala_atari-Pong
 """
@@ -39,10 +39,11 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     print(state_of(workdir, log))
     for line in log[-lines:]:
         print(f"  {line}")
-    reached = _reached(workdir)
+    last = _last_row(workdir)
+    reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}
     if reached:
         print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
-    waiting = view.waits(_last_row(workdir))
+    waiting = view.waits(last)
     if waiting:
         print(f"waits {waiting} (shares of time between the last two rows of metrics)")
     for line in snapshots_of(workdir):
@@ -52,7 +53,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
 def snapshots_of(workdir: pathlib.Path) -> list[str]:
     """Lines about the snapshots in a run's folder, and about those from which it would go on."""
     listed = [_snapshots(workdir, name) for name in (*LEARNERS, BEST, TABLES) if (workdir / name).is_dir()]
-    updates = _reached(workdir).get("updates")
+    updates = _last_row(workdir).get("updates")
     goes_on = [_goes_on_from(workdir / name, updates) for name in LEARNERS if (workdir / name).is_dir()]
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]
 
@@ -85,12 +86,6 @@ def _log(workdir: pathlib.Path) -> list[str]:
         return journal.lines(workdir)
     except OSError:
         return []
-
-
-def _reached(workdir: pathlib.Path) -> dict[str, float]:
-    """The counters in the last row of metrics."""
-    last = _last_row(workdir)
-    return {name: value for name in ("env_steps", "updates", "seconds") if (value := last.get(name)) is not None}
 
 
 def _last_row(workdir: pathlib.Path) -> dict[str, float]:

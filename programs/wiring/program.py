@@ -31,6 +31,11 @@ from boonta.programs.wiring.slots import slots_of
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
 CHECKPOINTS, TABLES = "checkpoints", "replay"
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
+# By role, the end of a message to a program that has no such nodes, or can't have them: what it may do instead.
+INSTEAD = {
+    "reanalyzer": ". MuZero's update can reanalyze by itself: "
+    "programs/muzero.py --config.reanalyze-ratio 0.8 --config.reanalyze update"
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Program:
             if table.writer not in roles:
                 raise ValueError(
                     f"the learner reads table {table.name!r}, which {table.writer}s fill, and the program has none"
-                    + (f". {WITHOUT_REANALYZERS}" if table.writer == "reanalyzer" else "")
+                    + INSTEAD.get(table.writer, "")
                 )
 
     @property
@@ -233,12 +238,6 @@ def signature_of(program: Program) -> Callable[[], Steps]:
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
-# What a program does instead that has no reanalyzers, or can't have them.
-WITHOUT_REANALYZERS = (
-    "MuZero's update can reanalyze by itself: programs/muzero.py --config.reanalyze-ratio 0.8 --config.reanalyze update"
-)
-
-
 def require_roles(program: Program, launch: str, roles: Sequence[str], needed: Sequence[str]) -> None:
     """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
 
@@ -249,7 +248,7 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
         if group.node.role not in roles:
             raise ValueError(
                 f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
-                f"{', '.join(roles)}" + (f". {WITHOUT_REANALYZERS}" if group.node.role == "reanalyzer" else "")
+                f"{', '.join(roles)}{INSTEAD.get(group.node.role, '')}"
             )
     missing = [role for role in needed if program.of_role(role) is None]
     if missing:
