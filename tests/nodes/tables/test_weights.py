@@ -8,7 +8,7 @@ import pytest
 from boonta.nodes.tables.weights import Weights
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 10, 101])
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 101, 4097])
 def test_places_are_drawn_in_proportion(size):
     rng = np.random.default_rng(0)
     weights = Weights(size)
