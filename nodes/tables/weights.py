@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-WIDTH = 64  # Weights in a sum. Narrower rows mean more levels, wider ones more to add up in each.
+WIDTH = 32  # Weights in a row. For a million places wider rows took longer to draw from, narrower ones to change.
 
 
 class Weights:
