@@ -73,6 +73,11 @@ class Networks(NamedTuple):
     critics: Callable[[Nest, Nest, jax.Array], jax.Array]
 
 
+def updates_at_once(layers: Layers, torso: networks.MakeTorso | None) -> int:
+    """Updates in one dispatch: eight of dense layers, one of others, which may take long to compile."""
+    return 8 if layers.torso.kind == "mlp" and torso is None else 1
+
+
 def make_networks(
     layers: Layers,
     spec: EnvSpec,

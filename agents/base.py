@@ -106,11 +106,14 @@ class Update(NamedTuple):
         the sequences' plain errors, at least 0, scaled so that 1 is large; the table's sampler decides what becomes of
         them.
       params: `(state) -> the params the policy acts with`.
+      at_once: updates that a learner makes in one dispatch if its program names no number; several where an update
+        takes a few milliseconds, of which a dispatch of its own would be a good part.
     """
 
     init: Callable[[Any], Nest]
     step: Callable[[Nest, Batch], tuple[Nest, Any, dict[str, Any]]]
     params: Callable[[Nest], Nest]
+    at_once: int = 1
 
 
 Sampler = Literal["fifo", "uniform", "proportional", "rank"]

@@ -1,17 +1,19 @@
 """Compares our agents with Acme's own on the same task and machine: returns, and agent steps a second, in one run.
 
-    ./run python benchmarks/acme.py --agents impala --seconds 120
+    ./run python benchmarks/acme.py --agents sac --seconds 60 --turns 3
 
-Ours are processes, as `programs/*.py` starts them, with the preset of the environment. Acme's are what its builders
-make, in one process that acts and learns in turn (`benchmarks/peers/acme_agents.py`); its other layout wants sonnet. An
-agent that Boonta has no program for is measured alone. The figures are medians of a program's rows after its first
-minute, which compiles and fills tables.
+Ours are run as `--launch` says, each way by itself, with the preset of the environment. Acme's are what its builders
+make, in one process that acts and learns in turn (`benchmarks/peers/acme_agents.py`); its other layout wants sonnet.
+All are measured in each turn. A rate is the median of a program's rows after its first minute, which compiles and
+fills tables; the table shows medians over turns.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import tyro
 
@@ -21,6 +23,7 @@ from boonta.nodes.watch.ending import end_now
 THEIRS = "../benchmarks/peers/acme_agents.py"
 ACMES = "Acme's"
 TASKS = {"impala": "catch", "dqn": "catch", "r2d2": "catch", "sac": "gymnasium/Pendulum-v1"}
+KEYS = ("env_steps_per_s", "return", "updates_per_s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,52 +32,59 @@ class Options:
 
     Attributes:
       agents: which ones.
+      launch: the ways to run ours.
       seconds: time that each program is measured for, after its first minute.
+      turns: how often each is measured.
     """
 
     agents: tuple[str, ...] = tuple(TASKS)
-    seconds: float = 120.0
+    launch: tuple[Literal["local_mp", "local_mt", "serial", "sebulba"], ...] = ("local_mp", "sebulba")
+    seconds: float = 60.0
+    turns: int = 1
 
 
 def compare(
-    agents: Sequence[str],
+    options: Options,
     measure: Callable[[str, Sequence[str]], dict[str, float]],
     show: Callable[[str], None] = print,
 ) -> None:
-    """Measures each agent on its task, and shows a line for each.
+    """Measures each agent on its task, and shows a line for each way to run it.
 
     Args:
-      agents: names in `TASKS`.
+      options: which agents, how, and how often.
       measure: `(program, flags) -> row of metrics`.
       show: takes a line.
 
     Raises:
       SystemExit: an agent has an unknown name.
     """
-    if unknown := [agent for agent in agents if agent not in TASKS]:
+    if unknown := [agent for agent in options.agents if agent not in TASKS]:
         raise SystemExit(f"--agents {unknown[0]} is unknown; allowed: {', '.join(TASKS)}")
-    show(f"{'agent':8s} {'task':22s} {'':7s} {'steps/s':>9s} {'return':>9s} {'env steps':>11s} {'updates/s':>9s}")
-    for agent in agents:
-        task = TASKS[agent]
-        programs = {"ours": (f"{agent}.py", [task]), ACMES: (THEIRS, [task, "--agent", agent])}
-        rates = {}
-        for who, (program, flags) in programs.items():
-            if not (timing.ROOT / "programs" / program).exists():
-                show(f"{agent:8s} {task:22s} {who:7s} there is no programs/{program}")
-                continue
-            row = measure(program, flags)
-            rates[who] = row["env_steps_per_s"]
-            show(
-                f"{agent:8s} {task:22s} {who:7s} {rates[who]:9,.0f} {row.get('return', float('nan')):9.2f} "
-                f"{row['env_steps']:11,.0f} {row['updates_per_s']:9.1f}"
-            )
-        if len(rates) == 2:
-            show(f"{agent:8s} {'':22s} {'ratio':7s} {rates['ours'] / rates[ACMES]:9.2f}")
+    show(f"medians of {options.turns} turns; in parentheses the least and the greatest ratio of a turn")
+    show(f"{'agent':8s} {'':10s} {'steps/s':>9s} {'ratio':>7s} {'':>13s} {'return':>9s} {'updates/s':>9s}")
+    for agent in options.agents:
+        commands = {ACMES: (THEIRS, [TASKS[agent], "--agent", agent])}
+        commands |= {launch: (f"{agent}.py", [TASKS[agent], "--launch", launch]) for launch in options.launch}
+        turns = [{name: measure(*command) for name, command in commands.items()} for _ in range(options.turns)]
+        for name in commands:
+            show(f"{agent:8s} {name:10s} {_line(turns, name)}")
+
+
+def _line(turns: Sequence[dict[str, dict[str, float]]], name: str) -> str:
+    """A program's figures, of all turns, beside Acme's."""
+    rows = [turn[name] for turn in turns]
+    ratios = [turn[name]["env_steps_per_s"] / turn[ACMES]["env_steps_per_s"] for turn in turns]
+    middle = {key: statistics.median(row.get(key, float("nan")) for row in rows) for key in KEYS}
+    return (
+        f"{middle['env_steps_per_s']:9,.0f} {statistics.median(ratios):7.2f} "
+        f"({min(ratios):.2f}-{max(ratios):.2f})".ljust(32)
+        + f"{middle['return']:9.2f} {middle['updates_per_s']:9.1f}"
+    )
 
 
 def main(options: Options) -> None:
     """Measures and prints."""
-    compare(options.agents, lambda program, flags: timing.whole(program, flags, options.seconds))
+    compare(options, lambda program, flags: timing.whole(program, flags, options.seconds))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,8 @@ class Learner(Node):
       devices: how many of this process's devices to learn on; None takes all.
       save_every_s: seconds between checkpoints.
       retention: which checkpoints stay.
-      updates_per_step: updates dispatched at once, each on a batch drawn before the first of them changes priorities.
+      updates_per_step: updates dispatched at once, each on a batch drawn before the first of them changes priorities;
+        None is as many as the agent's update names.
       publish_every: updates between publications of params; None is 1 if a queue is among the tables, since its data
         must be fresh, else 10. The first params and the last are always published.
       agreement: decides with the learners of other hosts when to save and to end; None where there are none.
@@ -83,11 +84,12 @@ class Learner(Node):
         devices: int | None = None,
         save_every_s: float = 300.0,
         retention: Retention = KEEP,
-        updates_per_step: int = 1,
+        updates_per_step: int | None = None,
         publish_every: int | None = None,
         agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
+        updates_per_step = agent.update.at_once if updates_per_step is None else updates_per_step
         if publish_every is None:
             queue = any(table.kind == "queue" for table in agent.tables)
             publish_every = 1 if queue else PUBLISH_REPLAY_EVERY

@@ -31,7 +31,7 @@ def td3(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
-      updates_per_step: updates that the learner makes in one dispatch; default: 1.
+      updates_per_step: updates that the learner makes in one dispatch; default: 8, with convolutions 1.
       publish_every: updates between two publications of the policy; default: 10.
       refresh_every: env steps of a slot between two fetches of it; default: each.
     """

@@ -121,19 +121,21 @@ def test_a_tunnel_is_measured_beside_none():
     assert all(float(figure.replace(",", "")) > 0 for row in rows for figure in row[12:].split())
 
 
-def test_ours_and_acme_s_are_compared_where_there_are_both():
+def test_ours_are_compared_with_acme_s_in_each_turn():
     lines, measured = [], []
+    rates = iter([200, 300, 500, 100, 170, 240])
 
     def measure(program, flags):
         measured.append((program, *flags))
-        return {"env_steps_per_s": 300.0 if program == "impala.py" else 200.0, "env_steps": 9e3, "updates_per_s": 2.0}
+        return {"env_steps_per_s": float(next(rates)), "updates_per_s": 2.0}
 
-    acme.compare(["impala"], measure, lines.append)
-    assert measured == [("impala.py", "catch"), (acme.THEIRS, "catch", "--agent", "impala")]
-    assert [line.split()[-5:] for line in lines[1:3]] == [
-        ["ours", "300", "nan", "9,000", "2.0"],
-        ["Acme's", "200", "nan", "9,000", "2.0"],
+    acme.compare(acme.Options(("impala",), ("local_mp", "sebulba"), turns=2), measure, lines.append)
+    ours = [("impala.py", "catch", "--launch", launch) for launch in ("local_mp", "sebulba")]
+    assert measured == [(acme.THEIRS, "catch", "--agent", "impala"), *ours] * 2
+    assert [line.split() for line in lines[2:]] == [
+        ["impala", "Acme's", "150", "1.00", "(1.00-1.00)", "nan", "2.0"],
+        ["impala", "local_mp", "235", "1.60", "(1.50-1.70)", "nan", "2.0"],
+        ["impala", "sebulba", "370", "2.45", "(2.40-2.50)", "nan", "2.0"],
     ]
-    assert lines[3].split() == ["impala", "ratio", "1.50"]
     with pytest.raises(SystemExit, match="--agents ppo is unknown; allowed: impala, dqn"):
-        acme.compare(["ppo"], measure)
+        acme.compare(acme.Options(("ppo",)), measure)

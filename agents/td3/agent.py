@@ -65,6 +65,6 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
     return Agent(
         policy=actor_critic.make_policy(explore, box, spec, frame_stack, explores=True),
         eval_policy=actor_critic.make_policy(exploit, box, spec, frame_stack, explores=False),
-        update=update,
+        update=update._replace(at_once=actor_critic.updates_at_once(config.layers, network)),
         tables=(make_table(config.replay, frame_stack),),
     )

@@ -116,3 +116,15 @@ def test_a_torso_of_ones_own_takes_the_place_of_the_configs():
 
 def test_ddpg_is_td3_without_what_it_adds():
     assert replaced(td3.Config(), {"layers.critics": 1, "policy_delay": 1, "target_noise": 0.0}) == td3.DDPG
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_several_updates_are_made_at_once_where_they_are_quickly_compiled(name):
+    convolutions = Layers(Torso("nature", widths=(8,)), widths=(8,))
+    module = {"sac": sac, "td3": td3}[name]
+    assert AGENTS[name](SPEC).update.at_once == 8
+    assert (
+        AGENTS[name](SPEC, network=lambda name: hk.Sequential([hk.Flatten(), hk.Linear(3)], name=name)).update.at_once
+        == 1
+    )
+    assert module.make(module.Config(convolutions), IMAGE).update.at_once == 1

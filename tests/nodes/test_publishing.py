@@ -54,6 +54,20 @@ def test_params_are_published_first_last_and_every_so_many_updates(
     np.testing.assert_array_equal(newest["linear"]["w"], learner._state.weights["linear"]["w"])
 
 
+@pytest.mark.parametrize(("given", "updates"), [({}, 3), ({"updates_per_step": 1}, 1)])
+def test_as_many_updates_are_made_at_once_as_the_agent_names_unless_the_program_does(
+    tmp_path, monkeypatch, given, updates
+):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+    agent = tiny.make(Catch().spec)
+    agent = agent._replace(update=agent.update._replace(at_once=3))
+    learner = Learner("learner", agent, None, Versions(), folder=str(tmp_path), devices=1, **given)
+    learner.start()
+    learner.step()
+    assert learner.report()["counts"]["updates"] == updates
+    learner.close()
+
+
 def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_update(tmp_path, monkeypatch):
     monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent, variables = tiny.make(Catch().spec), Versions()
