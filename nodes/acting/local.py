@@ -13,11 +13,10 @@ import numpy as np
 from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
-from boonta.nodes.acting.refresh import Refresh
+from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.freshness import Allowance
 from boonta.nodes.variables import Colocated, VariableClient
 
 Nest = Any
@@ -156,7 +155,8 @@ def open_local_acting(
 
         def open_colocated(group: int, slots: Slots, seed: int) -> ColocatedAct:
             acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
-            allowance = None if variables.lock_step else _allowance(table, slots)  # Lock-step bounds it by itself.
+            # Lock-step bounds staleness by itself.
+            allowance = None if variables.lock_step else allowance_of(node, table, slots)
             return ColocatedAct(acting, variables, group, Refresh(table, refresh_every, allowance), node.wait_for)
 
         return open_colocated
@@ -165,15 +165,11 @@ def open_local_acting(
     def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
         del group
         acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
-        allowance = _allowance(table, slots)
+        allowance = allowance_of(node, table, slots)
         every = refresh_every or (refresh_rows(table) if allowance is None else None)
         return LocalAct(acting, params, Refresh(table, every, allowance), node.wait_for)
 
     return open_act
-
-
-def _allowance(table: Table, slots: Slots) -> Allowance | None:
-    return None if table.max_staleness is None else Allowance(table, slots.total or slots.size)
 
 
 def refresh_rows(table: Table) -> int:

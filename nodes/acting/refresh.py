@@ -6,7 +6,8 @@ import dataclasses
 import time
 from typing import Any
 
-from boonta.agents.base import Table
+from boonta.agents.base import Slots, Table
+from boonta.nodes.base import Node
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.freshness import POLL_S, Allowance
 
@@ -47,3 +48,15 @@ class Refresh:
                 return None
             self.allowance.begin()
         return newest
+
+
+def allowance_of(node: Node, table: Table, slots: Slots) -> Allowance | None:
+    """The sequences that a group of the node's may begin; None if any, since the table doesn't bound their age."""
+    if table.max_staleness is None:
+        return None
+
+    def left_out() -> float | None:
+        counts = node.program_counts  # They are empty until the first heartbeat.
+        return counts.get("stale_sequences", 0.0) if counts else None
+
+    return Allowance(table, slots.total or slots.size, left_out, again=bool(node.past_lives))

@@ -9,8 +9,9 @@ after `i` others, so that it is known when a sequence is drawn how old it will b
 
 With `max_staleness` 0, the presets' choice, an update takes all that its version began, so that nothing is left out
 while no node dies. With more, other slots go on while one is slow: what it began may be overtaken in the queue by so
-many newer sequences that it is too old at last. Where sequences are lost in these ways, or with a node that died, the
-others can't make a batch of what they may begin, and all would wait for ever; so each wait ends after `PATIENCE_S`.
+many newer sequences that it is too old at last. Without these the others could not make a batch one day, so the slots
+begin as many again as the learner has left out, by the monitor's counter. Nobody counts the sequences that died with a
+node, and a slot can't begin a part of one: so each wait ends after `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -82,13 +83,26 @@ class Allowance:
     Args:
       table: has the bound.
       slots: slots of all actors.
+      left_out: how many sequences of all actors the learner has left out so far; None if that isn't known yet.
+      again: whether the slots have begun sequences in an earlier life of their node.
       clock: the time in seconds.
     """
 
-    def __init__(self, table: Table, slots: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        table: Table,
+        slots: int,
+        left_out: Callable[[], float | None],
+        again: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         assert table.max_staleness is not None
+        self._slots = slots
         self._per_version = fractions.Fraction(table.batch_size, slots)
         self._most = self._left = self._per_version * (table.max_staleness + 1)
+        self._left_out, self._replaced = left_out, left_out()
+        # Sequences left out that none replaces yet; below 0, of those to be left out so many needn't be replaced.
+        self._owed = -self._most if again else fractions.Fraction(0)
         self._version: int | None = None
         self._clock = clock
         self._waiting_since: float | None = None
@@ -96,18 +110,26 @@ class Allowance:
     def may_begin(self, version: int) -> bool:
         """Whether a sequence may begin with the params of this version, the newest."""
         before, self._version = self._version, version
+        replaced, self._replaced = self._replaced, self._left_out()
+        if replaced is not None and self._replaced is not None:
+            self._owed += fractions.Fraction(max(0, int(self._replaced - replaced)), self._slots)
         if before is not None and version > before:
             self._left = min(self._most, self._left + (version - before) * self._per_version)
-        elif before is not None and version < before:  # The learner has started again from a checkpoint.
+        restarted = before is not None and version < before  # The learner goes on from a checkpoint.
+        if restarted or (not self._may_begin() and self._waited_too_long()):
+            self._owed -= self._most - self._left  # What was begun before and isn't lost will be left out.
             self._left = self._most
-        if self._left < 1 and self._waited_too_long():
-            self._left = self._most
-        return self._left >= 1
+        return self._may_begin()
 
     def begin(self) -> None:
         """Counts a sequence of each slot."""
-        self._left -= 1
+        of_version = self._left if self._left < 1 else fractions.Fraction(1)
+        self._left -= of_version
+        self._owed -= 1 - of_version
         self._waiting_since = None
+
+    def _may_begin(self) -> bool:
+        return self._left + (self._owed if self._owed > 0 else 0) >= 1
 
     def _waited_too_long(self) -> bool:
         now = self._clock()

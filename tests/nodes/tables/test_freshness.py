@@ -62,6 +62,10 @@ def test_without_a_bound_everything_is_learned_from():
     assert np.asarray(batch.steps.version)[0].tolist() == [0, 0, 9, 9] and drawn.stale == 0
 
 
+def none_left_out() -> float:
+    return 0.0
+
+
 def begun(allowance: Allowance, version: int) -> int:
     """How many sequences may be begun."""
     for number in itertools.count():
@@ -76,18 +80,18 @@ def begun(allowance: Allowance, version: int) -> int:
     [(4, 0, [1, 1, 1, 1]), (2, 0, [2, 2, 2, 2]), (2, 1, [4, 2, 2, 2]), (8, 1, [1, 0, 1, 0]), (8, 2, [1, 1, 0, 1])],
 )
 def test_each_version_has_the_sequences_of_an_update_and_the_first_some_ahead(slots, staleness, numbers):
-    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=staleness), slots)
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=staleness), slots, none_left_out)
     assert [begun(allowance, version) for version in range(7, 11)] == numbers
 
 
 def test_versions_that_were_missed_count_and_those_of_an_earlier_checkpoint_begin_anew():
-    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=2), 2)
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=2), 2, none_left_out)
     assert [begun(allowance, version) for version in (5, 7, 20, 3, 4)] == [6, 4, 6, 6, 2]
 
 
 def test_who_has_waited_for_long_begins_again_since_sequences_may_be_lost_with_a_node():
     now = [0.0]
-    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=0), 4, clock=lambda: now[0])
+    allowance = Allowance(dataclasses.replace(TABLE, max_staleness=0), 4, none_left_out, clock=lambda: now[0])
     assert begun(allowance, 5) == 1
     now[0] += PATIENCE_S - 1
     assert not allowance.may_begin(5)
@@ -103,7 +107,7 @@ def test_nobody_waits_for_ever_and_nothing_is_left_out_whoever_is_faster(batch, 
     """Actors take turns at random, each in two steps: it begins a sequence, and ends it some time later."""
     table = dataclasses.replace(TABLE, batch_size=batch, max_staleness=staleness)
     rng, updates, queue, oldest = random.Random(0), 0, [], 0
-    allowances = [Allowance(table, actors * slots, clock=lambda: 0.0) for _ in range(actors)]
+    allowances = [Allowance(table, actors * slots, none_left_out, clock=lambda: 0.0) for _ in range(actors)]
     playing: list[int | None] = [None] * actors
     idle = 0
     while updates < 50:
@@ -122,6 +126,42 @@ def test_nobody_waits_for_ever_and_nothing_is_left_out_whoever_is_faster(batch, 
             playing[who], idle = updates, 0
         assert idle < 100_000, "all wait"
     assert oldest <= staleness
+
+
+@pytest.mark.parametrize("after", ["a long wait", "the learner's restart", "its own restart"])
+def test_what_was_begun_before_is_left_out_and_not_begun_again(after):
+    now, left_out, newest = [0.0], [None], 6
+    table = dataclasses.replace(TABLE, max_staleness=0)
+    allowance = Allowance(table, 4, lambda: left_out[0], after == "its own restart", lambda: now[0])
+    assert begun(allowance, newest) == 1
+    if after == "a long wait":
+        now[0] += PATIENCE_S + 1
+        assert begun(allowance, newest) == 1
+    elif after == "the learner's restart":
+        newest = 5
+        assert begun(allowance, newest) == 1
+    for left_out[0] in (100.0, 104.0):  # Of the first hundred nobody had heard.
+        assert not allowance.may_begin(newest)
+    left_out[0] = 108.0
+    assert begun(allowance, newest) == 1
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_as_many_are_begun_again_as_were_left_out(told):
+    """Each sequence is left out with a chance of one in ten, of which actors hear after the update."""
+    table = dataclasses.replace(TABLE, batch_size=8, max_staleness=1)
+    rng, left_out, queued, updates = random.Random(0), 0, 0, 0
+    hears = [(lambda: left_out) if told else none_left_out] * 4
+    allowances = [Allowance(table, 8, hear, clock=lambda: 0.0) for hear in hears]
+    while updates < 200:
+        sequences = [rng.random() > 0.1 for allowance in allowances for _ in range(2 * begun(allowance, updates))]
+        queued += sum(sequences)
+        left_out += len(sequences) - sum(sequences)
+        if not sequences and queued < 8:
+            break  # All wait for each other.
+        made = queued >= 8
+        updates, queued = updates + made, queued - 8 * made
+    assert (updates == 200) == told
 
 
 @pytest.mark.parametrize(
