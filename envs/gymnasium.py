@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import inspect
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -36,8 +37,8 @@ class Gymnasium:
     whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
     `MultiDiscrete` becomes a tuple with a number for each of its entries, as an action one array of them.
 
-    It is drawn as the environment draws itself, where it knows `render_mode="rgb_array"`; a callable is given that mode
-    by `kwargs`.
+    It is drawn as the environment draws itself, where `render_mode="rgb_array"` is among its modes; a callable must
+    take that argument.
 
     Its `kind`, by which agents choose their presets, is "mujoco" for Gymnasium's MuJoCo environments.
 
@@ -93,13 +94,20 @@ class Gymnasium:
     def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
         """The spec, and the keyword argument with which it is drawn, from a temporary copy.
 
-        There is no such argument where it can't be drawn, or isn't a registered environment.
+        There is no such argument where it can't be drawn, or is made by a callable that doesn't take it.
         """
         with contextlib.closing(self._made()) as env:
             one = "single_" if self.vectorised else ""
             spec = spaces.env_spec(getattr(env, f"{one}observation_space"), getattr(env, f"{one}action_space"))
-            is_drawn = isinstance(self.env, str) and DRAWN in env.metadata.get("render_modes", ())
+            is_drawn = DRAWN in env.metadata.get("render_modes", ()) and self._takes("render_mode")
             return spec, {"render_mode": DRAWN} if is_drawn else {}
+
+    def _takes(self, argument: str) -> bool:
+        """Whether the environment can be made with a keyword argument."""
+        if isinstance(self.env, str):
+            return True
+        taken = inspect.signature(self.env).parameters
+        return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
     def _made(self) -> Any:
         """A copy of the environment; of a registered one, what stands in its way is a ValueError."""

@@ -52,7 +52,7 @@ LEARNER = (
         "policy_lag",
         "Mean number of updates between the params that acted and those that learn from it: the data's age.",
         "updates",
-        "below policy_lag_allowed, and steady: 0 for PPO, 1 to 10 for IMPALA; of replay tables any",
+        "steady: 0 for PPO; 1 to 10 for IMPALA, which corrects for more up to policy_lag_allowed; of replay tables any",
     ),
     Metric("policy_lag_max", "The same for the batch's oldest step.", "updates"),
     Metric("policy_lag_allowed", "The most that the agent's tables allow.", "updates"),

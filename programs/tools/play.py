@@ -66,8 +66,11 @@ def play(
         every = max(1, round(steps_per_s / FRAMES_PER_S))
         with recording(target, steps_per_s / every, streamed=alone and target.suffix == ".mp4") as show:
             steps, total = episode(agent, batch, params, max_steps, seed, show, every)
+        plotted = plotted_leaf(batch)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {steps} env steps: {target}")
+    if plotted is not None:
+        print(f"drawn are the numbers of the observation{plotted}: the environment has no picture of its own")
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -246,6 +249,13 @@ def frame_of(play: Play) -> np.ndarray:
         return drawings.position(text)
     own = play.env.render()
     return (jax.tree.leaves(play.timestep.observation)[0] if own is None else own)[0]
+
+
+def plotted_leaf(env: BatchedEnv) -> str | None:
+    """The path of the observation's leaf whose numbers are plotted, such as "['speed']"; None if pictures are drawn."""
+    path, leaf = jax.tree_util.tree_flatten_with_path(env.spec.observations)[0][0]
+    drawn = env.text(0) is not None or env.render() is not None or len(leaf.shape) > 1
+    return None if drawn else jax.tree_util.keystr(path)
 
 
 def picture(frame: np.ndarray) -> np.ndarray:

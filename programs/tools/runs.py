@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import pathlib
+import sys
 
 import tyro
 from rich.console import Console
@@ -22,6 +24,7 @@ COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return",
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.
 STATES = {"it is running": "running", "it never started": "never started"}  # Short forms of what `state_of` returns.
 CUT_OFF = "cut off"
+UNBROKEN = 1_000  # Letters of a line.
 
 
 def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) -> None:
@@ -38,7 +41,8 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in sorted((_row(run, workdirs) for run in found), key=lambda row: row[1], reverse=True):
         table.add_row(*map(escape, row))
-    Console().print(table)
+    # Where nobody sees it, a line isn't broken: names can be searched and copied.
+    Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBROKEN).print(table)
 
 
 def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:

@@ -22,8 +22,8 @@ from boonta.programs.wiring import environments, help
 from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
-from boonta.programs.wiring.provenance import provenance_of
-from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.provenance import ROOT, provenance_of
+from boonta.programs.wiring.run import BadInput, Run, agent_of
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 
@@ -48,12 +48,13 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     hints = inspect.get_annotations(function, eval_str=True)
     env: Env | None = None
     usual_env: Any = None  # The environment with its default settings.
+    env_name = ""
     if hints.get("env") is Env:
         env = usual_env = signature.parameters["env"].default
         if given and not given[0].startswith("-"):
             env = environments.make_env(given[0], given[1:])
             usual_env = environments.usual(given[0], env)
-            del given[0]
+            env_name = given.pop(0)
     parameters = [_parameter(parameter, hints[name], env) for name, parameter in signature.parameters.items()]
 
     def collect(**chosen: Any) -> dict[str, Any]:
@@ -74,7 +75,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
         settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
     run = settings.pop("run")
     usual = {each.name: each.default for each in flagged if each.default is not each.empty and each.name != "run"}
-    return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), function), settings
+    words = _words(function, settings, env_name if ":" in env_name else "")
+    return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), words), settings
 
 
 def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
@@ -112,23 +114,29 @@ def _description(function: ProgramFunction, env: Env | None) -> str:
     return f"{first}\n\nThe first argument names the environment: {examples}, or package.module:name.\n{rest}"
 
 
-def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], function: ProgramFunction) -> Run:
+def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], words: Sequence[str]) -> Run:
     """The run with absolute folders, which stay valid wherever the run is resumed or inspected."""
     texts = [name for name, value in settings.items() if isinstance(value, str | pathlib.Path)]
     for name in texts:
         if isinstance(settings[name], pathlib.Path):
             settings[name] = str(settings[name].expanduser().absolute())
     rest = {name: value for name, value in usual.items() if name not in texts}  # Texts are among the words.
-    folder = run.workdir or pathlib.Path("runs") / folder_name(_words(function, settings), run.seed, settings, rest)
+    folder = run.workdir or pathlib.Path("runs") / folder_name(words, run.seed, settings, rest)
     start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
     return dataclasses.replace(run, workdir=str(pathlib.Path(folder).expanduser().absolute()), start_from=start_from)
 
 
-def _words(function: ProgramFunction, settings: dict[str, Any]) -> list[str]:
-    """The first parts of a run's default folder name: the program, the environment, and the last part of each path."""
-    env = [environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
+def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -> list[str]:
+    """The first parts of a run's default folder name.
+
+    These are the program, the agent where the file isn't ours and so may have another at any time, the environment by
+    `env_name` or else by its class, and the last part of each path.
+    """
+    env = [env_name or environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
+    ours = pathlib.Path(inspect.getfile(function)).resolve().is_relative_to(ROOT / "programs")
     return [
         name_of(function),
+        "" if ours else agent_of(settings).rpartition(".")[2],
         *env,
         *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)),
     ]

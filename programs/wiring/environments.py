@@ -244,10 +244,12 @@ def env_of_archive(folder: pathlib.Path) -> Env:
 
 
 def name_of(env: Env) -> str:
-    """The environment's name in a run's default folder: its family and game, with dashes, or its class."""
+    """The environment's name in a run's default folder: its family and game, with dashes, or what makes it."""
     inner = _inner(env)
     for name, family in FAMILIES.items():
         if family.name == type(inner).__name__ and family.jax == isinstance(inner, JaxEnv):
             game = getattr(inner, dataclasses.fields(inner)[0].name) if family.has_games else ""
+            if callable(game):  # A class or a function of the user's.
+                return f"{game.__module__}-{game.__qualname__}" if hasattr(game, "__qualname__") else name
             return "-".join(filter(None, (name, str(game).replace("/", "-"))))
     return type(inner).__name__.lower()

@@ -15,7 +15,15 @@ from typing import IO, Any
 
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
-from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint, require_same_run
+from boonta.programs.wiring.run import (
+    BadInput,
+    Config,
+    Run,
+    agent_of,
+    newest_checkpoint,
+    read_config,
+    require_same_run,
+)
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
@@ -40,15 +48,23 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
         raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
-    resolved = {"program": name, "seed": run.seed, "settings": plain(settings)}
+    resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
     config = folder / "config.json"
     if config.exists():
         require_same_run(name, run, settings)
+        _warn_of_changes(read_config(config), origin)
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / "config.json.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
     return held
+
+
+def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
+    """Warns if the program's file isn't what it was: nothing else shows that a network in it has changed."""
+    before = old.provenance
+    if before is not None and before.program.digest != origin["provenance"]["program"]["digest"]:
+        LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", old.file)
 
 
 def lock(folder: pathlib.Path) -> IO[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -43,6 +43,7 @@ class Config:
       run: the fields of its `Run`.
       provenance: what it came from when it was last started; None if an older Boonta has written the file.
       picture: the program's nodes and arrows; none if an older Boonta has written the file.
+      agent: the module of its agent, see `agent_of`; empty if an older Boonta has written the file.
     """
 
     program: str
@@ -54,9 +55,11 @@ class Config:
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     provenance: Provenance | None = None
     picture: Picture = Picture()
+    agent: str = ""
 
 
 _CONFIG = pydantic.TypeAdapter(Config)
+MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +214,12 @@ def read_config(path: pathlib.Path) -> Config:
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
 
 
+def agent_of(settings: Mapping[str, Any]) -> str:
+    """The module of the agent whose config is among a program's settings; empty if none is."""
+    modules = [type(value).__module__ for value in settings.values() if hasattr(value, "preset")]
+    return modules[0].removesuffix(".config") if modules else ""
+
+
 def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
     """Refuses a run whose folder holds another one; one that holds none is fine.
 
@@ -227,6 +236,10 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
     old = read_config(folder / "config.json")
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
+    if old.agent and old.agent != agent_of(settings):
+        raise BadInput(
+            f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
+        )
     before, after = schema.flattened(old.settings), schema.flattened(plain(settings))
     before["seed"], after["seed"] = old.seed, run.seed
     changed = [
@@ -235,7 +248,8 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
         if before.get(field) != after.get(field)
     ]
     if changed and not run.allow_changes:
+        more = [f"and {len(changed) - MOST_SHOWN} more"] if len(changed) > MOST_SHOWN else []
         raise BadInput(
-            f"--workdir {folder} holds a run with other settings: {'; '.join(changed)}. "
+            f"--workdir {folder} holds a run with other settings: {'; '.join([*changed[:MOST_SHOWN], *more])}. "
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )

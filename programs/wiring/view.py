@@ -143,7 +143,19 @@ def waits(row: dict[str, float]) -> str:
         for name, value in row.items()
         if "/waiting_for_" in name and value >= 0.05
     }
-    return ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
+    waiting = ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
+    return f"{waiting}; busiest {busiest(row)}" if waiting and busiest(row) else waiting
+
+
+def busiest(row: dict[str, float]) -> str:
+    """The group that others wait for: the largest share of a thread's time that isn't spent waiting; empty if small."""
+    shares = {
+        name.removeprefix("share/"): value
+        for name, value in row.items()
+        if name.startswith("share/") and "/waiting_for_" not in name and not name.endswith("/resting")
+    }
+    most = max(shares, key=shares.__getitem__, default="")
+    return f"{most.replace('/', ' ').replace('_', ' ')} {shares[most]:.0%}" if most and shares[most] >= 0.5 else ""
 
 
 def table_of(status: dict[str, Any]) -> table.Table:

@@ -163,6 +163,30 @@ def test_it_is_drawn_as_it_draws_itself():
     assert gym.Gymnasium(Corridor)(num_envs=1, seed=0).render() is None
 
 
+class Drawn(Corridor):
+    """Draws itself, if it is asked to."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+
+    def __init__(self, render_mode=None):
+        super().__init__()
+        self.render_mode = render_mode
+
+    def render(self):
+        return np.full((4, 6, 3), self.where)
+
+
+class DrawnWithoutAWord(Drawn):
+    def __init__(self):
+        super().__init__()
+
+
+def test_a_class_of_the_users_own_is_drawn_if_it_takes_the_mode():
+    assert gym.Gymnasium(Drawn)(num_envs=2, seed=0).render().shape == (2, 4, 6, 3)
+    assert gym.Gymnasium(lambda **kwargs: Drawn(**kwargs))(num_envs=1, seed=0).render() is not None
+    assert gym.Gymnasium(DrawnWithoutAWord)(num_envs=1, seed=0).render() is None
+
+
 def test_terminations_and_truncations():
     env = gym.Gymnasium(Corridor)(num_envs=2, seed=0)
     steps = [env.reset()] + [env.step(np.array([0, 1])) for _ in range(4)]

@@ -60,7 +60,9 @@ def shown(agent, env, every=1):
 def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
     run = nim_program.make_run(tmp_path / "run", 1)
     play.play(run)
-    assert capsys.readouterr().out == f"return 1 in 5 env steps: {run / 'play.gif'}\n"  # 5-4-3-2-1-0: player 0 wins
+    played, drawn = capsys.readouterr().out.splitlines()
+    assert played == f"return 1 in 5 env steps: {run / 'play.gif'}"  # 5-4-3-2-1-0: player 0 wins
+    assert drawn == "drawn are the numbers of the observation.view: the environment has no picture of its own"
     assert [frame.tolist() for frame in shown(*play.agent_and_env(run))] == [[5], [4], [3], [2], [1], [0]]
     assert [frame.tolist() for frame in shown(*play.agent_and_env(run), every=3)] == [[5], [2], [0]]
 
@@ -70,6 +72,23 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
     monkeypatch.setattr("boonta.tests.helpers.nim._NimBatch.render", lambda self: drawn)
     frames = shown(*play.agent_and_env(nim_program.make_run(tmp_path / "run", 1)))
     assert frames and all((frame == drawn[0]).all() for frame in frames)
+
+
+def test_numbers_that_are_plotted_are_named():
+    spec = EnvSpec({"speed": specs.Array((2,), np.float32), "view": specs.Array((4, 4), np.float32)}, None)
+
+    class Batch:
+        text, render = staticmethod(lambda slot: None), staticmethod(lambda: None)
+
+        def __init__(self, spec):
+            self.spec = spec
+
+    assert play.plotted_leaf(Batch(spec)) == "['speed']"
+    assert play.plotted_leaf(Batch(spec._replace(observations=spec.observations["speed"]))) == ""
+    assert play.plotted_leaf(Batch(spec._replace(observations=spec.observations["view"]))) is None
+    drawn = Batch(spec)
+    drawn.render = lambda: np.zeros((1, 4, 4, 3), np.uint8)
+    assert play.plotted_leaf(drawn) is None
 
 
 @dataclasses.dataclass(frozen=True)

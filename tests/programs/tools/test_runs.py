@@ -34,6 +34,13 @@ def test_the_newest_comes_first_with_what_it_reached(tmp_path, capsys):
     assert second[3:] == ["anakin", "300", "3", "0:00:30", "1.00", "done:", "updates", "reached", "3"]
 
 
+def test_where_there_is_no_terminal_lines_are_whole(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    run_folders.write_run(tmp_path / ("impala-" + 90 * "x"))
+    (row,) = listed(tmp_path, capsys)
+    assert row[0] == "impala-" + 90 * "x" and len(row) > 5
+
+
 @pytest.mark.parametrize(
     ("end", "shown"),
     [

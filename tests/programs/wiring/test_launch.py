@@ -12,12 +12,15 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.agents.impala import CATCH  # noqa: E402
+from boonta.agents.ppo import Config as PPO  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
 from boonta.programs.wiring.folder import claim_workdir  # noqa: E402
 from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
+from boonta.tests.helpers import run_folders  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
@@ -65,9 +68,9 @@ def test_an_unknown_flag_is_refused(capsys):
     assert "--width" in capsys.readouterr().err
 
 
-def claim(folder, width=8, seed=0, name="tiny_program", **run):
-    origin = {"file": __file__, "function": "tiny_program", "arguments": []}
-    settings = {"game": "catch", "width": width}
+def claim(folder, width=8, seed=0, name="tiny_program", origin=None, settings=None, **run):
+    origin = {"file": __file__, "function": "tiny_program", "arguments": []} | (origin or {})
+    settings = {"game": "catch", "width": width} | (settings or {})
     return claim_workdir(name, launch.Run(workdir=str(folder), seed=seed, **run), settings, origin)
 
 
@@ -97,6 +100,25 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     claim(tmp_path, width=4, seed=1, allow_changes=True).close()
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_of_many_other_settings_a_few_are_listed(tmp_path):
+    claim(tmp_path, settings=dict.fromkeys("abcdefghi", 1)).close()
+    with pytest.raises(BadInput, match="a was 1, is 2; .*f was 1, is 2; and 3 more. Give them as they were"):
+        claim(tmp_path, settings=dict.fromkeys("abcdefghi", 2))
+
+
+def test_a_folder_of_another_agent(tmp_path):
+    claim(tmp_path, settings={"config": CATCH}).close()
+    with pytest.raises(BadInput, match="holds a run of the agent boonta.agents.impala, not of boonta.agents.ppo"):
+        claim(tmp_path, settings={"config": PPO()})
+
+
+def test_a_programs_file_that_has_changed_is_named(tmp_path, capsys):
+    for digest in ("1", "1", "2"):
+        assert "has changed since this run began" not in capsys.readouterr().out
+        claim(tmp_path, origin={"provenance": run_folders.provenance(program__digest=digest)}).close()
+    assert f"{__file__} has changed since this run began: if its network has" in capsys.readouterr().out
 
 
 def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):

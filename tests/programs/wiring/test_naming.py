@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import pathlib
 
 import pytest
 
-from boonta.programs.wiring import arguments, naming
+from boonta.programs.wiring import arguments, environments, naming
 
 ROOT = pathlib.Path(arguments.__file__).resolve().parents[2]
 
@@ -38,6 +39,39 @@ def test_what_differs_from_the_usual_is_in_the_name(impala, flags, name, monkeyp
     folder = pathlib.Path(run.workdir)
     assert folder.parent == tmp_path / "runs"
     assert sorted(folder.name.split("-")) == sorted(name.split("-"))
+
+
+OWN_ENV = """
+from boonta.envs.gymnasium import Gymnasium
+
+class Mine: ...
+
+def slow():
+    return Gymnasium("CartPole-v1", {"max_episode_steps": 50})
+
+def one_of_mine():
+    return Gymnasium(Mine)
+"""
+
+
+def test_each_environment_of_the_users_own_has_the_name_by_which_it_was_called(impala, monkeypatch, tmp_path):
+    (tmp_path / "named_env.py").write_text(OWN_ENV)
+    monkeypatch.syspath_prepend(tmp_path)
+    run, _ = arguments.parse(impala, ["named_env:slow"])
+    assert pathlib.Path(run.workdir).name == "impala-named_env-slow"
+    made = importlib.import_module("named_env").one_of_mine()
+    assert environments.name_of(made) == "named_env-Mine"
+
+
+@pytest.mark.parametrize("agent", ["impala", "ppo"])
+def test_a_file_of_the_users_own_has_folders_by_its_agents(tmp_path, agent):
+    program = (ROOT / "programs" / "impala.py").read_text().replace("def impala(", "def mine(")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        program.replace("boonta.agents.impala", f"boonta.agents.{agent}").replace("main(impala)", "main(mine)")
+    )
+    run, _ = arguments.parse(arguments.function_of(file), ["catch", "--seed", "1"])
+    assert pathlib.Path(run.workdir).name == f"mine-{agent}-catch-seed1"
 
 
 def test_a_folder_that_is_named_is_taken(impala, tmp_path):

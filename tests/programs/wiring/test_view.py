@@ -52,6 +52,14 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_those_for_whom_others_wait_are_named():
+    shares = {"learner/waiting_for_trajectories": 0.9, "replay/resting": 1.0, "actor/stepping_environments": 0.81}
+    row = {f"share/{name}": value for name, value in shares.items()}
+    assert view.waits(row) == "learner for trajectories 90%; busiest actor stepping environments 81%"
+    assert view.waits(row | {"share/actor/stepping_environments": 0.4}) == "learner for trajectories 90%"
+    assert view.waits({"share/actor/stepping_environments": 0.81}) == ""
+
+
 def test_before_the_first_step_a_line_says_what_the_nodes_do():
     began = {**STATUS, "totals": {"seconds": 9.0, "env_steps": 0.0}, "row": {"env_steps_per_s": 0.0}}
     assert view.line(began) == "starting: actor/0 acting, learner updating"
