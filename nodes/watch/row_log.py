@@ -94,9 +94,11 @@ class RowLog:
         self._put(before, self._mark)
 
     def close(self) -> None:
-        """Writes the last row, and closes the sinks."""
-        self._skips = False
-        self.write()
+        """Writes the last row, and closes the sinks.
+
+        Its rates are taken over the time of the row before, too, or they would be those of the nodes' end alone.
+        """
+        self._put(self._earlier, self._now())
         self._files.close()
 
     def _is_due(self) -> bool:

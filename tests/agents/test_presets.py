@@ -51,10 +51,11 @@ IMPALA_PRESETS = {
     "atari": {**MEAN, "batch_size": 8, "queue_size": 8, "optimiser.max_grad_norm": 0.5},
     "grid_world": {**FUSED, "optimiser.learning_rate": 1e-3},
     "cartpole": {
-        **FUSED,
+        **CATCH,
+        "unroll_length": 16,
         "eval_mode": "greedy",
         "reward_clip": "none",
-        "optimiser.learning_rate": 2e-3,
+        "optimiser.learning_rate": 1e-3,
         "optimiser.max_grad_norm": 0.5,
     },
     "minatar": {

@@ -62,3 +62,16 @@ def test_each_evaluation_may_end_the_run(tmp_path):
         monitor.beat(report("learner", eval_return=value, eval_version=float(number)) | {"number": number})
     status = monitor.status()
     assert status["done"] and status["reason"] == "eval_return reached 1 (limit 0.95)"
+
+
+def test_the_last_rows_rates_are_not_those_of_the_nodes_end_alone(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+    monitor.start()
+    for number, (at, updates) in enumerate([(0.0, 0.0), (10.0, 100.0), (12.0, 110.0)], start=1):
+        now[0] = at
+        monitor.beat(report("learner", counts={"updates": updates}) | {"number": number})
+        monitor.round()
+    monitor.close()
+    assert [round(row["updates_per_s"], 2) for row in metrics.read(tmp_path)] == [10.0, 9.17]
