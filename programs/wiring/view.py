@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import math
 import sys
@@ -148,14 +149,22 @@ def waits(row: dict[str, float]) -> str:
 
 
 def busiest(row: dict[str, float]) -> str:
-    """The group that others wait for: the largest share of a thread's time that isn't spent waiting; empty if small."""
-    shares = {
-        name.removeprefix("share/"): value
-        for name, value in row.items()
-        if name.startswith("share/") and "/waiting_for_" not in name and not name.endswith("/resting")
-    }
-    most = max(shares, key=shares.__getitem__, default="")
-    return f"{most.replace('/', ' ').replace('_', ' ')} {shares[most]:.0%}" if most and shares[most] >= 0.5 else ""
+    """The group that others wait for: its threads work most of the time, and most of that at what is named.
+
+    Empty if no group's threads work half of their time.
+    """
+    working: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    for name, share in row.items():
+        kind, _, rest = name.partition("/")
+        group, _, activity = rest.partition("/")
+        if kind == "share" and not activity.startswith(("waiting_for_", "resting")):
+            working[group][activity] = share
+    totals = {group: sum(shares.values()) for group, shares in working.items()}
+    group = max(totals, key=totals.__getitem__, default="")
+    if not group or totals[group] < 0.5:
+        return ""
+    most = max(working[group], key=working[group].__getitem__)
+    return f"{group} {totals[group]:.0%}, most of it {most.replace('_', ' ')}"
 
 
 def table_of(status: dict[str, Any]) -> table.Table:

@@ -53,11 +53,12 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
 
 
 def test_those_for_whom_others_wait_are_named():
-    shares = {"learner/waiting_for_trajectories": 0.9, "replay/resting": 1.0, "actor/stepping_environments": 0.81}
+    shares = {"learner/waiting_for_trajectories": 0.9, "replay/resting": 1.0}
+    shares |= {"actor/stepping_environments": 0.41, "actor/acting": 0.3, "learner/updating": 0.1}
     row = {f"share/{name}": value for name, value in shares.items()}
-    assert view.waits(row) == "learner for trajectories 90%; busiest actor stepping environments 81%"
-    assert view.waits(row | {"share/actor/stepping_environments": 0.4}) == "learner for trajectories 90%"
-    assert view.waits({"share/actor/stepping_environments": 0.81}) == ""
+    assert view.waits(row) == "learner for trajectories 90%; busiest actor 71%, most of it stepping environments"
+    assert view.waits(row | {"share/actor/acting": 0.05}) == "learner for trajectories 90%"
+    assert view.waits({"share/actor/acting": 0.81}) == ""
 
 
 def test_before_the_first_step_a_line_says_what_the_nodes_do():
