@@ -106,7 +106,10 @@ class Gymnasium:
         """Whether the environment can be made with a keyword argument."""
         if isinstance(self.env, str):
             return True
-        taken = inspect.signature(self.env).parameters
+        try:
+            taken = inspect.signature(self.env).parameters
+        except ValueError:  # It is compiled code that doesn't say.
+            return False
         return argument in taken or any(each.kind is each.VAR_KEYWORD for each in taken.values())
 
     def _made(self) -> Any:
