@@ -26,7 +26,7 @@ def parts_of(folder: pathlib.Path, number: int) -> list[pathlib.Path]:
     """The folders in which the parts of one snapshot of the tables lie, or would have to.
 
     Args:
-      folder: that of the tables.
+      folder: the folder of the tables.
       number: the snapshot's number. A run may have gone on with another number of servers: the parts are those among
         which there is one with this number; if there is none, those for most servers.
     """

@@ -28,7 +28,7 @@ def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
     """The newest sound snapshot of each replay server's part of the tables; none of those that have none.
 
     Args:
-      folder: that of the tables.
+      folder: the folder of the tables.
     """
     newest = max((number for parts in divisions(folder) for part in parts for number in numbers(part)), default=0)
     stores = [SnapshotFolder(part, "snapshot of the tables") for part in parts_of(folder, newest)]
