@@ -84,8 +84,8 @@ class Run:
       dashboard: serve a live page of the run, on this machine, until it ends. Its address is printed.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
-      replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which its
-        share of the actors fills. One that dies takes its part alone.
+      replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
+        its share of the actors fills; one that dies takes its part alone.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
         a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
         0 the first death of any node ends the run.

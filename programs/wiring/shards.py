@@ -28,10 +28,14 @@ def check(program: Program) -> None:
     Raises:
       ValueError: names the setting, and what can work.
     """
-    servers = servers_of(program)
+    servers, run = servers_of(program), program.run
+    if servers and run.replay_servers not in (1, servers):
+        raise ValueError(
+            f"replay_servers is {run.replay_servers}, and the program itself names {servers}: leave it out, or change "
+            "the number there"
+        )
     if servers < 2:
         return
-    run = program.run
     if run.launch not in SEVERAL:
         raise ValueError(f"the program has {servers} replay servers; with --launch {run.launch} it can have one")
     for table in program.agent.tables:

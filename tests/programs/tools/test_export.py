@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import jax
 import numpy as np
@@ -65,6 +66,17 @@ def test_every_episode_is_exported_whole_and_once(run_folder, tmp_path, capsys):
     mean = np.mean([episode.reward.sum() for episode in episodes])
     assert opened.index.mean_return == pytest.approx(mean)
     assert f"{len(episodes)} complete episodes, of mean return {mean:.4g}" in capsys.readouterr().out
+
+
+def test_the_parts_of_several_replay_servers_are_one_archive(run_folder, tmp_path):
+    divided = tmp_path / "divided"
+    shutil.copytree(run_folder, divided)
+    checkpoint = newest_checkpoints(divided / "replay")[0]
+    for i in range(2):
+        shutil.copytree(checkpoint, divided / "replay" / f"{i}_of_2" / checkpoint.name)
+    shutil.rmtree(checkpoint)
+    one, two = export.archive(run_folder, tmp_path / "one"), export.archive(divided, tmp_path / "two")
+    assert (two.episodes, two.steps) == (2 * one.episodes, 2 * one.steps) and one.episodes > 0
 
 
 def assert_played_by_the_rules(episode) -> None:

@@ -68,6 +68,11 @@ def test_a_program_that_names_its_servers_decides_itself(tmp_path):
             r"reanalyzer: 1 x 1 groups .* must be a multiple of 2, or that of replay servers one of \[1\]",
         ),
         ([group(Actor), group(Replay, 2)], {"servers": 1, "launch": "serial"}, "with --launch serial it can have one"),
+        (
+            [group(Actor), group(Replay)],
+            {},
+            "replay_servers is 2, and the program itself names 1: leave it out, or change",
+        ),
         ([group(Actor), group(Old, 2)], {}, "replay: Old doesn't take `shard` and `shards`, and so can't be one of 2"),
         (
             [group(Actor)],
