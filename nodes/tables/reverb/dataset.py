@@ -53,9 +53,9 @@ class ReverbDataset:
     ):
         self._clients = clients
         self._tables, self._counts = tables, contract.sequence_counts(tables)
-        # Sequences taken from each table so far, by whoever: one restored from a checkpoint has been drawn from before.
-        limiters = self._limiters(CONNECT_DEADLINE_S)
-        self._taken = [sum(each.sample_stats.completed for each in of_table) for of_table in limiters]
+        self._taken = [0 for _ in tables]  # Sequences taken from each table so far, by whoever.
+        if len(clients) == 1:  # A table restored from a checkpoint has been drawn from before.
+            self._taken = [limiter.sample_stats.completed for limiter in self._limiters(CONNECT_DEADLINE_S)]
         self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
         piece = 1 if self._bounded else math.gcd(*self._counts, tables[0].batch_size // len(clients))
         self._streams = [
@@ -96,7 +96,8 @@ class ReverbDataset:
     def ready(self) -> bool:
         """Whether the next batch is here, or the tables' rate limiters let it through.
 
-        Where sequences may be too old, it waits until enough of them have been looked at.
+        Where sequences may be too old, it waits until enough of them have been looked at. Of several replay servers one
+        may be away, so that none is asked: it is whether the batch is here.
         """
         while self._batches.empty() and self._error is None:
             if not self._let_through():
@@ -111,16 +112,18 @@ class ReverbDataset:
         self._mixed.close()
 
     def _let_through(self) -> bool:
+        if len(self._clients) > 1:
+            return False
         stale = [stream.stale for stream in self._streams]  # First, as those that come meanwhile count as fresh.
-        inserted = [sum(each.insert_stats.completed for each in of_table) for of_table in self._limiters()]
+        inserted = [limiter.insert_stats.completed for limiter in self._limiters()]
         written = [number - old for number, old in zip(inserted, stale)]
         limits = map(contract.rate_limit, self._tables)
         return all(map(contract.RateLimit.may_sample, limits, written, self._taken, self._counts))
 
-    def _limiters(self, timeout_s: int | None = None) -> list[list[Any]]:
-        """The state of each table's rate limiters: one of each replay server."""
-        infos = [client.server_info(timeout=timeout_s) for client in self._clients]
-        return [[info[table.name].rate_limiter_info for info in infos] for table in self._tables]
+    def _limiters(self, timeout_s: int | None = None) -> list[Any]:
+        """The state of each table's rate limiter, on the one replay server."""
+        infos = self._clients[0].server_info(timeout=timeout_s)
+        return [infos[table.name].rate_limiter_info for table in self._tables]
 
     def _fill(self) -> None:
         try:

@@ -101,6 +101,7 @@ class ShardedStream:
         self._clock = clock
         self._arrived = threading.Event()
         self._sources = [_Source(shard, shard.open(self._arrived.set), clock()) for shard in shards]
+        self._closed = False
         self._wanted = 0  # Sequences that were asked for and not taken.
         self._since: float | None = None  # When the present wait began.
         self._priorities = make_priorities(table)
@@ -139,6 +140,7 @@ class ShardedStream:
                 mailbox.put(updates)
 
     def close(self) -> None:
+        self._closed = True
         for source in self._sources:
             source.stream.close()
         for mailbox in self._mailboxes:
@@ -187,7 +189,7 @@ class ShardedStream:
     def _reopen(self) -> None:
         """Opens another stream where one has failed, at most once in `REOPEN_S`."""
         for source in self._sources:
-            if source.down and self._clock() >= source.opened_at + REOPEN_S:
+            if source.down and not self._closed and self._clock() >= source.opened_at + REOPEN_S:
                 source.stream.close()
                 source.stream, source.opened_at = source.shard.open(self._arrived.set), self._clock()
                 source.down = False

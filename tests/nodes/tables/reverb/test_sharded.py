@@ -205,3 +205,14 @@ def test_a_uniform_table_takes_no_priorities():
     stream, (first, second), _ = sharded(table=dataclasses.replace(TABLE, sampler="uniform"))
     stream.prioritise(np.array([5], np.uint64), np.ones(1))
     assert not first.updates and not second.updates and not stream._mailboxes
+
+
+def test_nothing_is_opened_again_once_it_is_closed():
+    stream, servers, clock = sharded()
+    stream.ask(8)
+    stream.close()
+    servers[0].ended, servers[1].up = True, False
+    clock.now += 2 * REOPEN_S
+    for _ in range(2):
+        assert stream.take(8, 0.0) is None
+    assert servers[0].opened == 1
