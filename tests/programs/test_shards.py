@@ -12,7 +12,10 @@ from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
-PROGRAM = ("programs/dqn.py", "catch", "--replay-servers", "2", "--evaluation.every-s", "1000")
+PROGRAM = (
+    *("programs/dqn.py", "catch", "--replay-servers", "2"),
+    *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000"),
+)
 SHARDS = ("replay/0", "replay/1")
 
 
