@@ -200,15 +200,15 @@ class ShardedStream:
         now = self._clock()
         if self._since is None:
             self._since = now
-        times = [source.opened_at + REOPEN_S for source in self._sources if source.down]
+        times = [source.opened_at + REOPEN_S for source in self._sources if source.down and not self._closed]
         done = [source for source in self._sources if source.prompt and not source.pending]
         for source in self._sources if done else ():
             if source.prompt and source.pending:
                 patient_until = self._since + (self._patience_s if source.met else self._start_patience_s)
                 source.prompt = now < patient_until
-                times.append(patient_until)
+                times += [patient_until] if source.prompt else []
         self._spread()
-        return min((at for at in times if at > now), default=math.inf)
+        return min(times, default=math.inf)
 
     def _has(self, source: _Source) -> int:
         """How many sequences of a shard can be taken at once."""

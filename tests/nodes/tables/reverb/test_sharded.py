@@ -33,6 +33,7 @@ class Server:
 
     def __init__(self, number: int):
         self.number, self.up, self.ended = number, True, False
+        self.mends = False  # Another stream works again.
         self.asked = self.given = self.opened = 0
         self.closed = 0
         self.updates: list[dict[int, float]] = []
@@ -45,6 +46,7 @@ class Server:
         def open_stream(arrived) -> Server:
             self.opened += 1
             self.asked, self.arrived = 0, arrived
+            self.ended = self.ended and not self.mends
             return self
 
         return Shard(open_stream, self.mutate)
@@ -158,6 +160,18 @@ def test_a_stream_that_fails_is_opened_again_at_most_once_a_second():
     draw(stream, 8)
     assert second.opened == 3
     assert draw(stream, 8) == [4, 4]
+
+
+def test_one_that_all_wait_for_is_opened_again_though_nothing_else_arrives():
+    stream, (first, second), clock = sharded()
+    first.up = False
+    clock.now += START_PATIENCE_S
+    assert draw(stream, 8) == [0, 4]
+    clock.now += START_PATIENCE_S
+    assert draw(stream, 4) == [0, 0]  # From here on the first isn't waited for.
+    second.ended = second.mends = True
+    piece = stream.take(4, None)
+    assert piece is not None and int(piece.keys[0]) == 1004 and second.opened == 2
 
 
 def test_where_all_fail_it_is_said():
