@@ -1,6 +1,7 @@
 """Measures a replay server and a variable server under many simulated actors, and how long a large table takes to save.
 
     ./run python benchmarks/load.py
+    ./run python benchmarks/load.py --actors 8 64 --replay-servers 2 --gigabytes 0
 
 Each actor has a stream of its own to the replay server. Eight share a process, its variable client and its
 interpreter's lock, since 64 processes would take minutes to start on two cores. They share the processor with the
@@ -37,11 +38,13 @@ class Options:
       actors: numbers of actors, one turn each; above 8 a multiple of it.
       seconds: time to measure each, after a minute for its start.
       gigabytes: size of the large table; 0 leaves it out.
+      replay_servers: number of replay servers that share the queue.
     """
 
     actors: tuple[int, ...] = (1, 8, 64)
     seconds: float = 30.0
     gigabytes: float = 1.0
+    replay_servers: int = 1
 
 
 def main(options: Options) -> None:
@@ -52,6 +55,7 @@ def main(options: Options) -> None:
     for label, actors, rest_s in turns:
         processes = max(1, actors // STREAMS)
         flags = [f"--processes={processes}", f"--streams={actors // processes}", f"--rest-s={rest_s}"]
+        flags.append(f"--replay-servers={options.replay_servers}")
         found[label] = figures(timing.whole(PROGRAM, flags, options.seconds))
     if found:
         print(f"{'':34s}" + "".join(f"{label:>20s}" for label in found))
@@ -74,7 +78,7 @@ def figures(row: dict[str, float]) -> dict[str, float]:
         "steps/s": row["env_steps_per_s"],
         "MB/s": row["env_steps_per_s"] * frame / 1e6,
         **latencies,
-        "memory of the replay server, MB": row["rss_mb/replay"],
+        "memory of the replay servers, MB": sum(row[name] for name in row if name.startswith("rss_mb/replay")),
         "memory of the variable server, MB": row["rss_mb/variables"],
         "sequences in the queue": row["trajectories/size"],
         "sequences lost or out of order": row["lost"],

@@ -57,14 +57,14 @@ class SimulatedActors(Node):
     role = "actor"
 
     def __init__(
-        self, name: str, variables: Any, replay: Any, monitor: Any = None, *, streams: int = 8, num_envs: int = 2
+        self, name: str, variables: Any, replay: Any, monitor: Any = None, *, threads: int = 8, num_envs: int = 2
     ):
         super().__init__(name, monitor)
         self._variables = variables
         self._replay = replay
-        self._streams = streams
+        self._streams = threads
         self._num_envs = num_envs
-        self._first = int(name.rpartition("/")[2]) * streams
+        self._first = int(name.rpartition("/")[2]) * threads
 
     def start(self) -> None:
         self._ms: dict[str, Any] = collections.defaultdict(lambda: collections.deque(maxlen=KEPT))
@@ -76,7 +76,7 @@ class SimulatedActors(Node):
 
     def _actor(self, number: int) -> Callable[[], None]:
         """A simulated actor: a function that writes until a sequence is complete, and then fetches params."""
-        writer = open_writer(self._replay, [TABLE], self._num_envs, self.wait_for, 0)
+        writer = open_writer(self._replay, [TABLE], self._num_envs, self.wait_for, number - self._first)
         shape = (FRAMES, self._num_envs, *FRAME)
         noise = np.random.default_rng(number).integers(256, size=shape, dtype=np.uint8)
         t, have = 0, -1
@@ -183,7 +183,7 @@ def load_program(
     groups = [
         group(Monitor, log_every_s=2.0),
         group(Consumer, rest_s=rest_s),
-        group(SimulatedActors, processes, streams=streams, num_envs=num_envs),
+        group(SimulatedActors, processes, threads=streams, num_envs=num_envs),
     ]
     return Program("load_program", run, make_agent(), Noise(), groups)  # type: ignore[arg-type]
 

@@ -106,7 +106,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     server = reverb.Server([make_table(table, signature)])
     client = reverb.Client(f"localhost:{server.port}")
     node = Node("benchmark")
-    dataset = ReverbDataset(client, [table], SingleDeviceSharding(jax.devices()[0]), signature)
+    dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), signature)
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = random_actions(env.spec.actions, (64, size), rng)

@@ -123,7 +123,7 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         resident = process.memory_info().rss - before
         client = reverb.Client(f"localhost:{port}")
         saved = sum(file.stat().st_size for file in pathlib.Path(client.checkpoint()).rglob("*") if file.is_file())
-        dataset = ReverbDataset(client, [table], SingleDeviceSharding(jax.devices()[0]), like)
+        dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), like)
 
         def draw() -> float:
             node.wait_for("a batch", dataset.next)

@@ -78,13 +78,13 @@ def main(arguments: list[str]) -> int:
             os.environ.update(variables)
             _enter(built.environment[task.label], arguments)
         key = _key(place.key, built.run)
-        if task.label == tunnelled.TABLES and (tight := capacity.check(built.program)):
+        if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
             print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel else None
         launchable = core.bind(built.program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
-            if any(each.name == tunnelled.TABLES for each in tasks):
+            if any(tunnelled.keeps_tables(each.name) for each in tasks):
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)

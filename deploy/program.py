@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from boonta.programs.wiring import shards
 from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
@@ -86,12 +87,14 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
     Raises:
       BadInput: the program is one process per host.
+      ValueError: its replay servers can't share its tables.
     """
     built = build(file, flags)
     if built.is_unit:
         raise BadInput(
             f"--launch {built.run.launch} makes one process per host: start it there with ./run python {file}"
         )
+    shards.check(built.program)
     return built
 
 

@@ -1,6 +1,6 @@
 """Keeps the tables of a program on several hosts to those who have the run's key: Reverb itself asks nobody.
 
-Where nodes are started with `--tunnel`, the replay server listens on the loopback device of its host alone, and a
+Where nodes are started with `--tunnel`, each replay server listens on the loopback device of its host alone, and a
 tunnel leads to it from every other node.
 """
 
@@ -19,7 +19,12 @@ from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import network
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
-TABLES = "replay"
+TABLES = "replay"  # The label of the replay servers.
+
+
+def keeps_tables(name: str) -> bool:
+    """Whether a node is a replay server: "replay", or "replay/0" where there are several."""
+    return name.partition("/")[0] == TABLES
 
 
 def reach(tunnel: bool) -> str:
@@ -41,7 +46,8 @@ class Route:
     def __init__(self, task: Task, tasks: Sequence[Task], key: str):
         self._task = task
         self._key = key
-        self._inner_port = 1 + max(port for each in tasks for port in each.ports)  # No node listens there.
+        free = 1 + max(port for each in tasks for port in each.ports)  # No node listens there, or higher.
+        self._inner_port = free + task.index  # Several replay servers may share a host.
         self._folder: tempfile.TemporaryDirectory | None = None
         self._exits: dict[str, str] = {}  # Exits by the addresses of their entrances.
 
@@ -57,17 +63,20 @@ class Route:
         Raises:
           OSError: the end can't be opened.
         """
-        if TABLES not in addresses:
-            return dict(addresses)
-        if self._task.name == TABLES:
+        if keeps_tables(self._task.name):
             listening = socket.socket(fileno=int(os.environ[EXIT]))
             tunnel.open_exit(listening, self._inner_port, self._key)
-            return {**addresses, TABLES: f"localhost:{self._inner_port}"}
-        self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
-        entrance = pathlib.Path(self._folder.name) / TABLES
-        tunnel.open_entrance(entrance, addresses[TABLES], self._key)
-        self._exits[f"{UNIX}{entrance}"] = addresses[TABLES]
-        return {**addresses, TABLES: f"{UNIX}{entrance}"}
+            return {**addresses, self._task.name: f"localhost:{self._inner_port}"}
+        return {**addresses, **{name: self._enter(name, addresses[name]) for name in filter(keeps_tables, addresses)}}
+
+    def _enter(self, name: str, address: str) -> str:
+        """Opens the entrance of a replay server's tunnel; returns its address."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="boonta-")
+        entrance = pathlib.Path(self._folder.name) / name.replace("/", "-")
+        tunnel.open_entrance(entrance, address, self._key)
+        self._exits[f"{UNIX}{entrance}"] = address
+        return f"{UNIX}{entrance}"
 
     def beyond(self, servers: Sequence[str]) -> list[str]:
         """The addresses of these servers as other hosts know them."""
@@ -87,7 +96,7 @@ def confined(task: Task) -> dict[str, str]:
     Raises:
       OSError: the port is taken, or this machine has no compiler for the library that does it.
     """
-    if task.name != TABLES or EXIT in os.environ:
+    if not keeps_tables(task.name) or EXIT in os.environ:
         return {}
     try:
         library = network.library()

@@ -17,8 +17,9 @@ from boonta.agents.base import Agent
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
-from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder
+from boonta.nodes.tables.division import SERVERS, divided, require_divisible
 from boonta.nodes.tables.reverb.server import make_table, require_same
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
@@ -32,16 +33,23 @@ class Replay(Periodic):
     are saved under the program's number of updates. A program that starts goes on from the newest snapshot that is
     whole, see `SnapshotFolder.newest_whole`; a server that is started again alone takes its own newest.
 
+    A program may have several, each with an equal part of every table, and a folder of its own for its snapshots.
+
     Args:
       name: name of this node.
       address: address to serve on; its `resolve()` returns "host:port" once the launcher has bound it.
       agent: the agent with the tables.
       spec: spec of the environment, for the tables' signature.
-      folder: folder of the snapshots.
+      folder: folder of the snapshots, for all servers.
       monitor: handle of the monitor.
       beside: the name of the folder beside it with the learner's checkpoints.
       save_every_s: seconds between the learner's.
       retention: which of the learner's stay. Tables stay beside the newest, but not beside those that stay for good.
+      shard: number of this server among those of the program.
+      shards: how many there are.
+
+    Raises:
+      ValueError: the tables can't be divided over so many.
     """
 
     role = "replay"
@@ -59,14 +67,20 @@ class Replay(Periodic):
         beside: str = "checkpoints",
         save_every_s: float = 300.0,
         retention: Retention = KEEP,
+        shard: int = 0,
+        shards: int = 1,
     ):
         super().__init__(name, monitor, every_s=1.0)
         self._address = address
         self._agent = agent
         self._spec = spec
+        for table in agent.tables:
+            require_divisible(table, shards)
+        self._shards = shards
         newest = retention._replace(every_h=None)
-        self._store = SnapshotFolder(pathlib.Path(folder), "snapshot of the tables", newest)
-        self._checkpoints = SnapshotFolder(self._store.folder.parent / beside, "checkpoint", retention)
+        own = pathlib.Path(folder, parts.name(shard, shards))
+        self._store = SnapshotFolder(own, "snapshot of the tables", newest)
+        self._checkpoints = SnapshotFolder(pathlib.Path(folder).absolute().parent / beside, "checkpoint", retention)
         self._save_every_s = save_every_s
         self._number = 0  # The number of the newest snapshot.
         self._answered = (0, 0)  # The last request that was taken.
@@ -81,7 +95,7 @@ class Replay(Periodic):
         port = int(self._address.resolve().rpartition(":")[2])
         require_free(port, "the replay server")
         signature = step_shapes(self._agent, self._spec)
-        tables = [make_table(table, signature) for table in self._agent.tables]
+        tables = [make_table(divided(table, self._shards, SERVERS), signature) for table in self._agent.tables]
         wanted = {table.name: table.info for table in tables}
         with self.stopwatch("restoring the tables"):
             self._offer()
@@ -164,6 +178,10 @@ class Replay(Periodic):
         newest = self._store.newest(self.warn)
         if resumed is not None and newest is not None:
             self.warn(f"the tables are those of update {newest:,}, since none that are sound are of {resumed:,}")
+        elif resumed is not None:
+            self.warn(
+                f"the tables start empty, though the learner goes on from update {resumed:,}: none were saved here"
+            )
         return newest
 
     def _take_request(self) -> int | None:

@@ -70,16 +70,6 @@ class Hosts:
         """Whether this is the host that evaluates and keeps the run's folder."""
         return self.index == 0
 
-    def share(self, name: str, whole: int) -> int:
-        """This host's part of a number that all hosts divide.
-
-        Raises:
-          ValueError: it doesn't divide.
-        """
-        if whole % self.number:
-            raise ValueError(f"{name} is {whole}; it must divide over {self.number} hosts")
-        return whole // self.number
-
     def join(self, built_from: str, folder: str) -> None:
         """Connects to the other hosts, if there are any. It must be called before JAX looks for devices.
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from boonta.nodes.snapshots import manifest
+from boonta.nodes.snapshots.parts import parts_of
 from boonta.nodes.snapshots.store import numbers
 
 LOOK_S = 5.0  # Time between two looks at the disk.
@@ -43,7 +44,7 @@ class Newest:
         for number in reversed(numbers(self._folder / name)):
             parts = [self._folder / name / str(number)]
             if beside := manifest.beside(parts[0]):
-                parts.append(self._folder / beside / str(number))
+                parts += [part / str(number) for part in parts_of(self._folder / beside, number)]
             times = [manifest.written_at(part) for part in parts]
             if all(at is not None for at in times):
                 return number, sum(map(manifest.size, parts)), max(at for at in times if at is not None)

@@ -3,8 +3,9 @@
 The newest snapshot is the one with the highest number, whatever its time. Only the choice of older ones to keep uses
 times.
 
-A program's snapshot may have two parts, in folders beside each other and under one number: the learner's checkpoint and
-the replay tables. The checkpoint's manifest names the other folder; the snapshot is whole if both parts are sound.
+A program's snapshot may have several parts, in folders beside each other and under one number: the learner's checkpoint
+and the tables of each replay server. The checkpoint's manifest names the folder of the tables, see
+`nodes.snapshots.parts`; the snapshot is whole if all parts are sound.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from boonta.nodes.snapshots import files, manifest
+from boonta.nodes.snapshots import files, manifest, parts
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of snapshots that are being written or removed.
@@ -139,16 +140,17 @@ class SnapshotFolder:
         return ""
 
     def _fault_of_whole(self, number: int) -> str:
-        """What is wrong with a snapshot or its other part; empty if it is whole."""
+        """What is wrong with a snapshot or one of its other parts; empty if it is whole."""
         beside = manifest.beside(self.path(number))
         fault = self._fault(number)
-        other = self.folder.parent / beside
-        if fault or not beside or not numbers(other):
+        if fault or not beside:
             return fault
-        try:
-            manifest.verify(other / str(number), number)
-        except Unsound as error:
-            return f"{other / str(number)}: {error}"
+        for part in parts.parts_of(self.folder.parent / beside, number):
+            try:
+                if numbers(part):
+                    manifest.verify(part / str(number), number)
+            except Unsound as error:
+                return f"{part / str(number)}: {error}"
         return ""
 
     @contextlib.contextmanager

@@ -71,9 +71,9 @@ LEARNER = (
     Metric("compile_s/<part>", "Time to compile a part of it.", "seconds"),
 )
 TABLES = (
-    Metric("<table>/size", "Sequences that a table holds.", "sequences"),
-    Metric("<table>/inserted", "Sequences written to a table.", "sequences"),
-    Metric("<table>/sampled", "Sequences drawn from a table.", "sequences"),
+    Metric("<table>/size", "Sequences that a table holds; of several replay servers each, on average.", "sequences"),
+    Metric("<table>/inserted", "Sequences written to a table; of several replay servers to each.", "sequences"),
+    Metric("<table>/sampled", "Sequences drawn from a table; of several replay servers from each.", "sequences"),
     Metric("<table>/samples_per_insert", "How often a sequence is drawn.", healthy="near the agent's setting"),
 )
 PROCESSES = (

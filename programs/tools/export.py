@@ -12,7 +12,7 @@ from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded
+from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
 from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput, command
@@ -47,15 +47,16 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     if not tables:
         raise BadInput(f"--workdir {workdir} is a run with a queue, which keeps nothing; only replay can be exported")
     table = max(tables, key=lambda table: table.size)
-    checkpoint = newest_checkpoint(workdir / "replay")
-    if checkpoint is None:
+    checkpoints = newest_checkpoints(workdir / "replay")
+    if not checkpoints:
         raise BadInput(f"--workdir {workdir} has no replay checkpoint; a run writes one when it ends")
     writer = ArchiveWriter(out, env)
-    sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
-    # A recurrent state belongs to a sequence, not to an episode.
-    sequences = (steps._replace(core=()) for steps in sequences)
-    for trajectory in stitch(sequences, contract.overlap(table)):
-        writer.add(trajectory)
+    for checkpoint in checkpoints:  # All that a slot has written went to one replay server.
+        sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))
+        # A recurrent state belongs to a sequence, not to an episode.
+        sequences = (steps._replace(core=()) for steps in sequences)
+        for trajectory in stitch(sequences, contract.overlap(table)):
+            writer.add(trajectory)
     return writer.close()
 
 

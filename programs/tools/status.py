@@ -13,6 +13,7 @@ import time
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
+from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.run import BadInput, command, read_config
@@ -52,7 +53,8 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
 
 def snapshots_of(workdir: pathlib.Path) -> list[str]:
     """Lines about the snapshots in a run's folder, and about those from which it would go on."""
-    listed = [_snapshots(workdir, name) for name in (*LEARNERS, BEST, TABLES) if (workdir / name).is_dir()]
+    names = [name for name in (*LEARNERS, BEST) if (workdir / name).is_dir()]
+    listed = [_snapshots(workdir, name) for name in (*names, *_tables(workdir))]
     updates = _last_row(workdir).get("updates")
     goes_on = [_goes_on_from(workdir / name, updates) for name in LEARNERS if (workdir / name).is_dir()]
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]
@@ -95,6 +97,15 @@ def _last_row(workdir: pathlib.Path) -> dict[str, float]:
     except OSError:
         return {}
     return {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
+
+
+def _tables(workdir: pathlib.Path) -> list[str]:
+    """The folders of the tables that hold snapshots, or should; that of a single replay server where none does."""
+    if not (workdir / TABLES).is_dir():
+        return []
+    one, *several = divisions(workdir / TABLES)
+    parts = [*(one if numbers(one[0]) or not several else []), *(part for parts in several for part in parts)]
+    return [str(part.relative_to(workdir)) for part in parts]
 
 
 def _snapshots(workdir: pathlib.Path, name: str) -> str:

@@ -12,8 +12,10 @@ import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.hosts.placement import split
 from boonta.nodes.tables import contract
+from boonta.nodes.tables.division import SERVERS, divided
 from boonta.programs.wiring import memory
 from boonta.programs.wiring.program import Program, signature_of
+from boonta.programs.wiring.shards import servers_of
 
 # Reverb compresses with Snappy, which makes of 64 bytes three at best.
 BEST_COMPRESSION = 64 / 3
@@ -39,8 +41,12 @@ class Place(NamedTuple):
     copies: int = 1
 
 
-def check(program: Program) -> str:
+def check(program: Program, apart: bool = False) -> str:
     """A warning if the program's tables, when they are full, may not fit where they are kept; empty if they do.
+
+    Args:
+      program: the program.
+      apart: whether each of several replay servers has a machine of its own, of which this is one.
 
     Raises:
       ValueError: they can't, even if nothing else were there; the message names the setting.
@@ -58,6 +64,7 @@ def check(program: Program) -> str:
         place = _devices(jax.devices()[: program.run.placement.learning], _members(program))
     elif any(group.node.role == "replay" for group in program.all_groups):
         place = _host(BEST_COMPRESSION)
+        tables = [divided(table, servers_of(program) if apart else 1, SERVERS) for table in tables]
     tables = _stored(tables)
     if not tables or place is None or place.copies * _size(tables, _generous(program)) <= place.left:
         return ""

@@ -24,6 +24,7 @@ from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.program import Group, Program, limit_of, node_arguments, signature_of
+from boonta.programs.wiring.shards import first_group
 
 try:
     import launchpad as lp
@@ -70,19 +71,26 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
     launchpad_program = lp.Program(program.name)
     served: dict[str, Any] = {}  # Handles by role.
     nodes: dict[str, Any] = {}
-    writing: Any = None
+    replays: list[_ReplayNode] = []
     for group in program.all_groups:
         role = group.node.role
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
-                handles = {**served, "replay": writing} if role == "actor" and writing is not None else served
+                handles = {**served, "replay": _tables(program, group, i, replays)} if replays else served
                 node = nodes[name] = _node(program, group, i, handles, key)
                 launchpad_program.add_node(node)
         if role == "replay":
-            served[role], writing = node.create_handle(signature_of(program)), node.create_handle()
+            replays = [nodes[name] for name in group.names]
         elif group.is_called:
             served[role] = node.create_handle(ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S)
     return Launchable(launchpad_program, nodes)
+
+
+def _tables(program: Program, group: Group, i: int, replays: Sequence[_ReplayNode]) -> Any:
+    """A node's handle of the replay server, or its handles of all; an actor only writes."""
+    signature = None if group.node.role == "actor" else signature_of(program)
+    handles = [replay.create_handle(signature) for replay in replays]
+    return handles[0] if len(handles) == 1 else worker.Shards(handles, first_group(group, i))
 
 
 def _node(program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None) -> Any:

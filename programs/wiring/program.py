@@ -132,10 +132,10 @@ class Program:
 
         A service that no node asks for is left out; one that the program names itself replaces the default.
         """
-        asked = {name for group in self.groups for name in parameters(group.node)}
+        asked = {"monitor"}.union(*(parameters(group.node) for group in self.groups))
         usual = {"monitor": Monitor, "variables": VariableServer, "replay": Replay}
-        own = {group.node.role: group for group in self.groups}
-        services = [own.get(role) or group(node) for role, node in usual.items() if role == "monitor" or role in asked]
+        own = {"replay": group(Replay, self.run.replay_servers)} | {group.node.role: group for group in self.groups}
+        services = [own.get(role) or group(node) for role, node in usual.items() if role in asked]
         inference = [group for group in self.groups if group.node.role == "inference"]
         rest = [group for group in self.groups if group not in services and group not in inference]
         return (*services, *inference, *rest)
@@ -175,8 +175,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     """The arguments of a node's constructor: its settings, and what it names among the following.
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
-    `save_every_s`, `retention`, `supervised`, and the handles `monitor`, `variables`, `replay` and `inference`.
-    Launchpad's node for a replay server adds `address`.
+    `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
+    `inference`. Launchpad's node for a replay server adds `address`.
 
     Args:
       program: the node's program.
@@ -198,6 +198,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "save_every_s": run.save_every_s,
         "retention": Retention(run.keep_newest, run.keep_every_h),
         "supervised": run.restarts_nodes,
+        "shard": i,
+        "shards": group.number,
         **served,
     }
     if role == "actor" and "inference" in served:
@@ -257,6 +259,9 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
 
 def check_nodes(program: Program) -> None:
     """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
+    from boonta.programs.wiring import shards
+
+    shards.check(program)
     no_handles = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
     for group in program.all_groups:
         for i in range(group.number):

@@ -87,6 +87,8 @@ class Run:
       dashboard: serve a live page of the run, on this machine, until it ends. Its address is printed.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
+      replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
+        its share of the actors fills; one that dies takes its part alone.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
         a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
         0 the first death of any node ends the run.
@@ -108,6 +110,7 @@ class Run:
     log: tuple[str, ...] = (TENSORBOARD,)
     dashboard: bool = False
     network: Literal["private", "open"] = "private"
+    replay_servers: int = 1
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
     placement: Placement = Placement()
@@ -122,6 +125,12 @@ class Run:
             raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
+        if self.replay_servers < 1:
+            raise ValueError(f"replay_servers is {self.replay_servers}; it must be at least 1")
+        if self.replay_servers > 1 and self.launch not in ("local_mp", "local_mt"):
+            raise ValueError(
+                f"replay_servers is {self.replay_servers}; with --launch {self.launch} it must be 1: leave it out"
+            )
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":
             raise ValueError(

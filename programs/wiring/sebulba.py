@@ -17,6 +17,7 @@ from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, make_mesh, split
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.contract import learned_from
+from boonta.nodes.tables.division import HOSTS, divided
 from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
@@ -208,10 +209,5 @@ def _open(
 
 
 def share_of(table: Table, hosts: Hosts) -> Table:
-    """One host's part of the table: it keeps what its own actors write, and gives a part of each batch."""
-    return dataclasses.replace(
-        table,
-        batch_size=hosts.share("batch_size", table.batch_size),
-        size=hosts.share("size", table.size),
-        min_size=max(1, table.min_size // hosts.number),
-    )
+    """One host's part of the table."""
+    return divided(table, hosts.number, HOSTS)

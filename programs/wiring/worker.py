@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import launchpad as lp
 from launchpad import address as lp_address
@@ -15,14 +15,31 @@ from launchpad.nodes import base
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
-from boonta.nodes.tables.reverb.client import connect
+from boonta.nodes.tables.reverb.client import connect, joined
 from boonta.programs.wiring import stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
 
 
+class Shards(NamedTuple):
+    """A node's handles of several replay servers, which Launchpad replaces by their stores.
+
+    Attributes:
+      handles: the handles, or the stores.
+      first: the number of the node's first group of slots among those of all nodes of its group.
+    """
+
+    handles: list[Any]
+    first: int
+
+
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
-    """Constructs a node, with its limit, in the process or thread that Launchpad has made for it."""
+    """Constructs a node, with its limit, in the process or thread that Launchpad has made for it.
+
+    Where it gets the stores of several replay servers, they are joined into one.
+    """
+    if isinstance(shards := arguments.get("replay"), Shards):
+        arguments["replay"] = joined(shards.handles, shards.first)
     if threading.current_thread() is threading.main_thread():
         stacks.offer()
     made = node(**arguments)

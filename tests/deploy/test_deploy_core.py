@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import socket
 
@@ -17,6 +18,7 @@ from boonta.programs.wiring.run import BadInput, Run
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
+DQN = ROOT / "programs" / "dqn.py"
 
 
 def light(*flags: str):
@@ -176,3 +178,50 @@ def test_ways_to_run_on_one_machine_are_refused(launch):
 def test_flags_after_two_dashes_are_the_programs():
     assert split_flags(["a", "--b", "--", "--c", "--"]) == (["a", "--b"], ["--c", "--"])
     assert split_flags(["a"]) == (["a"], [])
+
+
+@pytest.mark.cluster
+def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
+    from boonta.programs.wiring import launchpad
+
+    built = program.build(DQN, ["catch", "--replay-servers", "2"])
+    tasks = [task for task in core.plan(built.program, 5000) if task.label == "replay"]
+    assert [(task.name, task.ports) for task in tasks] == [("replay/0", (5002,)), ("replay/1", (5003,))]
+    launchable = core.bind(built.program, lambda task: f"{task.label}-{task.index}", "rpc.pem", 5000)
+    for name in ("actor/0", "learner"):
+        assert {"replay-0:5002", "replay-1:5003"} < set(launchpad.servers_of(launchable, name))
+
+
+def test_a_tunnel_leads_to_each_of_several_replay_servers(monkeypatch):
+    from boonta.deploy import tunnelled
+
+    tasks = core.plan(program.build(DQN, ["catch", "--replay-servers", "2"]).program, 5000)
+    (actor,) = (task for task in tasks if task.name == "actor/0")
+    addresses = {task.name: f"{task.label}-{task.index}:{port}" for task in tasks for port in task.ports}
+    entrances = {}
+    monkeypatch.setattr(tunnelled.tunnel, "open_entrance", lambda path, to, key: entrances.update({f"unix:{path}": to}))
+    with contextlib.closing(tunnelled.Route(actor, tasks, "rpc.pem")) as route:
+        seen = route.open(addresses)
+        assert [entrances[seen[f"replay/{i}"]] for i in range(2)] == ["replay-0:5002", "replay-1:5003"]
+        assert route.beyond([seen["monitor"], seen["replay/1"]]) == ["monitor-0:5000", "replay-1:5003"]
+        assert {name for name in seen if seen[name] != addresses[name]} == {"replay/0", "replay/1"}
+
+
+def test_replay_servers_on_one_host_listen_apart_behind_their_tunnels(monkeypatch):
+    from boonta.deploy import tunnelled
+
+    tasks = core.plan(program.build(DQN, ["catch", "--replay-servers", "2"]).program, 5000)
+    addresses = {task.name: f"host:{port}" for task in tasks for port in task.ports}
+    exits = []
+    monkeypatch.setattr(tunnelled.tunnel, "open_exit", lambda listening, port, key: exits.append(port))
+    for task in tasks:
+        if tunnelled.keeps_tables(task.name):
+            monkeypatch.setenv(tunnelled.EXIT, str(socket.socket().detach()))
+            seen = tunnelled.Route(task, tasks, "rpc.pem").open(addresses)
+            assert seen[task.name] == f"localhost:{exits[-1]}"
+    assert len(set(exits)) == 2 and not set(exits) & {port for task in tasks for port in task.ports}
+
+
+def test_replay_servers_that_can_not_share_the_tables_are_refused():
+    with pytest.raises(ValueError, match="batch_size is 64; it must divide over 3 replay servers"):
+        program.spread(DQN, ["catch", "--replay-servers", "3"])

@@ -66,7 +66,7 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
     params = {"linear": {"w": np.zeros((50, 3), np.float32)}}
     variables.put(7, pack(params))
     write(client, 10)
-    node = Reanalyzer("reanalyzer/0", agent, Catch(), variables, ReverbStore(client, lambda: SIGNATURE), num_envs=4)
+    node = Reanalyzer("reanalyzer/0", agent, Catch(), variables, ReverbStore([client], lambda: SIGNATURE), num_envs=4)
     node.start()
     node.wait_for("sequences", lambda _: node.ready() or None)
     for t in range(3 * LENGTH):
@@ -90,7 +90,7 @@ def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_el
 
 def test_it_waits_for_the_past_by_name(client):
     variables = VariableServer("variables")
-    node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, ReverbStore(client, lambda: SIGNATURE), num_envs=2)
+    node = Reanalyzer("reanalyzer/0", make(), Catch(), variables, ReverbStore([client], lambda: SIGNATURE), num_envs=2)
     node.start()
     assert not node.ready()
     node.meanwhile = node.stop  # This stops it after half a second.

@@ -32,47 +32,62 @@ def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
     """
     if REVERB not in sys.modules:
         if signature is None:
-            return ReverbStore(WriteOnlyClient(address))
+            return ReverbStore([WriteOnlyClient(address)])
         from boonta.agents import rlax_first  # noqa: F401
     import reverb
 
-    return ReverbStore(reverb.Client(address), signature)
+    return ReverbStore([reverb.Client(address)], signature)
+
+
+def joined(stores: Sequence[ReverbStore], first: int) -> ReverbStore:
+    """One store of several, each of which has one replay server.
+
+    Args:
+      stores: the stores, in the order of the servers.
+      first: as for `ReverbStore`.
+    """
+    return ReverbStore([client for store in stores for client in store.clients], stores[0].signature, first)
 
 
 class ReverbStore:
-    """The tables of a replay server; see `nodes.tables.base.ReplayStore`.
+    """The tables of one replay server, or of several with equal parts of them; see `nodes.tables.base.ReplayStore`.
+
+    With several, the groups of all writers are dealt to the servers in turn, and readers draw from all.
 
     Args:
-      client: a `reverb.Client`, or a `WriteOnlyClient`.
+      clients: a `reverb.Client` or a `WriteOnlyClient` of each server.
       signature: makes one raw step in the agent's own classes; None for a node that only writes.
+      first: the number of this node's first group of slots among those of all nodes of its kind.
     """
 
-    def __init__(self, client: Any, signature: Callable[[], Steps] | None = None):
-        self._client = client
-        self._signature = signature
+    def __init__(self, clients: Sequence[Any], signature: Callable[[], Steps] | None = None, first: int = 0):
+        self.clients = clients
+        self.signature = signature
+        self._first = first
 
     def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
         """A group's writer; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.writer import ReverbWriter
 
-        return ReverbWriter(self._client, tables, num_envs, wait_for)
+        client = self.clients[(self._first + group) % len(self.clients)]
+        return ReverbWriter(client, tables, num_envs, wait_for)
 
     def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
         """The learner's batches; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        return ReverbDataset(self._client, tables, sharding, self._require_signature(), updates)
+        return ReverbDataset(self.clients, tables, sharding, self._require_signature(), updates)
 
     def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
         """A table's sequences; see `nodes.tables.base.ReplayStore`."""
         from boonta.nodes.tables.reverb import streams
 
-        return streams.Stream(self._client, table, self._require_signature(), size, in_flight)
+        return streams.open_stream(self.clients, table, self._require_signature(), size, in_flight)
 
     def _require_signature(self) -> Steps:
-        if self._signature is None:
+        if self.signature is None:
             raise ValueError("this handle of the replay server only writes; make one that reads")
-        return self._signature()
+        return self.signature()
 
 
 class WriteOnlyClient:

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import reverb
@@ -20,16 +21,17 @@ from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.freshness import POLL_S
 from boonta.nodes.tables.mixing import PATIENCE_S, START_PATIENCE_S, MixedDataset
-from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, Stream
+from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, open_stream
 
 
 class ReverbDataset:
     """Draws batches of one table or several in a background thread; see `nodes.tables.mixing.MixedDataset`.
 
-    Tables give their shares in pieces of a size that divides all of them.
+    Tables give their shares in pieces of a size that divides all of them. Of several replay servers each gives the same
+    part, in pieces too.
 
     Args:
-      client: a client of the replay server.
+      clients: a client of the replay server, or one of each that has a part of the tables.
       tables: the tables to draw from, as `nodes.tables.contract.learned_from` gives them.
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
@@ -40,7 +42,7 @@ class ReverbDataset:
 
     def __init__(
         self,
-        client: reverb.Client,
+        clients: Sequence[reverb.Client],
         tables: Sequence[Table],
         sharding: Batch,
         signature: Steps,
@@ -49,15 +51,15 @@ class ReverbDataset:
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
     ):
-        self._client = client
+        self._clients = clients
         self._tables, self._counts = tables, contract.sequence_counts(tables)
-        # Sequences taken from each table so far, by whoever: one restored from a checkpoint has been drawn from before.
-        infos = client.server_info(timeout=CONNECT_DEADLINE_S)
-        self._taken = [infos[table.name].rate_limiter_info.sample_stats.completed for table in tables]
+        self._taken = [0 for _ in tables]  # Sequences taken from each table so far, by whoever.
+        if len(clients) == 1:  # A table restored from a checkpoint has been drawn from before.
+            self._taken = [limiter.sample_stats.completed for limiter in self._limiters(CONNECT_DEADLINE_S)]
         self._bounded = tables[0].max_staleness is not None  # Then it is the only one.
-        piece = 1 if self._bounded else math.gcd(*self._counts)
+        piece = 1 if self._bounded else math.gcd(*self._counts, tables[0].batch_size // len(clients))
         self._streams = [
-            Stream(client, table, signature, piece, max(1, count // 4), updates)
+            open_stream(clients, table, signature, piece, max(1, count // 4), updates)
             for table, count in zip(tables, self._counts)
         ]
         self._mixed = MixedDataset(tables, self._streams, sharding, patience_s, start_patience_s)
@@ -94,7 +96,8 @@ class ReverbDataset:
     def ready(self) -> bool:
         """Whether the next batch is here, or the tables' rate limiters let it through.
 
-        Where sequences may be too old, it waits until enough of them have been looked at.
+        Where sequences may be too old, it waits until enough of them have been looked at. Of several replay servers one
+        may be away, so that none is asked: it is whether the batch is here.
         """
         while self._batches.empty() and self._error is None:
             if not self._let_through():
@@ -109,12 +112,18 @@ class ReverbDataset:
         self._mixed.close()
 
     def _let_through(self) -> bool:
+        if len(self._clients) > 1:
+            return False
         stale = [stream.stale for stream in self._streams]  # First, as those that come meanwhile count as fresh.
-        infos = self._client.server_info()
-        inserted = [infos[table.name].rate_limiter_info.insert_stats.completed for table in self._tables]
+        inserted = [limiter.insert_stats.completed for limiter in self._limiters()]
         written = [number - old for number, old in zip(inserted, stale)]
         limits = map(contract.rate_limit, self._tables)
         return all(map(contract.RateLimit.may_sample, limits, written, self._taken, self._counts))
+
+    def _limiters(self, timeout_s: int | None = None) -> list[Any]:
+        """The state of each table's rate limiter, on the one replay server."""
+        infos = self._clients[0].server_info(timeout=timeout_s)
+        return [infos[table.name].rate_limiter_info for table in self._tables]
 
     def _fill(self) -> None:
         try:

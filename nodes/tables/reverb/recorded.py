@@ -18,16 +18,22 @@ import tree
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from boonta.agents.base import Steps, Table
-from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.snapshots.parts import divisions, parts_of
+from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.nodes.tables.reverb.server import make_table
 from boonta.nodes.tables.reverb.signature import columns, unpack_columns
 
 
-def newest_checkpoint(folder: pathlib.Path) -> pathlib.Path | None:
-    """The newest sound snapshot in a replay server's folder; None if there is none."""
-    store = SnapshotFolder(folder, "snapshot of the tables")
-    newest = store.newest()
-    return None if newest is None else store.path(newest)
+def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The newest sound snapshot of each replay server's part of the tables; none of those that have none.
+
+    Args:
+      folder: the folder of the tables.
+    """
+    newest = max((number for parts in divisions(folder) for part in parts for number in numbers(part)), default=0)
+    stores = [SnapshotFolder(part, "snapshot of the tables") for part in parts_of(folder, newest)]
+    found = [(store, store.newest()) for store in stores]
+    return [store.path(number) for store, number in found if number is not None]
 
 
 def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterator[Steps]:
@@ -38,7 +44,7 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
     and each sequence once. The checkpoint itself is only read.
 
     Args:
-      checkpoint: the checkpoint's folder, as `newest_checkpoint` gives it.
+      checkpoint: the checkpoint's folder, as `newest_checkpoints` gives it.
       table: the table as the run had it.
       signature: shapes of one raw step.
 

@@ -6,9 +6,10 @@ from boonta.agents import rlax_first  # noqa: F401
 
 # isort: split
 
+import functools
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,39 @@ import tree
 from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.tables import base
 from boonta.nodes.tables.base import Piece
+from boonta.nodes.tables.division import SERVERS, divided
 from boonta.nodes.tables.freshness import fresh
 from boonta.nodes.tables.priorities import make_priorities
+from boonta.nodes.tables.reverb.sharded import Shard, ShardedStream
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
 CONNECT_DEADLINE_S = 120
 WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
+
+
+def open_stream(
+    clients: Sequence[reverb.Client], table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+) -> Stream | ShardedStream:
+    """A table's sequences, from its one replay server, or from several that have equal parts of it.
+
+    Args:
+      clients: a client of each server.
+      table: the whole table.
+      signature, size, in_flight, updates: as for `Stream`.
+    """
+    if len(clients) == 1:
+        return Stream(clients[0], table, signature, size, in_flight, updates)
+    part, in_flight = divided(table, len(clients), SERVERS), max(1, in_flight // len(clients))
+
+    def shard(client: reverb.Client) -> Shard:
+        def open_part(arrived: Callable[[], None]) -> base.Stream:
+            return Stream(client, part, signature, size, in_flight, updates, arrived)
+
+        return Shard(open_part, functools.partial(client.mutate_priorities, table.name))
+
+    return ShardedStream(table, [shard(client) for client in clients], size)
 
 
 class Stream:
@@ -40,13 +67,21 @@ class Stream:
       size: S, the number of sequences in every piece, of which all that are asked for must be a multiple.
       in_flight: number of sequences that Reverb fetches ahead, and so draws before their time.
       updates: updates before the one that gets the first batch.
+      arrived: called whenever there is another piece, or reading has failed.
 
     Attributes:
       stale: sequences that were left out so far.
     """
 
     def __init__(
-        self, client: reverb.Client, table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+        self,
+        client: reverb.Client,
+        table: Table,
+        signature: Steps,
+        size: int,
+        in_flight: int,
+        updates: int = 0,
+        arrived: Callable[[], None] = lambda: None,
     ):
         self._client = client
         self._table = table
@@ -54,6 +89,7 @@ class Stream:
         self._size = size
         self._in_flight = in_flight
         self._updates = updates
+        self._arrived = arrived
         self._fresh = 0  # Sequences that were not left out.
         self.stale = 0
         self._asked = threading.Semaphore(0)
@@ -101,12 +137,16 @@ class Stream:
         try:
             draw = self._samples()
             while self._asked.acquire() and not self._cancellation.is_cancelled:
-                self._pieces.put(self._next(draw))
-            self._pieces.put(EOFError("it has been closed"))
+                self._put(self._next(draw))
+            self._put(EOFError("it has been closed"))
         except tf.errors.OutOfRangeError:
-            self._pieces.put(EOFError("the replay server ended the stream"))
+            self._put(EOFError("the replay server ended the stream"))
         except BaseException as error:  # It is handed to whoever takes the next piece.
-            self._pieces.put(error)
+            self._put(error)
+
+    def _put(self, piece: Piece | BaseException) -> None:
+        self._pieces.put(piece)
+        self._arrived()
 
     def _next(self, draw: Callable[[], Any]) -> Piece:
         """The next piece that is not too old."""

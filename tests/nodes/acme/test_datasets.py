@@ -75,7 +75,7 @@ def test_acme_reads_the_same_from_our_table_as_from_its_own():
     server = reverb.Server([make_table(agent.tables[0], step_shapes(agent, spec)), theirs])
     client = reverb.Client(f"localhost:{server.port}")
     try:
-        own = StepsAdder(agent, spec, ReverbStore(client))
+        own = StepsAdder(agent, spec, ReverbStore([client]))
         going_on = adders.EndBehavior.CONTINUE
         other = adders.SequenceAdder(
             client, STEPS, period=STEPS, priority_fns={"theirs": None}, end_of_episode_behavior=going_on

@@ -159,9 +159,3 @@ def test_a_failure_ends_a_hosts_nodes_at_once(tmp_path):
 def test_hosts_that_cannot_be_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Hosts(**settings)
-
-
-def test_what_hosts_divide_must_divide():
-    assert Hosts("a:1", 3, 1).share("batch_size", 12) == 4
-    with pytest.raises(ValueError, match="batch_size is 8; it must divide over 3 hosts"):
-        Hosts("a:1", 3, 1).share("batch_size", 8)

@@ -27,7 +27,7 @@ def reverb(tmp_path):
         def serve() -> ReverbStore:
             checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
             servers.append(reverb.Server([make_table(table, SIGNATURE)], checkpointer=checkpointer))
-            return ReverbStore(servers[-1].localhost_client(), lambda: SIGNATURE)
+            return ReverbStore([servers[-1].localhost_client()], lambda: SIGNATURE)
 
         def restart() -> ReverbStore:
             servers[-1].localhost_client().checkpoint()

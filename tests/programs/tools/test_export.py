@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 
 import jax
 import numpy as np
@@ -14,7 +15,7 @@ from boonta.nodes.archive import files as archive
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(300)]
 pytest.importorskip("launchpad")
 from boonta.nodes.acting.local import step_shapes  # noqa: E402
-from boonta.nodes.tables.reverb.recorded import newest_checkpoint, recorded  # noqa: E402
+from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded  # noqa: E402
 from boonta.programs import muzero  # noqa: E402
 from boonta.programs.tools import export, play  # noqa: E402
 from boonta.programs.wiring import folder, launch, run  # noqa: E402
@@ -57,7 +58,7 @@ def test_every_episode_is_exported_whole_and_once(run_folder, tmp_path, capsys):
         assert_played_by_the_rules(episode)
     # All slots have been stepped as often, so the last episodes are cut where the last sequences end.
     table = agent.tables[0]
-    number = len(list(recorded(newest_checkpoint(run_folder / "replay"), table, step_shapes(agent, env.spec))))
+    number = len(list(recorded(newest_checkpoints(run_folder / "replay")[0], table, step_shapes(agent, env.spec))))
     per_slot = table.sequence_length + (number // 4 - 1) * table.period
     left = per_slot % 10
     assert opened.index.episodes == 4 * (per_slot // 10)
@@ -65,6 +66,17 @@ def test_every_episode_is_exported_whole_and_once(run_folder, tmp_path, capsys):
     mean = np.mean([episode.reward.sum() for episode in episodes])
     assert opened.index.mean_return == pytest.approx(mean)
     assert f"{len(episodes)} complete episodes, of mean return {mean:.4g}" in capsys.readouterr().out
+
+
+def test_the_parts_of_several_replay_servers_are_one_archive(run_folder, tmp_path):
+    divided = tmp_path / "divided"
+    shutil.copytree(run_folder, divided)
+    checkpoint = newest_checkpoints(divided / "replay")[0]
+    for i in range(2):
+        shutil.copytree(checkpoint, divided / "replay" / f"{i}_of_2" / checkpoint.name)
+    shutil.rmtree(checkpoint)
+    one, two = export.archive(run_folder, tmp_path / "one"), export.archive(divided, tmp_path / "two")
+    assert (two.episodes, two.steps) == (2 * one.episodes, 2 * one.steps) and one.episodes > 0
 
 
 def assert_played_by_the_rules(episode) -> None:
@@ -81,7 +93,7 @@ def assert_played_by_the_rules(episode) -> None:
 
 
 def test_a_table_is_read_once_through_in_order_and_its_checkpoint_left_alone(run_folder):
-    checkpoint = newest_checkpoint(run_folder / "replay")
+    checkpoint = newest_checkpoints(run_folder / "replay")[0]
     files = {path: path.read_bytes() for path in checkpoint.iterdir()}
     agent, env = play.agent_and_env(run_folder)
     signature = step_shapes(agent, env.spec)
@@ -122,7 +134,7 @@ def test_steps_of_other_shapes_than_the_program_makes_now(run_folder):
     now = jax.ShapeDtypeStruct((9, 5), np.float32)
     signature = step_shapes(agent, env.spec)._replace(observation=now)
     with pytest.raises(ValueError, match=r"23 x observation:float32\[10, 5\].*now makes.*float32\[9, 5\]"):
-        next(recorded(newest_checkpoint(run_folder / "replay"), agent.tables[0], signature))
+        next(recorded(newest_checkpoints(run_folder / "replay")[0], agent.tables[0], signature))
 
 
 def test_the_command_line(run_folder, tmp_path, monkeypatch, capsys):

@@ -47,6 +47,18 @@ def test_a_run_that_was_cut_off(folder, capsys):
     assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
 
 
+def test_the_tables_of_all_replay_servers_are_listed_and_must_be_there(folder, capsys):
+    for number, parts in ((30, 2), (40, 1)):
+        with SnapshotFolder(folder / "checkpoints", "checkpoint").writing(number, beside="replay") as new:
+            new.mkdir()
+        for i in range(parts):
+            with SnapshotFolder(folder / "replay" / f"{i}_of_2", "snapshot of the tables").writing(number) as new:
+                new.mkdir()
+    lines = printed_by(folder, capsys)
+    assert [line for line in lines if line.startswith("replay")] == ["replay/0_of_2:", "replay/1_of_2:"]
+    assert lines[-1] == "it would go on from checkpoints/30, 0 updates before the last row of metrics"
+
+
 @pytest.mark.parametrize("how", ["done: updates reached 25", "ended by SIGINT"])
 def test_a_run_that_ended(folder, capsys, how):
     with journal.kept_in(folder):

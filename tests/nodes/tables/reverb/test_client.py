@@ -44,7 +44,7 @@ loaded = [name for name in sys.modules if name.partition(".")[0] in ("tensorflow
 print(loaded)
 import reverb
 print(reverb.Client("localhost:{port}").server_info()["trajectories"].current_size)
-print(type(connect(Address().resolve(), None)._client) is reverb.Client)
+print(type(connect(Address().resolve(), None).clients[0]) is reverb.Client)
 import os
 os._exit(0)
 """

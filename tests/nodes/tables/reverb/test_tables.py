@@ -63,7 +63,7 @@ class Serve:
     def dataset(self):
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        self.opened.append(ReverbDataset(self.client, [self.table], one_device(), SIGNATURE))
+        self.opened.append(ReverbDataset([self.client], [self.table], one_device(), SIGNATURE))
         return self.opened[-1]
 
     def write(self, sequences: int, node: Node | None = None) -> None:

@@ -1,0 +1,82 @@
+"""Several replay servers of one program: which programs can have them, and which groups of slots write to which."""
+
+from __future__ import annotations
+
+import inspect
+import math
+
+from boonta.nodes.base import Node
+from boonta.nodes.tables.division import require_divisible
+from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
+
+SEVERAL = ("local_mp", "local_mt")  # The ways to run with more than one replay server.
+
+
+def servers_of(program: Program) -> int:
+    """The number of the program's replay servers."""
+    return next((group.number for group in program.all_groups if group.node.role == "replay"), 0)
+
+
+def first_group(group: Group, i: int) -> int:
+    """The number of a node's first group of slots among those of all nodes of its group."""
+    return i * _slot_groups(group)
+
+
+def check(program: Program) -> None:
+    """Refuses a program whose replay servers can't share its tables.
+
+    Raises:
+      ValueError: names the setting, and what can work.
+    """
+    servers, run = servers_of(program), program.run
+    if servers and run.replay_servers not in (1, servers):
+        raise ValueError(
+            f"replay_servers is {run.replay_servers}, and the program itself names {servers}: leave it out, or change "
+            "the number there"
+        )
+    if servers < 2:
+        return
+    if run.launch not in SEVERAL:
+        raise ValueError(f"the program has {servers} replay servers; with --launch {run.launch} it can have one")
+    for table in program.agent.tables:
+        require_divisible(table, servers)
+    for group in program.all_groups:
+        if group.node.role == "replay" and not {"shard", "shards"} <= parameters(group.node):
+            raise ValueError(
+                f"{group.label}: {group.node.__name__} doesn't take `shard` and `shards`, and so can't be one of "
+                f"{servers} replay servers"
+            )
+        if group.node.role in WRITERS and "replay" in parameters(group.node):
+            _require_dealt(group, servers)
+
+
+def _require_dealt(group: Group, servers: int) -> None:
+    """Raises ValueError unless the writers of a group fill all replay servers alike."""
+    each = _slot_groups(group)
+    writers = group.number * each
+    if writers % servers:
+        fit = servers // math.gcd(servers, each)
+        raise ValueError(
+            f"{group.label}: {group.number} x {each} groups of environments can't be dealt to {servers} replay servers "
+            f"alike: the number of nodes must be a multiple of {fit}, or that of replay servers one of "
+            f"{[n for n in range(1, writers + 1) if writers % n == 0]}"
+        )
+
+
+def _slot_groups(group: Group) -> int:
+    """How many groups of slots a node has, each of which writes a stream: its threads."""
+    given: int | None = group.settings.get("threads")
+    return _usual_threads(group.node) if given is None else given
+
+
+def _usual_threads(node: type[Node]) -> int:
+    """The default of a class's `threads`; 1 if it takes none."""
+    for kind in node.__mro__:
+        if "__init__" not in vars(kind):
+            continue
+        own = inspect.signature(kind).parameters
+        if "threads" in own:
+            return int(own["threads"].default)
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
+            break
+    return 1
