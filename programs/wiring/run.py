@@ -71,7 +71,7 @@ class Run:
         debugger; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for environments
         in JAX.
       workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by the program, the
-        environment, and the settings and the seed where they are not as usual.
+        environment, and whatever isn't as usual.
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.

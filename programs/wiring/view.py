@@ -164,7 +164,7 @@ def busiest(row: dict[str, float]) -> str:
     if not group or totals[group] < 0.5:
         return ""
     most = max(working[group], key=working[group].__getitem__)
-    return f"{group} {totals[group]:.0%}, most of it {most.replace('_', ' ')}"
+    return f"{group} {min(totals[group], 1.0):.0%}, most of it {most.replace('_', ' ')}"
 
 
 def table_of(status: dict[str, Any]) -> table.Table:

@@ -14,7 +14,7 @@ from boonta.tests.helpers.running import Running
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 PROGRAM = (
     *("programs/dqn.py", "catch", "--replay-servers", "2"),
-    *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000"),
+    *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000", "--save-every-s", "1000"),
 )
 SHARDS = ("replay/0", "replay/1")
 
@@ -33,7 +33,8 @@ def kill(run: Running, name: str) -> dict[str, int]:
 def test_a_run_goes_on_without_a_killed_server_and_is_resumed_with_both(tmp_path):
     with Running(tmp_path, *PROGRAM, "--restarts.backoff-s", "1000") as run:
         run.wait_until_it_works()
-        assert min(run.rows[-1][f"transitions/sampled/{name}"] for name in SHARDS) > 0
+        sampled = lambda: [run.rows[-1].get(f"transitions/sampled/{name}", 0) for name in SHARDS]  # noqa: E731
+        run.wait_until(lambda: min(sampled()) > 0, "both give samples")
         before = kill(run, "replay/1")
         run.wait_until(lambda: "replay/1 was killed by SIGKILL" in run.printed, "its death is noticed")
         run.wait_until_it_works()  # Of the actor's two groups of environments one goes on.
