@@ -82,7 +82,7 @@ class Inference(Node):
     """
 
     role = "inference"
-    serves = True
+    serves = 1  # It calls the variable server.
     served = ("register", "act")
 
     def __init__(

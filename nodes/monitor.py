@@ -94,7 +94,7 @@ class Monitor(Periodic):
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
-            served = report["serves"] and not self._drained()
+            served = report["serves"] and not self._drained(report["serves"])
             return {
                 "stop": "" if served else self._reason,
                 "ending": bool(self._reason),
@@ -247,9 +247,9 @@ class Monitor(Periodic):
         if unknown and age > self._start_s and not self._reason:
             self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
 
-    def _drained(self) -> bool:
-        """Whether services may end: no node is left that could call them, or the nodes had time enough."""
-        return self._ending_s() > DRAIN_S or self._roster.only_servers_left(self._ending_s())
+    def _drained(self, serves: int) -> bool:
+        """Whether a server may end: no node is left that could call it, or the nodes had time enough."""
+        return self._ending_s() > DRAIN_S or self._roster.only_servers_left(serves, self._ending_s())
 
     def _ending_s(self) -> float:
         """Seconds since nodes were asked to end, without those of saves; 0 while they have not been."""

@@ -53,7 +53,7 @@ class Replay(Periodic):
     """
 
     role = "replay"
-    serves = True
+    serves = 2
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class VariableServer(Periodic):
     """Holds the newest params: the learner puts them, and actors get them if their own are older."""
 
     role = "variables"
-    serves = True
+    serves = 2
     served = ("put", "get")
 
     def __init__(self, name: str, monitor: Any = None):

@@ -32,7 +32,7 @@ class Peer:
     silent_s: float = 0.0
 
     @property
-    def serves(self) -> bool:
+    def serves(self) -> int:
         return self.report["serves"]
 
 
@@ -107,9 +107,9 @@ class Roster:
         """Whether no node is left, `ending_s` seconds after they were asked to end."""
         return not self._awaited(ending_s) and all(peer.gone for peer in self.peers.values())
 
-    def only_servers_left(self, ending_s: float) -> bool:
-        """Whether no node is left that could call others, `ending_s` seconds after they were asked to end."""
-        return not self._awaited(ending_s) and all(peer.gone or peer.serves for peer in self.peers.values())
+    def only_servers_left(self, least: int, ending_s: float) -> bool:
+        """Whether no node is left whose `serves` is below `least`, `ending_s` seconds after nodes were asked to end."""
+        return not self._awaited(ending_s) and all(peer.gone or peer.serves >= least for peer in self.peers.values())
 
     def status(self) -> dict[str, dict[str, Any]]:
         """The state of each node by name, for a display and a launcher."""

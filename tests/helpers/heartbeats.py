@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def report(name: str, serves: bool = False, counts=None, samples=None, **metrics) -> dict:
+def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> dict:
     return {
         "name": name,
         "process": "host/1",

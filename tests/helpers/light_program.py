@@ -16,7 +16,7 @@ class Board(Periodic):
     """Keeps what was put last."""
 
     role = "variables"
-    serves = True
+    serves = 2
     served = ("put",)
 
     def __init__(self, name, monitor):

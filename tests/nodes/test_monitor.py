@@ -59,19 +59,36 @@ def test_an_impossible_stop_rule_is_refused():
 
 
 def test_when_the_rule_is_reached_workers_end_before_services(monitor):
-    monitor.beat(report("replay", serves=True))
+    monitor.beat(report("replay", serves=2))
     assert not monitor.beat(report("actor/0", counts={"env_steps": 100.0}))["ending"]
     monitor.round()
-    reply = monitor.beat(report("replay", serves=True))
+    reply = monitor.beat(report("replay", serves=2))
     assert reply["stop"] == "" and reply["ending"]
     assert "env_steps reached 100" in monitor.beat(report("actor/0"))["stop"]
     monitor.report_end("actor/0", "")
-    assert "env_steps reached 100" in monitor.beat(report("replay", serves=True))["stop"]
+    assert "env_steps reached 100" in monitor.beat(report("replay", serves=2))["stop"]
     assert not monitor.stopping
     monitor.report_end("replay", "")
     assert monitor.status()["failure"] == ""
     monitor.round()
     assert monitor.stopping
+
+
+def test_a_server_that_calls_another_ends_before_it(monitor):
+    servers = {"variables": 2, "inference": 1}
+    for name, serves in servers.items():
+        monitor.beat(report(name, serves=serves))
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    monitor.round()
+
+    def stops() -> list[bool]:
+        return [bool(monitor.beat(report(name, serves=serves))["stop"]) for name, serves in servers.items()]
+
+    assert stops() == [False, False]
+    monitor.report_end("actor/0", "")
+    assert stops() == [False, True]
+    monitor.report_end("inference", "")
+    assert bool(monitor.beat(report("variables", serves=2))["stop"])
 
 
 def test_the_status_is_on_disk_too_which_counts_as_no_look_of_the_launcher(monitor, tmp_path):

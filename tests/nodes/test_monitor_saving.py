@@ -29,15 +29,15 @@ def test_time_in_which_a_node_saves_does_not_count_at_the_end(tmp_path, monkeypa
     def rounds(seconds: int, **told) -> None:
         for _ in range(seconds):
             clock[0] += 1.0
-            monitor.beat({**report("replay", serves=True), **told})
+            monitor.beat({**report("replay", serves=2), **told})
             monitor.beat(report("learner"))
             monitor.round()
 
     rounds(300, saving=True)
     assert monitor.status()["saving"] == ["replay"] and not monitor.stopping
-    assert monitor.beat(report("replay", serves=True))["stop"] == ""
+    assert monitor.beat(report("replay", serves=2))["stop"] == ""
     rounds(9)
-    assert monitor.beat(report("replay", serves=True))["stop"] == "enough" and not monitor.stopping
+    assert monitor.beat(report("replay", serves=2))["stop"] == "enough" and not monitor.stopping
     rounds(5)
     assert monitor.stopping
 
