@@ -72,7 +72,8 @@ def test_a_population_is_trained_tabled_drawn_and_played(tmp_path, capsys):
 
 
 def test_learners_move_their_discount(tmp_path):
-    run(["meta_gradient.py"], tmp_path, "--learn", "discount=0.5", "--meta-learning-rate", "0.05")
+    rates = ["--config.optimiser.learning-rate", "2e-3", "--meta-learning-rate", "0.05"]
+    run(["meta_gradient.py"], tmp_path, "--learn", "discount=0.5", *rates)
     assert not undeclared(tmp_path)
     learned = [row["meta/discount"] for row in metrics.read(tmp_path) if "meta/discount" in row]
     assert abs(learned[-1] - 0.5) > 0.01 and 0 < learned[-1] < 1
