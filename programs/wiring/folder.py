@@ -21,7 +21,6 @@ from boonta.programs.wiring.run import (
     Run,
     agent_of,
     newest_checkpoint,
-    read_config,
     require_same_run,
 )
 
@@ -50,9 +49,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
     config = folder / "config.json"
-    if config.exists():
-        require_same_run(name, run, settings)
-        _warn_of_changes(read_config(config), origin)
+    if (old := require_same_run(name, run, settings)) is not None:
+        _warn_of_changes(old, origin)
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / "config.json.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")

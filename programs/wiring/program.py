@@ -158,17 +158,17 @@ class Program:
         return next((group for group in self.groups if group.node.role == role), None)
 
 
-def parameters(node: type[Node]) -> set[str]:
-    """The names of a node's constructor parameters, including those that it passes on to its base class."""
-    names: set[str] = set()
+def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
+    """A node's constructor parameters by name, including those that it passes on to its base class."""
+    found: dict[str, inspect.Parameter] = {}
     for kind in node.__mro__:
         if "__init__" not in vars(kind):
             continue
-        own = list(inspect.signature(kind).parameters.values())
-        names |= {parameter.name for parameter in own}
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+        own = inspect.signature(kind).parameters
+        found = {**own, **found}
+        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
             break
-    return names
+    return found
 
 
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
     if role == "actor" and "inference" in served:
         offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
     accepted = parameters(group.node)
-    if role == "actor" and {"slots", "num_envs"} & accepted:  # An actor of a user's own may have no environments.
+    if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
         slots = slots_of(program, group, i)
         offered = {"slots": slots, "num_envs": slots.size} | offered
     chosen = {name: value for name, value in offered.items() if name in accepted}

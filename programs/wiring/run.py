@@ -59,6 +59,7 @@ class Config:
 
 
 _CONFIG = pydantic.TypeAdapter(Config)
+SEVERAL_SERVERS = ("local_mp", "local_mt")  # The ways to run with more than one replay server.
 MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
@@ -127,7 +128,7 @@ class Run:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
         if self.replay_servers < 1:
             raise ValueError(f"replay_servers is {self.replay_servers}; it must be at least 1")
-        if self.replay_servers > 1 and self.launch not in ("local_mp", "local_mt"):
+        if self.replay_servers > 1 and self.launch not in SEVERAL_SERVERS:
             raise ValueError(
                 f"replay_servers is {self.replay_servers}; with --launch {self.launch} it must be 1: leave it out"
             )
@@ -229,8 +230,8 @@ def agent_of(settings: Mapping[str, Any]) -> str:
     return modules[0].removesuffix(".config") if modules else ""
 
 
-def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
-    """Refuses a run whose folder holds another one; one that holds none is fine.
+def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:
+    """The config of the run that the folder holds; None if it holds none. One of another run is refused.
 
     Args:
       name: the program's name.
@@ -241,7 +242,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
     """
     folder = pathlib.Path(run.workdir)
     if not (folder / "config.json").exists():
-        return
+        return None
     old = read_config(folder / "config.json")
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
@@ -262,3 +263,4 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> None:
             f"--workdir {folder} holds a run with other settings: {'; '.join([*changed[:MOST_SHOWN], *more])}. "
             "Give them as they were, choose another --workdir, or add --allow-changes"
         )
+    return old

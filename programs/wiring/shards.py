@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 
-from boonta.nodes.base import Node
 from boonta.nodes.tables.division import require_divisible
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
-
-SEVERAL = ("local_mp", "local_mt")  # The ways to run with more than one replay server.
+from boonta.programs.wiring.run import SEVERAL_SERVERS
 
 
 def servers_of(program: Program) -> int:
@@ -36,12 +33,12 @@ def check(program: Program) -> None:
         )
     if servers < 2:
         return
-    if run.launch not in SEVERAL:
+    if run.launch not in SEVERAL_SERVERS:
         raise ValueError(f"the program has {servers} replay servers; with --launch {run.launch} it can have one")
     for table in program.agent.tables:
         require_divisible(table, servers)
     for group in program.all_groups:
-        if group.node.role == "replay" and not {"shard", "shards"} <= parameters(group.node):
+        if group.node.role == "replay" and not {"shard", "shards"} <= parameters(group.node).keys():
             raise ValueError(
                 f"{group.label}: {group.node.__name__} doesn't take `shard` and `shards`, and so can't be one of "
                 f"{servers} replay servers"
@@ -65,18 +62,6 @@ def _require_dealt(group: Group, servers: int) -> None:
 
 def _slot_groups(group: Group) -> int:
     """How many groups of slots a node has, each of which writes a stream: its threads."""
-    given: int | None = group.settings.get("threads")
-    return _usual_threads(group.node) if given is None else given
-
-
-def _usual_threads(node: type[Node]) -> int:
-    """The default of a class's `threads`; 1 if it takes none."""
-    for kind in node.__mro__:
-        if "__init__" not in vars(kind):
-            continue
-        own = inspect.signature(kind).parameters
-        if "threads" in own:
-            return int(own["threads"].default)
-        if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
-            break
-    return 1
+    usual = parameters(group.node).get("threads")
+    number: int = group.settings.get("threads", 1 if usual is None else usual.default)
+    return number

@@ -145,7 +145,8 @@ def waits(row: dict[str, float]) -> str:
         if "/waiting_for_" in name and value >= 0.05
     }
     waiting = ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
-    return f"{waiting}; busiest {busiest(row)}" if waiting and busiest(row) else waiting
+    at_work = busiest(row)
+    return f"{waiting}; busiest {at_work}" if waiting and at_work else waiting
 
 
 def busiest(row: dict[str, float]) -> str:

@@ -111,7 +111,7 @@ class Loud(Actor):
 
 
 def test_a_nodes_parameters_include_those_that_it_passes_on():
-    assert {"volume", "agent", "num_envs", "seed"} <= parameters(Loud)
+    assert {"volume", "agent", "num_envs", "seed"} <= parameters(Loud).keys()
 
 
 def test_a_program_may_name_its_own_service(tmp_path):
