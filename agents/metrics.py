@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+HISTOGRAM = "histogram/"  # The first letters of a metric that is an array, from `histogram`.
+
+# Upper ends of a histogram's bins: fine around 1, where ratios are, and coarse below, for errors and priorities.
+ENDS = (1e-3, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97, 1.03, 1.1, 1.2, 1.3, 1.5, 2.0, 3.0, 10.0, 30.0, np.inf)
+_UPPER = np.array(ENDS, np.float32)
+_LOWER = np.array((-np.inf, *ENDS[:-1]), np.float32)
+MOST = 512  # Numbers that a histogram is made of, spread over those given: it must cost an update next to nothing.
 
 
 class Metric(NamedTuple):
@@ -52,6 +63,34 @@ METRICS = (
         "nats",
         "falling slowly",
     ),
+    Metric("histogram/<quantity>/<end>", "Share of a quantity's values up to a bin's end and above the one before."),
     Metric("meta/loss", "The meta-loss: that of the other half of the batch, after an update with the learned values."),
     Metric("meta/<field>", "The learned value of a hyper-parameter.", healthy="it settles within the field's bounds"),
 )
+
+
+def histogram(x: Any, mask: Any = None) -> Any:
+    """A histogram of ratios, errors or priorities, as a metric whose name begins with `HISTOGRAM`.
+
+    Args:
+      x: numbers of at least 0, of any shape, in numpy or JAX.
+      mask: an array like x, 1 where a number counts and 0 elsewhere; None counts all.
+
+    Returns:
+      float [len(ENDS)], the share of the numbers in each bin, that is above the end before and at most its own. So
+      histograms can be averaged as other metrics are.
+    """
+    stride = -(-x.size // MOST)
+    x = x.reshape(-1, 1)[::stride]
+    weight = 1.0 if mask is None else mask.reshape(-1, 1)[::stride]
+    within = ((x > _LOWER) & (x <= _UPPER)) * weight  # [n, bins]
+    return within.sum(axis=0) / (within.sum() + 1e-8)
+
+
+def expanded(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics without arrays: each histogram [..., bins] becomes one value [...] for each bin, "<name>/<its end>"."""
+    values: dict[str, Any] = {}
+    for name, value in metrics.items():
+        bins = {f"{name}/{end:g}": value[..., i] for i, end in enumerate(ENDS)} if name.startswith(HISTOGRAM) else {}
+        values |= bins or {name: value}
+    return values

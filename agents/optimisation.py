@@ -42,7 +42,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       priorities: float32 [B], or None.
-      metrics: scalars by name.
+      metrics: scalars and histograms by name, see `agents.metrics`.
       statistics: statistics of the batch, for `Statistics.merge`; () for agents without any.
     """
 
@@ -125,7 +125,7 @@ def make_update(
 
     Args:
       init_params: `(key) -> params`.
-      loss: sums or means over the whole batch; its metrics are scalars.
+      loss: sums or means over the whole batch; its metrics are scalars, or histograms.
       optimiser: settings of the descent on all params; or, where params are a dict, those of each entry by its name.
       periods: updates between those that change an entry of the params, by its name, as `descent.is_due` says; None
         changes all in every update.
@@ -256,7 +256,7 @@ def _descend_in_parts(
         last = jnp.int32(number) - 1
         newest = priorities[last].reshape(-1)
         priorities = jnp.zeros_like(newest).at[index[last]].set(newest)
-    metrics = {name: jnp.sum(jnp.mean(x, axis=1)) / number for name, x in outcomes.metrics.items()}
+    metrics = {name: jnp.sum(jnp.mean(x, axis=1), axis=0) / number for name, x in outcomes.metrics.items()}
     if further is not None:
         metrics["epochs"] = number
     statistics = [jax.tree.map(lambda x, i=i: x[0, i], outcomes.statistics) for i in range(minibatches)]

@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Table
+from boonta.agents.metrics import expanded
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import image
@@ -218,7 +219,8 @@ class Learner(Node):
         """Runs beside the next step: waits for the device, publishes and logs; returns the hosts' reports."""
         priorities, metrics, reports = jax.device_get(outcome[1:])
         before = version - len(drawn)  # Updates made before this step.
-        logs = [{name: float(values[i]) for name, values in metrics.items()} for i in range(len(drawn))]
+        values = expanded(metrics)
+        logs = [{name: float(value[i]) for name, value in values.items()} for i in range(len(drawn))]
         for i, log in enumerate(logs):
             require_finite(log, before + i + 1)
         if not drawn or before // self._publish_every < version // self._publish_every:
@@ -230,7 +232,8 @@ class Learner(Node):
                 for one, its_priorities in zip(drawn, priorities):
                     self._dataset.prioritise(one, own(its_priorities))
         for i, log in enumerate(logs):
-            self.measure(log | self._allowed | ({} if priorities is None else priority_metrics(priorities[i])))
+            of_batch = {} if priorities is None else expanded(priority_metrics(priorities[i]))
+            self.measure(log | self._allowed | of_batch)
         return reports
 
     def _keep_published(self) -> None:

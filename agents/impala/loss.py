@@ -16,6 +16,7 @@ from boonta.agents.actor_policy import unroll_as_acted
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
 from boonta.agents.impala.config import Config
+from boonta.agents.metrics import histogram
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
 from boonta.agents.returns import v_trace
@@ -60,6 +61,7 @@ def impala_loss(
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
         "baseline_loss": mean(0.5 * (trace.target_tm1 - v_tm1) ** 2),
         "rho": mean(rho_tm1),
+        "histogram/rho": histogram(rho_tm1, mask_tm1),
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),
         "value": mean(v_tm1),

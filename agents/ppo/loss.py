@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, entropy_metrics
+from boonta.agents.metrics import histogram
 from boonta.agents.normalisation import moments_of
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
@@ -149,6 +150,7 @@ def ppo_loss(
         "policy_loss": policy_loss,
         "baseline_loss": baseline_loss,
         "kl": mean(ratio - 1 - log_ratio),
+        "histogram/ratio": histogram(ratio, rows.mask),
         "ratio_clipped": mean(jnp.abs(ratio - 1) > config.clip),
         "rho": mean(rows.rho),
         "rho_error": mean(jnp.abs(rows.rho - 1)),

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents.base import Batch, Nest, Table, Update
+from boonta.agents.metrics import histogram
 
 MOST_UNROLLED = 16  # Updates in one program without a loop; each is compiled again.
 
@@ -161,8 +162,12 @@ def compile_step(
 
 
 def priority_metrics(priorities: Any) -> dict[str, Any]:
-    """Metrics of an update's priorities [B]: the mean error of its sequences, and the largest."""
-    return {"priority": priorities.mean(), "priority_max": priorities.max()}
+    """Metrics of an update's priorities [B]: the mean error of its sequences, the largest, and all as a histogram."""
+    return {
+        "priority": priorities.mean(),
+        "priority_max": priorities.max(),
+        "histogram/priority": histogram(priorities),
+    }
 
 
 def allowed_lag(tables: Sequence[Table]) -> dict[str, float]:

@@ -1,19 +1,29 @@
-"""Where the rows of a run's metrics go: the protocol of three methods, and the sinks that `--log` names."""
+"""Where the rows of a run's metrics go: the protocol of three methods, and the sinks that `--log` names.
+
+A row has a histogram as one value for each of its bins, see `split`. Where a run records videos, they lie in its folder
+as files, see `video_at`.
+"""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import importlib
 import importlib.util
+import math
 import pathlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from boonta.agents.metrics import HISTOGRAM
 from boonta.envs.base import suggest
 from boonta.envs.names import named
 
 TENSORBOARD = "tensorboard"  # The monitor writes it itself; each other tracker has a process that sends to it.
 OWN = "package.module:name for one of your own"
+VIDEOS = "videos"  # A subfolder of the run's folder, and the name of videos in trackers.
+BIN = re.compile(rf"({HISTOGRAM}.+)/([\d.e+-]+|inf)")  # A value of a histogram: its name, and the end of the bin.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +48,8 @@ class TrackedRun:
 class Sink(Protocol):
     """Takes the rows of a run. Any method may raise: a new sink with the same id then gets the row again.
 
-    `FromLogger` makes one of a class with only `write` and `close`, such as an `acme.utils.loggers.Logger`.
+    One that has a method `video(path, env_steps)`, too, gets the run's videos, GIFs, with the env steps of the params
+    that play. `FromLogger` makes one of a class with only `write` and `close`, such as an `acme.utils.loggers.Logger`.
     """
 
     def begin(self, run: TrackedRun) -> None:
@@ -77,6 +88,38 @@ class FromLogger:
         self._logger.close()
 
 
+def split(row: Mapping[str, float]) -> tuple[dict[str, float], dict[str, dict[float, float]]]:
+    """Splits a row into its scalars and its histograms: by name, the share of values in each bin, by the bin's end.
+
+    Ends rise from bin to bin. The last bin's, which is infinite in the row, is twice the one before, so that it can be
+    drawn.
+    """
+    scalars: dict[str, float] = {}
+    shares: dict[str, dict[float, float]] = collections.defaultdict(dict)
+    for name, value in row.items():
+        if found := BIN.fullmatch(name):
+            shares[found[1]][float(found[2])] = value
+        else:
+            scalars[name] = value
+    histograms = {}
+    for name, bins in shares.items():
+        ends = sorted(bins)
+        finite = [2 * ends[i - 1] if math.isinf(end) else end for i, end in enumerate(ends)]
+        histograms[name] = {drawn: bins[end] for drawn, end in zip(finite, ends)}
+    return scalars, histograms
+
+
+def video_at(folder: pathlib.Path, env_steps: int) -> pathlib.Path:
+    """The file of the video of a run's params after these env steps."""
+    return folder / VIDEOS / f"{env_steps:012d}.gif"
+
+
+def videos_of(folder: pathlib.Path) -> dict[int, pathlib.Path]:
+    """The videos of a run, by env steps, in order."""
+    found = (path for path in sorted((folder / VIDEOS).glob("*.gif")) if path.stem.isdigit())
+    return {int(path.stem): path for path in found}
+
+
 class Numbered:
     """The half that the sinks have in common whose tracker's own step is the number of the row.
 
@@ -89,8 +132,22 @@ class Numbered:
         self._run, self._number = tracker, rows
 
     def write(self, row: Mapping[str, float]) -> None:
-        self._run.log(dict(row), step=self._number)
+        scalars, histograms = split(row)
+        shown = {name: self.histogram(bins) for name, bins in histograms.items()}
+        known = {name: value for name, value in shown.items() if value is not None}
+        self._run.log({**scalars, **known}, step=self._number)
         self._number += 1
+
+    def video(self, path: pathlib.Path, env_steps: int) -> None:
+        self._run.log({VIDEOS: self.film(path), "env_steps": env_steps}, step=self._number)
+
+    def histogram(self, bins: Mapping[float, float]) -> Any:
+        """The tracker's own form of a histogram; None if it has none."""
+        return None
+
+    def film(self, path: pathlib.Path) -> Any:
+        """The tracker's own form of a video."""
+        raise NotImplementedError
 
     def close(self) -> None:
         self._run.finish()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import pathlib
 import platform
 import struct
 import time
@@ -11,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from boonta.nodes import metrics
-from boonta.nodes.sinks.base import TENSORBOARD, Sink, TrackedRun
+from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, Sink, TrackedRun, split
 
 
 class Files:
@@ -57,30 +59,50 @@ class JsonLines:
 
 
 class TensorBoard:
-    """Appends scalars, by env steps, to a file of events in `tensorboard/`; values that aren't finite are left out."""
+    """Appends scalars and histograms, by env steps, to a file of events in `tensorboard/`; also videos.
+
+    Values that aren't finite are left out.
+    """
 
     def __init__(self, warn: Callable[[str], None]):
         self._warn = warn
 
     def begin(self, run: TrackedRun) -> None:
-        # Only the monitor writes events, so other processes need not load this package. Its own writer isn't used: on
+        # Few processes write events, so others need not load this package. Its own writer isn't used: on
         # a full disk that writer's thread ends, and `close` waits for it for ever.
         from tensorboardX import record_writer, summary
-        from tensorboardX.proto import event_pb2
+        from tensorboardX.proto import event_pb2, summary_pb2
 
-        self._checksum, self._summary, self._event = record_writer.masked_crc32c, summary.scalar, event_pb2.Event
-        file = f"events.out.tfevents.{time.time():.6f}.{platform.node()}"
+        self._checksum, self._event, self._summary = record_writer.masked_crc32c, event_pb2.Event, summary_pb2.Summary
+        self._scalar, self._histogram = summary.scalar, summary.histogram_raw
+        file = f"events.out.tfevents.{time.time():.6f}.{platform.node()}.{os.getpid()}"
         self._file = metrics.Appended(run.folder / "tensorboard" / file, self._warn)
         self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
 
     def write(self, row: Mapping[str, float]) -> None:
-        now, step = time.time(), int(row.get("env_steps", 0))
-        finite = ((name, value) for name, value in row.items() if math.isfinite(value))
-        events = [self._event(wall_time=now, step=step, summary=self._summary(*each)) for each in finite]
-        self._file.append(b"".join(map(self._record, events)))
+        scalars, histograms = split({name: value for name, value in row.items() if math.isfinite(value)})
+        summaries = [self._scalar(*each) for each in scalars.items()]
+        summaries += [self._bars(*each) for each in histograms.items()]
+        self._append(summaries, int(row.get("env_steps", 0)))
+
+    def video(self, path: pathlib.Path, env_steps: int) -> None:
+        """Appends a GIF, which TensorBoard shows as it shows pictures: moving."""
+        content = path.read_bytes()
+        width, height = struct.unpack("<HH", content[6:10])  # See the GIF format's "logical screen descriptor".
+        image = self._summary.Image(width=width, height=height, colorspace=3, encoded_image_string=content)
+        self._append([self._summary(value=[self._summary.Value(tag=VIDEOS, image=image)])], env_steps)
 
     def close(self) -> None:
         self._file.close()
+
+    def _bars(self, name: str, bins: Mapping[float, float]) -> Any:
+        """A histogram as TensorBoard has it: its least and largest number, their number, sums, ends and shares."""
+        return self._histogram(name, 0.0, max(bins), 1.0, 0.0, 0.0, list(bins), list(bins.values()))
+
+    def _append(self, summaries: Sequence[Any], env_steps: int) -> None:
+        now = time.time()
+        events = [self._event(wall_time=now, step=env_steps, summary=each) for each in summaries]
+        self._file.append(b"".join(map(self._record, events)))
 
     def _record(self, event: Any) -> bytes:
         """An event in TensorFlow's record format: its length and its bytes, each followed by a checksum."""

@@ -28,7 +28,7 @@ from typing import Annotated, Any
 import pydantic
 
 from boonta.nodes import metrics
-from boonta.nodes.sinks.base import Sink, TrackedRun, make
+from boonta.nodes.sinks.base import Sink, TrackedRun, make, videos_of
 from boonta.nodes.snapshots import files, schema
 from boonta.nodes.watch.ending import end_now
 
@@ -38,7 +38,7 @@ LAUNCHED = "--launched"  # The flag of a launcher, which reads messages from sta
 END_S = 10.0  # Time after the run's end to send the rest.
 POLL_S = 0.5
 RETRY_S, LONGEST_RETRY_S = 1.0, 60.0  # The first wait after a failure, and the longest.
-TRIES = 3  # A row that a tracker refuses so often is left out.
+TRIES = 3  # A row or video that a tracker refuses so often is left out.
 
 
 @dataclasses.dataclass
@@ -48,17 +48,19 @@ class Sent:
     Attributes:
       id: the id of the run there.
       rows: the number of well-formed rows of `metrics.jsonl` that the tracker has taken.
+      videos: the names of the videos that it has taken.
     """
 
     id: Annotated[str, pydantic.Field(pattern="^[0-9a-f]{32}$")]
     rows: Annotated[int, pydantic.Field(ge=0)] = 0
+    videos: list[str] = dataclasses.field(default_factory=list)
 
 
 SENT = pydantic.TypeAdapter(Sent)
 
 
 class Follower:
-    """Sends a run's rows to one tracker: each row once, or twice where the process was killed before it was noted.
+    """Sends a run's rows and videos to one tracker: each once, or twice where a kill came before it was noted.
 
     Args:
       folder: the run's folder.
@@ -80,7 +82,7 @@ class Follower:
     def run(self) -> bool:
         """Sends rows until the run has ended; returns whether all are sent."""
         self._sent = self._load()
-        sent = all(self._send(row) for row in self._unsent())
+        sent = all(self._send_row(row) and self._send_videos() for row in self._unsent()) and self._send_videos()
         try:
             if self._sink is not None:
                 self._sink.close()
@@ -99,8 +101,32 @@ class Follower:
                 if number > self._sent.rows:
                     yield {name: value for name, value in row.items() if value is not None}
 
-    def _send(self, row: dict[str, float]) -> bool:
-        """Sends a row, however long that takes; returns False if the run has ended and it could not be sent."""
+    def _send_row(self, row: dict[str, float]) -> bool:
+        """Sends a row; see `_send`."""
+        if not self._send(lambda sink: sink.write(row), f"row {self._sent.rows + 1}"):
+            return False
+        self._sent.rows += 1
+        self._save()
+        return True
+
+    def _send_videos(self) -> bool:
+        """Sends the videos that the tracker has not taken, if it takes any; see `_send`."""
+        for env_steps, path in videos_of(self.folder).items():
+            if path.name in self._sent.videos:
+                continue
+
+            def show(sink: Sink, path: pathlib.Path = path, env_steps: int = env_steps) -> None:
+                if hasattr(sink, "video"):
+                    sink.video(path, env_steps)
+
+            if not self._send(show, path.name):
+                return False
+            self._sent.videos.append(path.name)
+            self._save()
+        return True
+
+    def _send(self, give: Callable[[Sink], None], what: str) -> bool:
+        """Gives something to the sink, however long that takes; returns False if the run has ended before it could."""
         refusals, wait_s = 0, RETRY_S
         while True:
             begun = self._sink is not None
@@ -109,20 +135,17 @@ class Follower:
                     self._begin()
                     begun = True
                 assert self._sink is not None
-                self._sink.write(row)
-                break
+                give(self._sink)
+                return True
             except Exception as error:
                 self._fail(error)
                 refusals += begun
                 if refusals == TRIES:
-                    print(f"row {self._sent.rows + 1} is left out", file=sys.stderr)
-                    break
+                    print(f"{what} is left out", file=sys.stderr)
+                    return True
                 if self._ended.wait(wait_s):
                     return False
                 wait_s = min(2 * wait_s, LONGEST_RETRY_S)
-        self._sent.rows += 1
-        self._save()
-        return True
 
     def _begin(self) -> None:
         self._sink = make(self.name)

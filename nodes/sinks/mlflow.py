@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import re
 import time
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 
-from boonta.nodes.sinks.base import TrackedRun
+from boonta.nodes.sinks.base import VIDEOS, TrackedRun, split
 from boonta.nodes.snapshots.schema import flattened
 
 ID = "boonta.id"  # The tag that identifies a run.
@@ -44,9 +45,12 @@ class MLflow:
 
     def write(self, row: Mapping[str, float]) -> None:
         now, step = int(time.time() * 1000), int(row.get("env_steps", 0))
-        metrics = [Metric(_key(name), value, now, step) for name, value in row.items()]
+        metrics = [Metric(_key(name), value, now, step) for name, value in split(row)[0].items()]
         for i in range(0, len(metrics), MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=metrics[i : i + MOST_METRICS])
+
+    def video(self, path: pathlib.Path, env_steps: int) -> None:
+        self._client.log_artifact(self._run_id, str(path), VIDEOS)
 
     def close(self) -> None:
         self._client.set_terminated(self._run_id)

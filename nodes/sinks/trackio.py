@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pathlib
+from typing import Any
 
 import trackio
 
@@ -26,3 +28,6 @@ class Trackio(Numbered):
             auto_log_cpu=False,
         )
         self.go_on(tracker, run.rows)
+
+    def film(self, path: pathlib.Path) -> Any:
+        return trackio.Video(str(path), format="gif")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 import wandb
 
@@ -32,6 +35,12 @@ class WandB(Numbered):
         )
         tracker.define_metric("*", step_metric="env_steps")
         self.go_on(tracker, run.rows)
+
+    def histogram(self, bins: Mapping[float, float]) -> Any:
+        return wandb.Histogram(np_histogram=(list(bins.values()), [0.0, *bins]))
+
+    def film(self, path: pathlib.Path) -> Any:
+        return wandb.Video(str(path), format="gif")
 
     def close(self) -> None:
         super().close()

@@ -22,7 +22,7 @@ import numpy as np
 from boonta.agents.base import Agent
 from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.followed import with_open_spiel_states
-from boonta.nodes.acting.local import Play, jit_policy
+from boonta.nodes.acting.local import Act, Play, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
@@ -62,15 +62,21 @@ def play(
     params = params_of(agent, workdir, which)
     alone = env.spec.num_players == 1
     with contextlib.closing(readable(env)(1, seed)) as batch:
-        steps_per_s = batch.steps_per_s or STEPS_PER_S[env.spec.num_players]
-        every = max(1, round(steps_per_s / FRAMES_PER_S))
-        with recording(target, steps_per_s / every, streamed=alone and target.suffix == ".mp4") as show:
+        rate, every = pace(batch)
+        with recording(target, rate, streamed=alone and target.suffix == ".mp4") as show:
             steps, total = episode(agent, batch, params, max_steps, seed, show, every)
         plotted = plotted_leaf(batch)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {steps} env steps: {target}")
     if plotted is not None:
         print(f"drawn are the numbers of the observation{plotted}: the environment has no picture of its own")
+
+
+def pace(batch: BatchedEnv) -> tuple[float, int]:
+    """Frames in a second of an environment's picture, and env steps from one frame to the next."""
+    steps_per_s = batch.steps_per_s or STEPS_PER_S[batch.spec.num_players]
+    every = max(1, round(steps_per_s / FRAMES_PER_S))
+    return steps_per_s / every, every
 
 
 def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
@@ -140,8 +146,8 @@ def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest") -> A
     return restored(agent, workdir, which)[0]
 
 
-def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, int]:
-    """The acting params of a run's checkpoint, and the number of its updates.
+def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, dict[str, float]]:
+    """The acting params of a run's checkpoint, and the program's counters then.
 
     Raises:
       BadInput: there is none.
@@ -152,7 +158,7 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, in
         state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     except FileNotFoundError:
         raise BadInput(f"--workdir {workdir} has no {which} checkpoint yet") from None
-    return agent.update.params(state), int(counts.get("updates", 0))
+    return agent.update.params(state), counts
 
 
 def readable(env: Env) -> Env:
@@ -166,7 +172,14 @@ Show = Callable[[np.ndarray, str], None]  # Takes a picture, or the numbers of a
 
 
 def episode(
-    agent: Agent, batch: BatchedEnv, params: Any, max_steps: int, seed: int, show: Show, every: int = 1
+    agent: Agent,
+    batch: BatchedEnv,
+    params: Any,
+    max_steps: int,
+    seed: int,
+    show: Show,
+    every: int = 1,
+    act: Act | None = None,
 ) -> tuple[int, float | None]:
     """Plays one episode in an environment of one slot.
 
@@ -179,12 +192,13 @@ def episode(
       show: receives the pictures of the first step, of each that comes `every` steps after another, and of the last,
         with the number of the step and the action taken in it.
       every: see `show`.
+      act: the evaluation policy from `jit_policy`, if it is compiled already.
 
     Returns:
       The number of env steps, and player 0's raw return, or None if the episode isn't over.
     """
     actions: list[str] = []
-    play = Play(batch, agent.eval_policy, jit_policy(agent.eval_policy), seed, Stopwatch())
+    play = Play(batch, agent.eval_policy, act or jit_policy(agent.eval_policy), seed, Stopwatch())
     play.chosen = lambda action: actions.append(name_of(batch, action[0]))
     for steps in range(max_steps):
         frame = None if steps % every else frame_of(play)

@@ -82,10 +82,12 @@ class Run:
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
-      start_which: which checkpoint of `start_from`: the newest, or that with the best evaluation.
+      start_which: which checkpoint of `start_from`, the newest or the best. The best has the best evaluation.
       log: where the metrics go besides `metrics.jsonl`: "tensorboard", "wandb", "mlflow", "trackio", or
         package.module:name for a sink or an Acme logger of your own; several in one --log.
       dashboard: serve a live page of the run, on this machine, until it ends. Its address is printed.
+      videos: record an episode of each new checkpoint, as a GIF in videos/. It is in the run's folder, and trackers
+        that `log` names get it, too.
       network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
@@ -95,7 +97,7 @@ class Run:
         0 the first death of any node ends the run.
       process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
-      hosts: the hosts that run the program together; for "sebulba".
+      hosts: the hosts that run the program together; for "sebulba" and "anakin".
     """
 
     launch: Literal["local_mp", "local_mt", "serial", "sebulba", "anakin"] = "local_mp"
@@ -110,6 +112,7 @@ class Run:
     start_which: Which = "newest"
     log: tuple[str, ...] = (TENSORBOARD,)
     dashboard: bool = False
+    videos: bool = False
     network: Literal["private", "open"] = "private"
     replay_servers: int = 1
     restarts: Restarts = Restarts()
@@ -143,7 +146,7 @@ class Run:
             raise ValueError(
                 f"restarts is {self.restarts}; with --launch {self.launch} nothing is started again: leave it out"
             )
-        if self.hosts.number > 1 and self.launch != "sebulba":
+        if self.hosts.number > 1 and self.launch not in ("sebulba", "anakin"):
             raise ValueError(f"hosts.number is {self.hosts.number}; with --launch {self.launch} it must be 1")
 
     def path(self, name: str) -> str:

@@ -1,6 +1,6 @@
-"""The processes beside a run, outside its private network: one for each tracker of `--log`, and one for `--dashboard`.
+"""The processes beside a run, outside its private network: for each tracker of `--log`, `--dashboard` and `--videos`.
 
-See `nodes.sinks.follow` and `programs.reports.live`.
+See `nodes.sinks.follow`, `programs.reports.live` and `programs.reports.videos`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.run import Run
 
 DASHBOARD, LIVE = "dashboard", "boonta.programs.reports.live"
+RECORDER = "boonta.programs.reports.videos"
 STARTED = "BOONTA_TRACKERS"  # The variable by which this process, once it has executed its command anew, finds them.
 END_S = follow.END_S + 2.0  # The processes end by themselves within `follow.END_S`.
+LAST_VIDEO_S = 90.0  # Time after the run's end for the video of its last checkpoint, which may be its only one.
 
 
 class Process(NamedTuple):
     """The process of one tracker, or of the dashboard.
 
     Attributes:
-      name: the tracker's name, as `--log` gives it, or "dashboard".
+      name: the tracker's name, as `--log` gives it, or "dashboard" or "videos".
       pid: its process id.
       control: a file descriptor of the launcher; the process ends once it is closed, also if the launcher is killed.
       messages: the file descriptor of its messages, which closes when the process has ended.
@@ -46,7 +48,7 @@ class Trackers:
 
     def __init__(self) -> None:
         self._processes: list[Process] = []
-        self._readers: list[threading.Thread] = []
+        self._readers: dict[Process, threading.Thread] = {}
         self._ending = False
 
     def start(self, run: Run) -> None:
@@ -69,6 +71,8 @@ class Trackers:
             commands = {name: [follow.MODULE, run.workdir, name, follow.LAUNCHED] for name in names}
             if run.dashboard:
                 commands[DASHBOARD] = [LIVE, run.workdir]
+            if run.videos:
+                commands[base.VIDEOS] = [RECORDER, run.workdir]
             self._processes = [_spawn(name, command) for name, command in commands.items()]
 
     @contextlib.contextmanager
@@ -87,7 +91,7 @@ class Trackers:
         for process in self._processes:
             reader = threading.Thread(target=self._read, args=(process,), daemon=True)
             reader.start()
-            self._readers.append(reader)
+            self._readers[process] = reader
         return self
 
     def __exit__(
@@ -96,27 +100,36 @@ class Trackers:
         self.end(END_S)
 
     def end(self, wait_s: float = 0.0) -> None:
-        """Ends the processes, each of which has this time to send the rest of its rows."""
+        """Ends the processes, each of which has this time to send the rest of its rows.
+
+        Trackers get the last video, too, for which they have to wait; without time there is none.
+        """
         self._ending = True
-        for process in self._processes:
+        recorder = [process for process in self._processes if process.name == base.VIDEOS]
+        self._end(recorder, LAST_VIDEO_S if wait_s else 0.0)
+        self._end([process for process in self._processes if process not in recorder], wait_s)
+        self._processes = []
+
+    def _end(self, processes: Sequence[Process], wait_s: float) -> None:
+        for process in processes:
             os.close(process.control)
         deadline = time.monotonic() + wait_s
-        for reader in self._readers:
-            reader.join(max(0.0, deadline - time.monotonic()))
-        for process in self._processes:
+        for process in processes:
+            if process in self._readers:
+                self._readers[process].join(max(0.0, deadline - time.monotonic()))
             with contextlib.suppress(OSError):  # It has ended, and left nothing behind.
                 os.killpg(process.pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(process.pid, 0)
-        self._processes = []
 
     def _read(self, process: Process) -> None:
         with open(process.messages, errors="replace") as messages:
             for message in messages:
-                # A dashboard's line is its address; trackers report only what went wrong.
+                # A dashboard's line is its address; the others report only what went wrong.
                 LOG.log(logging.INFO if process.name == DASHBOARD else logging.WARNING, message.strip())
         if not self._ending:
-            reason = "" if process.name == DASHBOARD else f", see {follow.FOLDER}/ in the run's folder"
+            own = process.name in (DASHBOARD, base.VIDEOS)
+            reason = "" if own else f", see {follow.FOLDER}/ in the run's folder"
             LOG.warning("%s: its process has ended%s", process.name, reason)
 
     def _inherit(self, inherit: bool) -> None:
@@ -138,7 +151,8 @@ def _spawn(name: str, command: Sequence[str]) -> Process:
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", *command],
-        {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        # Accelerators are the run's own.
+        {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "JAX_PLATFORMS": "cpu"},
         file_actions=[(os.POSIX_SPAWN_DUP2, control_end, 0), (os.POSIX_SPAWN_DUP2, messages_end, 1)],
         setpgroup=0,  # Ctrl-C is for the launcher alone.
     )

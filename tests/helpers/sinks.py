@@ -27,6 +27,9 @@ class Recording:
     def write(self, row: Mapping[str, float]) -> None:
         self._note("row", dict(row))
 
+    def video(self, path: pathlib.Path, env_steps: int) -> None:
+        self._note("video", path.name, env_steps)
+
     def close(self) -> None:
         self._note("close")
 

@@ -10,6 +10,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.sinks import follow
+from boonta.nodes.sinks.base import video_at
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.sinks import taken, write_rows
 
@@ -196,3 +197,15 @@ def test_without_metrics_the_command_says_so(tmp_path, capsys):
     assert follow.main([str(tmp_path), RECORDING]) == 1
     assert "metrics.jsonl" in capsys.readouterr().err
     assert follow.main([]) == 2
+
+
+def test_videos_come_once_and_in_order_to_the_sinks_that_take_them(tmp_path, unsteady):
+    write_rows(tmp_path, {"i": 0.0})
+    for env_steps in (100, 20):
+        video = video_at(tmp_path, env_steps)
+        video.parent.mkdir(exist_ok=True)
+        video.touch()
+    (video.parent / ".part.gif").touch()
+    assert follower(tmp_path).run() and follower(tmp_path).run()
+    assert taken(tmp_path, "video") == [[video_at(tmp_path, 20).name, 20], [video_at(tmp_path, 100).name, 100]]
+    assert follower(tmp_path, unsteady).run() is False and Unsteady.rows == [0.0]  # Its `close` fails.

@@ -70,7 +70,7 @@ def test_one_that_crashes_is_named_and_the_other_goes_on(tmp_path, logged):
     trackers = Trackers()
     trackers.start(run_in(tmp_path, f"{OWN}:Crashing", f"{OWN}:Recording"))
     with trackers:
-        trackers._readers[0].join(120)
+        next(iter(trackers._readers.values())).join(120)
     assert logged == [("WARNING", f"{OWN}:Crashing: its process has ended, see trackers/ in the run's folder")]
     assert taken(tmp_path, "row") == [[{"i": 0.0}]]
 

@@ -1,0 +1,120 @@
+"""Records videos of a run while it goes on: an episode of each new checkpoint, as a GIF in `videos/` in its folder.
+
+It is a process beside the run, as a tracker's is, and needs nothing of the run but its folder. So every way of running
+has videos, and none is slower for them but by the cores that they take; `--videos` starts it.
+
+    python -m boonta.programs.reports.videos runs/impala-catch
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import threading
+from typing import Any
+
+from boonta.agents.base import Agent
+from boonta.envs.base import Env
+from boonta.nodes.acting.local import jit_policy
+from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, TrackedRun, video_at
+from boonta.nodes.sinks.files import TensorBoard
+from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.watch.ending import end_now
+from boonta.programs.tools import play
+from boonta.programs.wiring.run import BadInput, checkpoints_of
+
+POLL_S = 1.0
+MOST_STEPS = 600  # Env steps of a video: 40 s of play, and a few megabytes at most.
+NICENESS = 10  # The run's own processes go first.
+
+
+class Recorder:
+    """Records the newest checkpoint of a run, once each.
+
+    Args:
+      folder: the run's folder; the run may still be starting.
+    """
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+        self._made: tuple[Agent, Env, Any] | None = None
+        self._tensorboard: TensorBoard | None = None
+        self._recorded = 0  # The number of updates of the newest checkpoint that has been looked at.
+
+    def look(self) -> pathlib.Path | None:
+        """Records the newest checkpoint, if there is one that has no video yet; returns the file.
+
+        Raises:
+          BadInput, OSError, ValueError: it can't be read, or its program can't be made.
+        """
+        number = max(numbers(checkpoints_of(self._folder, "newest")), default=0)
+        if number <= self._recorded:
+            return None
+        self._recorded = number
+        if self._made is None:
+            self._made = self._make()
+        agent, env, act = self._made
+        params, counts = play.restored(agent, self._folder, "newest")
+        env_steps, seed = int(counts.get("env_steps", 0)), int(counts.get("updates", 0))
+        video = video_at(self._folder, env_steps)
+        if video.exists():  # From before the run was resumed.
+            return None
+        video.parent.mkdir(exist_ok=True)
+        part = video.with_name(f".part{video.suffix}")
+        with contextlib.closing(play.readable(env)(1, seed)) as batch:
+            rate, every = play.pace(batch)
+            with play.recording(part, rate, streamed=False) as show:
+                play.episode(agent, batch, params, MOST_STEPS, seed, show, every, act)
+        part.rename(video)  # Trackers only see whole files.
+        if self._tensorboard is not None:
+            self._tensorboard.video(video, env_steps)
+        return video
+
+    def close(self) -> None:
+        """Closes TensorBoard's file."""
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def _make(self) -> tuple[Agent, Env, Any]:
+        function, run, settings = play.program_of(self._folder)
+        program = function(run=run, **settings)
+        if TENSORBOARD in run.log:
+            self._tensorboard = TensorBoard(lambda warning: print(warning, flush=True))
+            self._tensorboard.begin(TrackedRun(self._folder))
+        return program.agent, program.env, jit_policy(program.agent.eval_policy)
+
+
+def record_beside(folder: pathlib.Path) -> None:
+    """Records until standard input ends, as a launcher's does with the run, and then the last checkpoint.
+
+    A launcher shows each line of the output as a warning. A failure is told once: the newest checkpoint may be taken
+    away while it is read, and the next one comes.
+    """
+    os.nice(NICENESS)
+    ended = threading.Event()
+
+    def wait_for_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait_for_end, daemon=True).start()
+    recorder, told = Recorder(folder), ""
+    while True:
+        last = ended.wait(POLL_S)
+        try:
+            recorder.look()
+        except (BadInput, OSError, ValueError) as error:
+            message = f"{VIDEOS}: {type(error).__name__}: {error}".splitlines()[0]
+            if type(error).__name__ != told:
+                print(message, flush=True)
+            told = type(error).__name__
+        if last:
+            break
+    recorder.close()
+
+
+if __name__ == "__main__":
+    record_beside(pathlib.Path(sys.argv[1]))
+    end_now(0)
