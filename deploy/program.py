@@ -40,7 +40,10 @@ class Built(NamedTuple):
     @property
     def spans_hosts(self) -> bool:
         """Whether the program can run on several hosts, with such a process on each."""
-        return self.run.launch == "sebulba"
+        fused = self.program.of_role("anakin")  # Otherwise it is made of the program's other groups, and spans them.
+        return self.run.launch == "sebulba" or (
+            self.run.launch == "anakin" and (fused is None or getattr(fused.node, "spans_hosts", False))
+        )
 
 
 def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
@@ -126,5 +129,5 @@ def require_span(spans: bool, name: str, number: int, asked: str) -> None:
     if number > 1 and not spans:
         raise BadInput(
             f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program "
-            "whose hosts are units (--launch sebulba)"
+            "whose hosts are units (--launch sebulba or anakin)"
         )

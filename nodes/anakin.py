@@ -10,54 +10,37 @@ import pathlib
 import time
 from collections.abc import Callable
 from concurrent import futures
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Nest
+from boonta.agents.base import Agent
 from boonta.envs.jax.base import check_pure
 from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.compiled import Compiled, shapes_of
+from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_fits, one_learner
 from boonta.nodes.fused.saver import Saver
-from boonta.nodes.fused.updates import pieces
+from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.watch.stopping import StopRule
 
-DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
 DISPATCH_DEADLINE_S = 600.0
-
-
-class Pending(NamedTuple):
-    """A dispatch whose results the host has not collected yet.
-
-    Attributes:
-      rounds: number of rounds dispatched.
-      outcomes: outcomes of the rounds, to be added up.
-      evaluation: the evaluation after them; None if none was due.
-      learner: a copy of the learner state that was evaluated; None if none was.
-      updates: number of updates so far, including these rounds.
-    """
-
-    rounds: int
-    outcomes: list[fusion.RoundResult]
-    evaluation: Evaluation | None
-    learner: Nest
-    updates: int
 
 
 class Anakin(Node):
     """Runs an agent fused with a JAX environment: rollouts, updates and evaluation are programs of the device.
 
     The environment slots and every batch are split over the mesh, params are replicated, and XLA adds the collectives.
-    While the device computes a dispatch, the host collects the previous one, saves and logs.
+    While the device computes a dispatch, the host collects the previous one, saves and logs. A mesh may span hosts,
+    each of which has such a node: they dispatch the same rounds, by what their reports agree on, and the first one
+    keeps the counters and the best checkpoint.
 
     A snapshot holds the whole state: learner, environments, table, keys and counters. A run that goes on from one of
     its own has the same bits as one that was never interrupted. It takes as much room as the state does on the devices:
@@ -72,7 +55,7 @@ class Anakin(Node):
         the program, or with environments or a table of other shapes, these start afresh.
       start_from: another such folder; its newest checkpoint is used if `folder` has none, with fresh environments.
       seed: seed of the params, the environments, and all randomness.
-      num_envs: B, environment slots; None is the table's batch size.
+      num_envs: B, environment slots, over all hosts; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
       eval_every: updates between evaluations, or env steps; 0 makes none.
       eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
@@ -85,6 +68,7 @@ class Anakin(Node):
       save_every_s: seconds between checkpoints.
       retention: which checkpoints stay.
       fuse: `(setup, whether evaluations are made) -> fused learner`; None fuses one learner.
+      agreement: decides with the nodes of other hosts when to save and to end; None where there are none.
 
     Raises:
       ValueError: the environment is not pure, the agent is for another environment, there are too few devices, or the
@@ -92,6 +76,7 @@ class Anakin(Node):
     """
 
     role = "anakin"
+    spans_hosts = True
 
     def __init__(
         self,
@@ -115,6 +100,7 @@ class Anakin(Node):
         save_every_s: float = 300.0,
         retention: Retention = KEEP,
         fuse: Callable[[Setup, bool], FusedLearner] | None = None,
+        agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
         check_pure(env)
@@ -135,7 +121,7 @@ class Anakin(Node):
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
         self._folder, self._start_from = pathlib.Path(folder), start_from
         self._eval_episodes, self._eval_max_age = eval_episodes, eval_max_age
-        self._save_every_s, self._retention = save_every_s, retention
+        self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or SingleHost()
         evaluated_policy(agent, eval_deterministic)  # It refuses what the agent doesn't have.
         setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic)
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
@@ -151,7 +137,7 @@ class Anakin(Node):
             checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
             self._saver = Saver(checkpointer, self.warn)
-            if self.monitor is not None:
+            if self.monitor is not None and self._agreement.first:
                 self.heartbeat()
                 self.monitor.resume(self.name, self._base)
             shapes = shapes_of(fused, learner)
@@ -172,27 +158,31 @@ class Anakin(Node):
             self._state = rest._replace(learner=learner)
         self._collector = futures.ThreadPoolExecutor(1, "collector")
         self._pending: list[Pending] = []  # The oldest first.
-        self._rounds_per_s, self._last_rounds = 0.0, 1
+        self._pace = 0.0  # Rounds a second as measured here.
+        self._lengths = Lengths(fused.program, self._eval_every, self._limits)
+        self._decision = Decision()
         self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn)
         self._saved_at = self._collected_at = time.monotonic()
 
     def step(self) -> None:
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
-        rounds = self._next_rounds()
-        if rounds:
-            self._pending.append(self._dispatch(rounds))
-        while len(self._pending) > bool(rounds):
+        rounds = self._lengths.rounds(self._updates, self._env_steps, self._decision.pace)
+        self._pending.append(self._dispatch(rounds))
+        while len(self._pending) > 1:
             self._collect()
-        if time.monotonic() - self._saved_at > self._save_every_s:
+        if self._decision.save:
             self._save_beside()
-        if not rounds:
+        if self._decision.end:
+            self.stop()
+        elif not rounds:
             self.sleep(0.1)  # The stop rule's limit is reached; the monitor will end the program.
 
     def close(self) -> None:
         if not hasattr(self, "_saved_at"):
             return
         try:
-            if not self.failed:  # The failure may have damaged the state; earlier checkpoints are worth more.
+            # A failure may have damaged the state; earlier checkpoints are worth more.
+            if not self.failed and self._agreement.saves_at_end():
                 self._finish()
             with self.stopwatch("saving the best checkpoint"):
                 self._evaluations.write()
@@ -213,47 +203,51 @@ class Anakin(Node):
         """The folder for the learner state; a population's is apart from the best member's."""
         return self._folder if self._fused.best is None else self._folder.parent / "members"
 
-    def _next_rounds(self) -> int:
-        """Rounds for about `DISPATCH_S`, but not beyond the next evaluation or the stop rule's limits."""
-        fused, rule = self._fused.program, self._limits
-        rounds = max(1, min(int(DISPATCH_S * self._rounds_per_s), 4 * self._last_rounds))
-        if self._eval_every:
-            rounds = min(rounds, pieces(self._eval_every - self._updates % self._eval_every, fused.updates))
-        if rule.updates is not None:
-            rounds = min(rounds, pieces(rule.updates - self._updates, fused.updates))
-        if rule.env_steps is not None:
-            rounds = min(rounds, pieces(rule.env_steps - self._env_steps, fused.env_steps))
-        return rounds
-
     def _dispatch(self, rounds: int) -> Pending:
+        """Dispatches rounds, or none where a limit is reached: then hosts only exchange their reports."""
         with self.stopwatch("dispatching"):
-            self._state, outcomes = self._device.rounds(self._state, rounds)
-            before, self._updates = self._updates, self._updates + rounds * self._fused.program.updates
-            self._env_steps += rounds * self._fused.program.env_steps
-            self._last_rounds = rounds
-            evaluation = evaluated = None
+            due = time.monotonic() - self._saved_at > self._save_every_s
+            if due:
+                self._saved_at = time.monotonic()  # All hosts save two dispatches later; until then no save is due.
+            reports = self._device.share(self._agreement.report(due, self._device.by_device, self._pace))
+            outcomes: list[fusion.RoundResult] = []
+            evaluation, evaluated, before = None, None, self._updates
+            if rounds:
+                self._state, outcomes = self._device.rounds(self._state, rounds)
+                self._updates += rounds * self._fused.program.updates
+                self._env_steps += rounds * self._fused.program.env_steps
             if self._eval_every and before // self._eval_every < self._updates // self._eval_every:
                 key = jax.random.fold_in(self._fused.eval_key, self._updates)
                 evaluation = self._device.evaluate(self._state.learner, key)
-                evaluated = jax.tree.map(jnp.copy, self._state.learner)  # The next rounds take the state's memory.
-            return Pending(rounds, outcomes, evaluation, evaluated, self._updates)
+                evaluated = self._device.copy(self._state.learner)
+            return Pending(rounds, outcomes, reports, evaluation, evaluated, self._updates)
 
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
         pending = self._pending[0]
-        coming = self._collector.submit(jax.device_get, (pending.outcomes, pending.evaluation))
+        coming = self._collector.submit(jax.device_get, pending[1:4])
         results = self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
         del self._pending[0]
-        self._log(pending, *results)
+        self._take(pending, *results)
         now = time.monotonic()
-        self._rounds_per_s, self._collected_at = pending.rounds / max(now - self._collected_at, 1e-9), now
+        if pending.rounds:
+            self._pace = pending.rounds / max(now - self._collected_at, 1e-9)
+        self._collected_at = now
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that counters and metrics are those of the newest update."""
         with self.stopwatch("waiting for the device"):
             while self._pending:
                 pending = self._pending.pop(0)
-                self._log(pending, *jax.device_get((pending.outcomes, pending.evaluation)))
+                self._take(pending, *jax.device_get(pending[1:4]))
+
+    def _take(
+        self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: Evaluation | None
+    ) -> None:
+        """Takes a dispatch's results, on the host."""
+        if outcomes:
+            self._log(pending, outcomes, evaluation)
+        self._decision = self._agreement.merge(reports, pending.updates)
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
         self._last_update = outcomes[-1].metrics
@@ -263,7 +257,7 @@ class Anakin(Node):
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fused.program.env_steps, episodes)
         self.measure(measured)
-        if evaluation is not None:
+        if evaluation is not None and self._agreement.first:
             self.count(eval_episodes=self._eval_episodes * self._fused.learners)
             counts, start = self._counters(), self._episodes.start
             given = pending.learner, self._last_update, episodes, pending.updates, counts, start
@@ -274,7 +268,8 @@ class Anakin(Node):
         """Counts steps and episodes."""
         episodes = jax.tree.map(lambda sums: float(np.sum(sums)), episodes)
         frames = env_steps * self._env.spec.frames_per_step
-        self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
+        if self._agreement.first:  # These are of all hosts together.
+            self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
         self.measure(self._episodes.add(episodes))
 
     def _save_beside(self) -> None:

@@ -8,16 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner
 from boonta.nodes.fused.updates import compiler_options
+from boonta.nodes.hosts.coordination import place
 
 
 class Compiled:
-    """The programs of a fused learner.
+    """The programs of a fused learner. Where its mesh spans hosts, all of them must call the same ones in one order.
 
     Args:
       fused: the fused learner.
@@ -27,6 +29,7 @@ class Compiled:
 
     Attributes:
       seconds: compile time by program.
+      by_device: the sharding of arrays [devices, ...] of which each device has a row.
     """
 
     def __init__(self, fused: FusedLearner, shapes: fusion.State, evaluates: bool = True, begins: bool = True):
@@ -34,6 +37,9 @@ class Compiled:
         self._in_loop = fused.in_loop
         program = fused.program
         self._everywhere = everywhere = _everywhere(fused)
+        self.by_device = NamedSharding(fused.mesh, PartitionSpec("batch"))
+        self._share = jax.jit(lambda rows: rows, out_shardings=everywhere)
+        self._copy = jax.jit(lambda nest: jax.tree.map(jnp.copy, nest))
         ends = {"out_shardings": (jax.tree.map(lambda leaf: leaf.sharding, shapes), everywhere)}
         if begins:
             version, key = _shape(jnp.int32(0), everywhere), _shape(fused.run_key, everywhere)
@@ -66,8 +72,16 @@ class Compiled:
         """Enqueues an evaluation."""
         return self._evaluate(learner, self._put(key))
 
+    def copy(self, learner: Nest) -> Nest:
+        """Enqueues a copy of a learner state, since the next rounds take the state's memory."""
+        return self._copy(learner)
+
+    def share(self, rows: Any) -> Any:
+        """Enqueues an exchange between the hosts: of arrays with a row for each device each host gets all."""
+        return self._share(rows)
+
     def _put(self, x: jax.Array) -> jax.Array:
-        return jax.device_put(x, self._everywhere)
+        return place(np.asarray(x), self._everywhere)
 
     def _compile(self, name: str, function: Callable, *args: Any, **options: Any) -> Any:
         began = time.monotonic()

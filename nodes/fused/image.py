@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Nest
 
@@ -15,13 +18,15 @@ def copy(nest: Nest) -> Nest:
     """A copy of a nest in this host's memory, once it is computed; it takes no memory of the devices.
 
     A copy on the devices would let them go on meanwhile, but a replay table may fill more than half of their memory.
+    What is split over several hosts is an exception, of which each device has a whole leaf for a moment; all hosts must
+    make such a copy together.
     """
-    return jax.tree.map(np.array, nest)
+    return jax.tree.map(_on_host, nest)
 
 
 def to_host(nest: Nest) -> Nest:
     """A copy as of `copy`, of nothing but plain numbers: keys as their data, and () for what has no elements."""
-    return jax.tree.map(lambda leaf: np.array(_numbers(leaf)) if leaf.size else (), nest)
+    return jax.tree.map(lambda leaf: _on_host(_numbers(leaf)) if leaf.size else (), nest)
 
 
 def host_shapes(shapes: Nest) -> Nest:
@@ -40,13 +45,25 @@ def from_host(nest: Nest, shapes: Nest) -> Nest:
 
     def restore(like: Any) -> jax.Array:
         if not like.size:
-            return jax.device_put(jnp.zeros(like.shape, like.dtype), like.sharding)
+            return jax.jit(lambda: jnp.zeros(like.shape, like.dtype), out_shardings=like.sharding)()
         leaf = next(leaves)
         if not _is_key(like):
             return leaf
         return jax.random.wrap_key_data(leaf, impl=jax.random.key_impl(jnp.empty((), like.dtype)))
 
     return jax.tree.map(restore, shapes)
+
+
+def _on_host(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
+        assert isinstance(leaf.sharding, NamedSharding)
+        leaf = _replicate(leaf.sharding.mesh)(leaf)
+    return np.array(leaf)
+
+
+@functools.cache
+def _replicate(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
+    return jax.jit(lambda leaf: leaf, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def _numbers(leaf: Any) -> Any:

@@ -27,6 +27,7 @@ class HostReport(NamedTuple):
       env_steps, frames, episodes, sequences: the host's own counters.
       seconds: the run's age on this host.
       eval_return: the mean return of its last evaluation; NaN without one.
+      pace: rounds a second that a fused program makes here, 0 of others; only the first host's counts.
       collapsed: 1 if its health shows that learning has collapsed.
       ending: 1 if this host was asked to end.
       saving: 1 if a checkpoint is due on this host; only the first host's counts.
@@ -38,6 +39,7 @@ class HostReport(NamedTuple):
     sequences: float
     seconds: float
     eval_return: float
+    pace: float
     collapsed: float
     ending: float
     saving: float
@@ -51,12 +53,14 @@ class Merged(NamedTuple):
       collapsed: whether learning has collapsed, as the first host judges it.
       ending: numbers of the hosts that were asked to end.
       saving: whether all save a checkpoint now.
+      pace: the first host's rounds a second.
     """
 
     totals: dict[str, float]
     collapsed: bool
     ending: tuple[int, ...]
     saving: bool
+    pace: float
 
 
 def encode(report: HostReport) -> np.ndarray:
@@ -81,7 +85,7 @@ def merge(reports: Sequence[HostReport], updates: int) -> Merged:
     if not np.isnan(reports[0].eval_return):  # Only the first host evaluates.
         totals["eval_return"] = reports[0].eval_return
     ending = tuple(i for i, report in enumerate(reports) if report.ending)
-    return Merged(totals, bool(reports[0].collapsed), ending, bool(reports[0].saving))
+    return Merged(totals, bool(reports[0].collapsed), ending, bool(reports[0].saving), reports[0].pace)
 
 
 class Decision(NamedTuple):
@@ -90,10 +94,12 @@ class Decision(NamedTuple):
     Attributes:
       save: whether it saves a checkpoint.
       end: whether it ends, and makes no further update.
+      pace: rounds a second by which all hosts choose how many a fused program dispatches next.
     """
 
     save: bool = False
     end: bool = False
+    pace: float = 0.0
 
 
 class Agreement(Protocol):
@@ -105,8 +111,8 @@ class Agreement(Protocol):
 
     first: bool
 
-    def report(self, saving: bool, sharding: NamedSharding) -> Any:
-        """This host's report for the next update, on its devices; `saving` is whether a checkpoint is due."""
+    def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
+        """This host's report for the next update, on its devices; `saving` is whether a checkpoint is due here."""
 
     def merge(self, reports: Any, updates: int) -> Decision:
         """The decision after an update, from the reports that it returned and the number of updates so far."""
@@ -121,16 +127,17 @@ class SingleHost:
     first = True
 
     def __init__(self) -> None:
-        self._saving = False
+        self._saving, self._pace = False, 0.0
 
-    def report(self, saving: bool, sharding: NamedSharding) -> tuple[()]:
+    def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> tuple[()]:
         del sharding
-        self._saving = saving
+        self._saving, self._pace = self._saving or saving, pace
         return ()
 
     def merge(self, reports: Any, updates: int) -> Decision:
         del reports, updates
-        return Decision(save=self._saving)
+        saving, self._saving = self._saving, False
+        return Decision(save=saving, pace=self._pace)
 
     def saves_at_end(self) -> bool:
         return True
@@ -147,8 +154,8 @@ class SeveralHosts:
         self.first = monitor.hosts.first
         self._monitor = monitor
 
-    def report(self, saving: bool, sharding: NamedSharding) -> Any:
-        bits = encode(self._monitor.host_report(saving))
+    def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
+        bits = encode(self._monitor.host_report(saving, pace))
         return place(np.tile(bits, (len(sharding.addressable_devices), 1)), sharding)
 
     def merge(self, reports: Any, updates: int) -> Decision:
@@ -156,7 +163,7 @@ class SeveralHosts:
             return Decision()
         by_host = reports[:: len(reports) // self._monitor.hosts.number]
         merged = self._monitor.follow([decode(bits) for bits in by_host], updates)
-        return Decision(merged.saving, self._monitor.agreed)
+        return Decision(merged.saving, self._monitor.agreed, merged.pace)
 
     def saves_at_end(self) -> bool:
         return self._monitor.agreed

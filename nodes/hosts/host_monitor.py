@@ -49,14 +49,15 @@ class HostMonitor(Monitor):
             else:
                 self._asked = self._asked or reason
 
-    def host_report(self, saving: bool) -> HostReport:
-        """This host's report to the others; `saving` is whether a checkpoint is due here."""
+    def host_report(self, saving: bool, pace: float = 0.0) -> HostReport:
+        """This host's report to the others; `saving` is whether a checkpoint is due here, `pace` as in `HostReport`."""
         with self._state:
             own = super().totals()
             return HostReport(
                 **{name: own.get(name, 0.0) for name in COUNTERS},
                 seconds=own["seconds"],
                 eval_return=own.get("eval_return", float("nan")),
+                pace=pace,
                 collapsed=self._log.health.collapsed,
                 ending=bool(self._asked),
                 saving=saving,

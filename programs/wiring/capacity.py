@@ -31,14 +31,14 @@ class Place(NamedTuple):
       most: bytes that tables could take if nothing else did.
       left: bytes that they can take now.
       compression: how many bytes of a table can at best be kept in one.
-      copies: how many of each table are kept.
+      copies: how many of each table are kept; below 1 where each of several hosts keeps its part.
     """
 
     name: str
     most: int
     left: int
     compression: float = 1.0
-    copies: int = 1
+    copies: float = 1.0
 
 
 def check(program: Program, apart: bool = False) -> str:
@@ -61,7 +61,8 @@ def check(program: Program, apart: bool = False) -> str:
         place = _devices(learning) if tables[0].kind == "queue" else _host()
     elif program.run.launch == "anakin":
         tables = [table for table in tables if table.kind == "replay"]  # There a queue holds the newest batch alone.
-        place = _devices(jax.devices()[: program.run.placement.learning], _members(program))
+        own = jax.local_devices()[: program.run.placement.learning]
+        place = _devices(own, _members(program) / program.run.hosts.number)
     elif any(group.node.role == "replay" for group in program.all_groups):
         place = _host(BEST_COMPRESSION)
         tables = [divided(table, servers_of(program) if apart else 1, SERVERS) for table in tables]
@@ -123,7 +124,7 @@ def _host(compression: float = 1.0) -> Place | None:
     return None if room is None else Place("this machine", room.most, room.left, compression)
 
 
-def _devices(devices: Sequence[jax.Device], copies: int = 1) -> Place | None:
+def _devices(devices: Sequence[jax.Device], copies: float = 1.0) -> Place | None:
     """The memory of devices, over which tables are split; that of this machine if they have none of their own."""
     stats = [device.memory_stats() or {} for device in devices]
     if not all("bytes_limit" in each for each in stats):

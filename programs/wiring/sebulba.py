@@ -11,9 +11,7 @@ import jax
 from boonta.agents.base import Author, Slots, Table
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
-from boonta.nodes.hosts.agreement import SeveralHosts
 from boonta.nodes.hosts.coordination import Hosts
-from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.hosts.placement import Placed, make_mesh, split
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.contract import learned_from
@@ -74,8 +72,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
                 "variables": shared.variables,
                 "devices": shared.num_learning,
             }
-            if isinstance(shared.monitor, HostMonitor):
-                given["agreement"] = SeveralHosts(shared.monitor)
+            given["agreement"] = threads.agreement_of(shared.monitor)
             nodes.append(construct(program, group, 0, {"monitor": shared.monitor, **given}))
         elif role == "actor":
             nodes += [_actor(program, group, shared, i, device) for i, device in enumerate(shared.acting)]
@@ -137,11 +134,9 @@ def _share(program: Program) -> Shared:
         _require_single_updates(program)
         lock_step = LockStep(placement.lag, *writers["actor"], learned[0].batch_size)
         _require_fresh(lock_step, learned[0])
-    if run.hosts.number == 1:
-        monitor = Monitor("monitor", run.workdir, run.stop, log=run.log)
-    else:
-        monitor = HostMonitor("monitor", run.own.workdir, run.stop, run.hosts, log=run.log)
-    return Shared(monitor, acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step)
+    return Shared(
+        threads.monitor_of(run), acting, len(learning), replay, DeviceVariables(acting, placement.lag or 0), lock_step
+    )
 
 
 def _require_fresh(lock_step: LockStep, table: Table) -> None:

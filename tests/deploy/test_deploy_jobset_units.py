@@ -54,15 +54,15 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
     (claim,) = manifest["spec"]["volumeClaimPolicies"][0]["templates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
-    fused = ROOT / "tests" / "helpers" / "solo_program.py"
-    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and .* works on one"):
-        jobset.prepare(fused, [], table)
+    population = ROOT / "programs" / "population.py"
+    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and population works on one"):
+        jobset.prepare(population, [], table)
     machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
     with pytest.raises(BadInput, match="groups.learner: machines is 2, and Learner works on one"):
         jobset.prepare(IMPALA, ["catch"], machines)
 
 
-def test_an_anakin_program_is_a_unit_of_one_host():
+def test_an_anakin_program_is_a_unit_of_one_host_or_several():
     flags = ["catch", "--launch", "anakin", "--placement.learning", "8"]
     manifest, _ = rendered(flags)
     only = container(manifest, "unit")
@@ -70,8 +70,8 @@ def test_an_anakin_program_is_a_unit_of_one_host():
     assert only["resources"]["limits"]["google.com/tpu"] == "8" and "ports" not in only
     assert manifest["spec"]["successPolicy"]["targetReplicatedJobs"] == ["unit"]
     two = resources.Table("image", groups={"unit": resources.Group(machines=2, volume="1Gi")})
-    with pytest.raises(BadInput, match="groups.unit: machines is 2, and impala works on one"):
-        jobset.prepare(IMPALA, flags, two)
+    manifest, _ = jobset.render(jobset.prepare(IMPALA, flags, two))
+    assert container(manifest, "unit")["command"][-4:] == ["--hosts.number", "2", "--hosts.index", "$(BOONTA_INDEX)"]
 
 
 @pytest.mark.parametrize("program", ["population.py", "meta_gradient.py"])

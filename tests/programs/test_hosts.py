@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import pathlib
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -16,56 +12,11 @@ from boonta.nodes import metrics
 from boonta.nodes.hosts import coordination as hosts
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import end, saved
+from boonta.tests.helpers.units import LIMIT_S, Units
 
-ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "helpers" / "unit_program.py"
-LIMIT_S = 240.0
 ENDS_S = 30.0  # Time that a host may outlive another.
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
-
-
-class Units:
-    """Processes of a program, one per host, in a `with`: with `flags`, and the second one with `own`, and `broken`."""
-
-    def __init__(self, folder: pathlib.Path, number: int, *flags: str, own: tuple[str, ...] = (), broken: bool = False):
-        port = free_ports(1)
-        self.folder, self._broken = folder, broken
-        self._logs = [folder.parent / f"{folder.name}-{index}.log" for index in range(number)]
-        self._commands = []
-        for index in range(number):
-            places = ["--hosts.coordinator", f"127.0.0.1:{port}", "--hosts.number", number, "--hosts.index", index]
-            given = [*flags, *(own if index == 1 else ()), *(places if number > 1 else ())]
-            self._commands.append([sys.executable, PROGRAM, "--workdir", folder, *given])
-
-    def __enter__(self) -> Units:
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUNBUFFERED": "1"}
-        self.processes = []
-        for index, (command, log) in enumerate(zip(self._commands, self._logs)):
-            if self._broken and index == 1:
-                environment["BREAKS_AFTER"] = "1200"
-            with open(log, "a") as out:
-                words = list(map(str, command))
-                started = subprocess.Popen(words, cwd=ROOT, env=environment, stdout=out, stderr=subprocess.STDOUT)
-            self.processes.append(started)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for process in self.processes:
-            process.kill()
-            process.wait()
-
-    def codes(self) -> list[int]:
-        return [process.wait(LIMIT_S) for process in self.processes]
-
-    def output(self, index: int = 0) -> str:
-        return self._logs[index].read_text()
-
-    def await_checkpoint(self) -> None:
-        until = time.monotonic() + LIMIT_S
-        while not saved(self.folder):
-            assert time.monotonic() < until and all(process.poll() is None for process in self.processes), self.output()
-            time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")

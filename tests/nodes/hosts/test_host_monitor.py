@@ -13,7 +13,7 @@ from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.host_monitor import HostMonitor
 from boonta.nodes.watch.stopping import StopRule
 
-NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0, 0)
+NOTHING = HostReport(0, 0, 0, 0, 0, math.nan, 0, 0, 0, 0)
 
 
 def monitor(tmp_path, index: int = 0, **rule) -> HostMonitor:

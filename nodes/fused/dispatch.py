@@ -1,0 +1,65 @@
+"""A fused program's dispatches: how many rounds each has, and what the host has yet to collect of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from boonta.agents.base import Nest
+from boonta.nodes.fused import fusion
+from boonta.nodes.fused.learners import Evaluation
+from boonta.nodes.fused.updates import pieces
+from boonta.nodes.watch.stopping import StopRule
+
+DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.
+
+
+class Pending(NamedTuple):
+    """A dispatch whose results the host has not collected yet.
+
+    Attributes:
+      rounds: number of rounds dispatched.
+      outcomes: outcomes of the rounds, to be added up.
+      reports: the reports of all hosts, from the agreement.
+      evaluation: the evaluation after the rounds; None if none was due.
+      learner: a copy of the learner state that was evaluated; None if none was.
+      updates: number of updates so far, including these rounds.
+    """
+
+    rounds: int
+    outcomes: list[fusion.RoundResult]
+    reports: Any
+    evaluation: Evaluation | None
+    learner: Nest
+    updates: int
+
+
+class Lengths:
+    """Chooses how many rounds a dispatch has, as a function of nothing that differs between hosts.
+
+    Args:
+      program: the fused program.
+      eval_every: updates between evaluations; 0 makes none.
+      limits: the program's stop rule.
+    """
+
+    def __init__(self, program: fusion.Fusion, eval_every: int, limits: StopRule):
+        self._program, self._eval_every, self._limits = program, eval_every, limits
+        self._last = 1
+
+    def rounds(self, updates: int, env_steps: int, pace: float) -> int:
+        """Rounds for about `DISPATCH_S`, but not beyond the next evaluation or a limit; 0 where one is reached.
+
+        Args:
+          updates, env_steps: those so far.
+          pace: rounds a second; 0 while that isn't known.
+        """
+        program, rule = self._program, self._limits
+        rounds = max(1, min(int(DISPATCH_S * pace), 4 * self._last))
+        if self._eval_every:
+            rounds = min(rounds, pieces(self._eval_every - updates % self._eval_every, program.updates))
+        if rule.updates is not None:
+            rounds = min(rounds, pieces(rule.updates - updates, program.updates))
+        if rule.env_steps is not None:
+            rounds = min(rounds, pieces(rule.env_steps - env_steps, program.env_steps))
+        self._last = rounds or self._last
+        return rounds

@@ -1,0 +1,32 @@
+"""A fused program with a small agent of any kind, on Catch of four rows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
+from boonta.tests.helpers import fused
+
+
+def fused_program(
+    run: RunFlags = Run(launch="anakin"),  # noqa: B008
+    kind: Literal["queue", "replay", "impala", "muzero"] = "queue",
+    num_envs: int = 16,
+) -> Program:
+    """Learns Catch.
+
+    Args:
+      run: the run's settings.
+      kind: see `tests.helpers.fused.agent`.
+      num_envs: environments, over all hosts.
+    """
+    groups = [group(Learner), group(Actor, num_envs=num_envs), group(Evaluator, episodes=20, every_updates=20)]
+    return Program("fused_program", run, fused.agent(kind), Catch(rows=4, columns=3), groups)
+
+
+if __name__ == "__main__":
+    main(fused_program)

@@ -1,0 +1,61 @@
+"""A fused program on several hosts, here processes that meet on loopback: it learns as on one with as many devices."""
+
+from __future__ import annotations
+
+import signal
+
+import jax
+import numpy as np
+import pytest
+
+from boonta.nodes import metrics
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.helpers import fused
+from boonta.tests.helpers.runs import saved
+from boonta.tests.helpers.units import Units
+
+pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
+
+
+def units(folder, hosts: int, *flags: str, **settings) -> Units:
+    return Units(folder, hosts, *flags, program="fused_program.py", **settings)
+
+
+def run(folder, hosts: int, *flags: str, **settings) -> None:
+    with units(folder, hosts, *flags, **settings) as started:
+        assert started.codes() == [0] * hosts, "".join(map(started.output, range(hosts)))
+
+
+def checkpoint(folder, kind: str) -> tuple[list[np.ndarray], dict[str, float]]:
+    """The leaves of the newest checkpoint's learner state, and the counters."""
+    init = fused.agent(kind).update.init
+    state, counts = Checkpointer(folder / "checkpoints").restore(jax.jit(init)(jax.random.PRNGKey(0)))
+    return list(map(np.asarray, jax.tree.leaves(state))), counts
+
+
+@pytest.mark.parametrize("kind", ["replay", pytest.param("impala", marks=pytest.mark.slow)])
+def test_two_hosts_learn_as_one_with_two_devices_also_in_two_parts(tmp_path, kind):
+    flags = ("--kind", kind)
+    run(tmp_path / "two", 2, *flags, "--stop.updates", "20")
+    run(tmp_path / "two", 2, *flags, "--stop.updates", "40")
+    run(tmp_path / "one", 1, *flags, "--stop.updates", "40", devices=2)
+    (two, counts), (one, others) = checkpoint(tmp_path / "two", kind), checkpoint(tmp_path / "one", kind)
+    for ours, theirs in zip(two, one, strict=True):
+        np.testing.assert_array_equal(ours, theirs)  # Of two addends, in any order, the sum is the same.
+    assert any(np.any(leaf != 0) for leaf in two)
+    same = ("updates", "env_steps", "frames", "episodes")
+    assert [counts[name] for name in same] == [others[name] for name in same] and counts["updates"] == 40
+    last = metrics.read(tmp_path / "two")[-1]
+    assert [last[name] for name in same] == [counts[name] for name in same]
+    assert last["eval_version"] == 40 and saved(tmp_path / "two" / "checkpoints" / "best") in (0, 20, 40)
+    assert not (tmp_path / "two" / "hosts" / "1" / "checkpoints").exists()
+
+
+def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_path):
+    with units(tmp_path / "run", 2, "--save-every-s", "1") as started:
+        started.await_checkpoint()
+        started.processes[1].send_signal(signal.SIGTERM)
+        assert started.codes() == [1, 143], started.output() + started.output(1)
+    assert "host 1 was asked to end; a checkpoint is saved" in started.output(0)
+    ends = [metrics.read(tmp_path / "run" / name)[-1]["updates"] for name in ("", "hosts/1")]
+    assert ends == [saved(tmp_path / "run")] * 2
