@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Agent
+from boonta.agents.metrics import expanded
 from boonta.envs.jax.base import check_pure
 from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.base import Node
@@ -250,7 +251,7 @@ class Anakin(Node):
         self._decision = self._agreement.merge(reports, pending.updates)
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
-        self._last_update = outcomes[-1].metrics
+        self._last_update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)
         self.count(updates=pending.rounds * self._fused.program.updates)

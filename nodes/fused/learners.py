@@ -13,7 +13,6 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
-from boonta.agents.metrics import expanded
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
@@ -118,7 +117,7 @@ def one_learner(setup: Setup) -> FusedLearner:
 
     def summarise(metrics: Metrics, updates: int) -> dict[str, float]:
         require_finite(metrics, updates)
-        return {name: float(value) for name, value in expanded(metrics).items()}
+        return {name: float(value) for name, value in metrics.items()}
 
     return FusedLearner(
         mesh=mesh,

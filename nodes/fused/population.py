@@ -16,7 +16,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
-from boonta.agents.metrics import expanded
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
@@ -137,7 +136,7 @@ def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
     """Means over the members that have not diverged, and the number of those that have."""
     sound = np.isfinite(_loss(metrics, size))
     _require_any(sound, updates)
-    means = mean_metrics({name: values[sound].tolist() for name, values in expanded(metrics).items()})
+    means = mean_metrics({name: values[sound].tolist() for name, values in metrics.items()})
     return {**means, "diverged": float(np.sum(~sound)), "members": float(size)}
 
 

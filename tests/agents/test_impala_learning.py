@@ -5,6 +5,7 @@ import pytest
 from boonta.agents import impala
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Optimiser, Torso
+from boonta.agents.metrics import expanded
 from boonta.envs.catch import Catch
 from boonta.nodes.tables.contract import with_one_core
 
@@ -43,5 +44,5 @@ def test_learns_catch(lstm_size):
         rows = rows[config.unroll_length :]
         returns += [episode.episode_return for episode in env.episodes()]
         assert len(returns) < 12_000, f"mean return {np.mean(returns[-300:])} after {learner.updates} updates"
-    assert all(np.isfinite(x) and x.shape == () for x in metrics.values())
+    assert all(np.isfinite(x) and x.shape == () for x in expanded(metrics).values())
     assert act._cache_size() == 1 and update._cache_size() == 1  # Nothing was compiled twice.

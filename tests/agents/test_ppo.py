@@ -13,6 +13,7 @@ from boonta.agents import ppo
 from boonta.agents.base import Batch, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
+from boonta.agents.metrics import expanded
 from boonta.agents.optimisation import Context
 from boonta.agents.ppo.loss import entropy_cost, ppo_loss, prepare_units
 from boonta.agents.returns import generalised_advantages
@@ -128,7 +129,7 @@ def test_updates_and_metrics_are_finite(changes):
     agent = ppo.make(config, SPEC)
     state, batch = acted(agent, config=config)
     after, priorities, metrics = jax.jit(agent.update.step)(state, batch)
-    assert priorities is None and all(np.isfinite(value) for value in metrics.values())
+    assert priorities is None and all(np.isfinite(value) for value in expanded(metrics).values())
     assert float(metrics["rho_error"]) < 1e-5
     assert any((x != y).any() for x, y in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params)))
 
