@@ -9,7 +9,8 @@ import sys
 GROUPS = {
     "Start": ("train", "sweep"),
     "Look": ("list", "runs", "status", "report", "metrics", "compare"),
-    "See what an agent does": ("play", "evaluate", "match", "explain", "export"),
+    "See what an agent does": ("play", "evaluate", "match", "explain"),
+    "Archives": ("export", "convert"),
     "Set up": ("doctor", "completion"),
 }
 TOOLS = tuple(name for names in GROUPS.values() for name in names)

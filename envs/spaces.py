@@ -74,7 +74,16 @@ def to_space(space: spaces.Space, action: np.ndarray) -> Any:
     return int(action) + int(space.start) if isinstance(space, spaces.Discrete) else to_spaces(space, action)
 
 
-def to_spaces(space: spaces.Space, action: np.ndarray) -> np.ndarray:
+def to_spaces(space: spaces.Space, actions: np.ndarray) -> np.ndarray:
     """Converts B actions of `to_action_spec(space)` to actions of the space, batched as Gymnasium does."""
-    start = space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else 0
-    return np.asarray(action + start, space.dtype)
+    return np.asarray(actions + _start(space), space.dtype)
+
+
+def from_spaces(space: spaces.Space, actions: Any) -> np.ndarray:
+    """Converts B actions of a space, as Gymnasium batches them, to actions of `to_action_spec(space)`."""
+    return np.asarray(actions) - _start(space)
+
+
+def _start(space: spaces.Space) -> Any:
+    """The number of a space's first action, or those of several choices."""
+    return space.start if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)) else 0

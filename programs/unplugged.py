@@ -17,6 +17,7 @@ from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 PRESETS = {
     **{"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI},
+    **{"cartpole": muzero.CARTPOLE, "dqn-cartpole": dqn.CARTPOLE},
     **{"dqn-catch": dqn.CATCH, "dqn-minatar": dqn.MINATAR, "dqn-atari": dqn.DQN},
 }
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def unplugged(
 
     Args:
       run: the run's settings.
-      data: an archive's folder, see programs.tools.export. The archive determines the environment.
+      data: an archive's folder, see programs.tools.export and programs.tools.convert. The archive determines the
+        environment.
       reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread.
       skip_broken: go on without chunks that are broken, rather than refuse the archive.
       config: the agent's hyper-parameters. For behaviour cloning give --config.policy-target action,

@@ -65,7 +65,7 @@ def test_an_accelerators_packages_are_those_of_the_locked_jax(python: str):
 def test_lock_has_what_pyproject_asks_for(python: str):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     locked = pins(python)
-    extras = project["optional-dependencies"].keys() - TRACKERS.keys() - {"envpool"}
+    extras = project["optional-dependencies"].keys() - TRACKERS.keys() - {"envpool", "rlds"}
     named = set(re.findall(r"--extra (\w+)", (ROOT / "run").read_text()))
     assert named | set(JAXES) == extras
     for text in sum((project["optional-dependencies"][extra] for extra in extras), project["dependencies"]):

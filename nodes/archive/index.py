@@ -129,6 +129,16 @@ def require_columns(what: str, held: dict[str, Leaf], needed: dict[str, Leaf]) -
             raise ValueError(f"{what}: {path!r} is {held[path]}; it must be {leaf}")
 
 
+def summary(index: Index) -> str:
+    """What an archive holds, in a sentence for people."""
+    mean = "unknown" if index.mean_return is None else f"{index.mean_return:.4g}"
+    pieces = index.trajectories - index.episodes
+    return (
+        f"{index.episodes:,} complete episodes, of mean return {mean}, and {pieces:,} pieces of others; in all "
+        f"{index.steps:,} steps, in {len(index.chunks)} chunks"
+    )
+
+
 def write_index(folder: pathlib.Path, index: Index) -> None:
     """Writes the index with its own checksum."""
     content = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(index)}

@@ -10,7 +10,7 @@ import pathlib
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
-from boonta.nodes.archive.index import Index
+from boonta.nodes.archive.index import Index, summary
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
@@ -32,12 +32,7 @@ def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
         raise BadInput(f"--workdir {workdir} holds no run")
     with lock(workdir):
         index = archive(workdir, out)
-    mean = "unknown" if index.mean_return is None else f"{index.mean_return:.4g}"
-    pieces = index.trajectories - index.episodes
-    print(
-        f"{index.episodes:,} complete episodes, of mean return {mean}, and {pieces:,} pieces of others; in all "
-        f"{index.steps:,} steps, in {len(index.chunks)} chunks: {out}"
-    )
+    print(f"{summary(index)}: {out}")
 
 
 def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:

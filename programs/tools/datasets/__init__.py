@@ -1,0 +1,1 @@
+"""Data sets of other formats, which `convert` makes archives of."""
