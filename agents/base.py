@@ -241,12 +241,14 @@ class Agent(NamedTuple):
       eval_policy: plays its best, for evaluators.
       update: learns.
       tables: the tables that sequences are written to and drawn from.
+      network: the name of a network that isn't the config's, as "module:name", for the user and the run's record.
     """
 
     policy: Policy
     eval_policy: Policy
     update: Update
     tables: tuple[Table, ...]
+    network: str = ""
 
 
 MakeAgent = Callable[[Any], Agent]  # `(config) -> agent`

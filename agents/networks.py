@@ -46,6 +46,19 @@ def encoder(torso: Torso, observation: Nest) -> MakeTorso:
     return lambda name: functools.partial(encoders.encode, torso, spec=observation, name=name)
 
 
+def name_of(network: Any) -> str:
+    """The name of a user's own network as "module:name"; empty for None. Of a whole one it is that of a function."""
+    if network is None:
+        return ""
+    named = network
+    if isinstance(named, tuple):
+        named = next(filter(callable, named), named)
+    while isinstance(named, functools.partial):
+        named = named.func
+    named = named if hasattr(named, "__qualname__") else type(named)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
 def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int, axes: Axes) -> None:
     """Refuses a torso that fails on the environment's frames, or whose features don't fit.
 

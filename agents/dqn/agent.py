@@ -44,6 +44,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         the observations; or an output of your own network doesn't fit, and the message says what it must be.
     """
     require_discount(config, spec)
+    own = networks.name_of(network)
     view, actions = view_of(spec.observations), num_actions(spec.actions, "DQN")
     if isinstance(network, Network):
         check_network(network, config, view, actions)
@@ -58,6 +59,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         eval_policy=make_policy(config, network, spec, explore=False),
         update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
         tables=(make_table(config),),
+        network=own,
     )
 
 

@@ -36,6 +36,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
     """
     head = make_action_head(spec.actions, "IMPALA", config.gaussian)
     require_sign(config, spec.num_players)
+    own = networks.name_of(network)
     network = open_network("impala", config, spec, head, network)
     loss = functools.partial(impala_loss, network=network, head=head, config=config)
     table = Table(
@@ -53,4 +54,5 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         eval_policy=make_policy(network, head, spec, config.frame_stack, config.eval_mode),
         update=optimisation.make_update(network.init, loss, config.optimiser),
         tables=(table,),
+        network=own,
     )

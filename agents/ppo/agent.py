@@ -88,6 +88,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         eval_policy=eval_policy,
         update=update,
         tables=(table,),
+        network=networks.name_of(network),
     )
 
 

@@ -44,6 +44,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
     """
     if spec.num_players != 1:
         raise ValueError(f"R2D2 plays alone; this environment is a game of {spec.num_players} players")
+    own = networks.name_of(network)
     view, actions = view_of(spec.observations), num_actions(spec.actions, "R2D2")
     if isinstance(network, Network):
         check_network(network, config, spec)
@@ -58,6 +59,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         eval_policy=make_policy(config, network, spec, explore=False),
         update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
         tables=(make_table(config),),
+        network=own,
     )
 
 

@@ -67,4 +67,5 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
         eval_policy=actor_critic.make_policy(mode, box, spec, frame_stack, explores=False),
         update=update._replace(at_once=actor_critic.updates_at_once(config.layers, network)),
         tables=(make_table(config.replay, frame_stack),),
+        network=networks.name_of(network),
     )

@@ -156,6 +156,12 @@ def presets_of(settings: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def network_of(program: Program) -> str:
+    """A line for the user: the network, if it isn't the config's."""
+    own = program.agent.network if program.agent else ""
+    return f"network {own.removeprefix('__main__:')}, in the place of the config's" if own else ""
+
+
 def name_of(function: ProgramFunction) -> str:
     """The function's name, preceded by its file's name if the file holds several programs."""
     file, name = pathlib.Path(inspect.getfile(function)).stem, function.__name__
@@ -174,7 +180,8 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
       The program's file and arguments, its provenance and its picture, for `claim_workdir`.
     """
     file = os.path.abspath(inspect.getfile(function))
-    provenance = provenance_of(pathlib.Path(file), environments.name_of(program.env), seeds_of(program))
+    network = program.agent.network if program.agent else ""
+    provenance = provenance_of(pathlib.Path(file), environments.name_of(program.env), seeds_of(program), network)
     return {
         "file": file,
         "function": function.__name__,

@@ -59,10 +59,16 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
-    """Warns if the program's file isn't what it was: nothing else shows that a network in it has changed."""
+    """Warns if the program's file, or its network's, isn't what it was: nothing else shows that a network changed."""
     before = old.provenance
-    if before is not None and before.program.digest != origin["provenance"]["program"]["digest"]:
-        LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", old.file)
+    if before is None:
+        return
+    now = origin["provenance"]
+    changed = [old.file] * (before.program.digest != now["program"]["digest"])
+    if before.network is not None and now.get("network") and before.network.digest != now["network"]["digest"]:
+        changed.append("the file of its network")
+    if changed:
+        LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", changed[0])
 
 
 def lock(folder: pathlib.Path) -> IO[str]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, interrupts, journal, network, stacks, temporary
-from boonta.programs.wiring.arguments import RunFlags, name_of, origin_of, parse, presets_of, run_of
+from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
@@ -85,7 +85,8 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        print("\n".join(filter(None, (presets_of(settings), f"run folder {run.workdir}"))), flush=True)
+        shown = presets_of(settings), network_of(program), f"run folder {run.workdir}"
+        print("\n".join(filter(None, shown)), flush=True)
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:

@@ -18,6 +18,7 @@ import pathlib
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,7 @@ class Provenance:
       versions: versions by package, with "python" and "boonta".
       machine: the launcher's machine.
       seeds: the seed of each node that gets one, by the node's name; see `seeds_of`.
+      network: the source of the user's own network; its digest is of the network's file alone. None without one.
     """
 
     started: str
@@ -100,16 +102,20 @@ class Provenance:
     versions: dict[str, str]
     machine: Machine
     seeds: dict[str, int]
+    network: Source | None = None
 
 
-def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]) -> Provenance:
+def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int], network: str = "") -> Provenance:
     """The provenance of a run that starts now.
 
     Args:
       file: the program's file.
       environment: the environment's name.
       seeds: the nodes' seeds, by name.
+      network: the name of the user's own network, see `agents.base.Agent`.
     """
+    module = sys.modules.get(network.partition(":")[0])
+    drawn = pathlib.Path(module.__file__) if module is not None and module.__file__ else None
     return Provenance(
         started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         environment=environment,
@@ -118,6 +124,7 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
         versions=_versions(),
         machine=_machine(),
         seeds=dict(seeds),
+        network=None if drawn is None else Source(*revision(drawn), _digest(drawn.read_bytes())),
     )
 
 

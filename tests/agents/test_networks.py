@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from dm_env import specs
 from haiku.experimental.flax import lift
 
-from boonta.agents import impala, muzero
+from boonta.agents import impala, muzero, networks
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
@@ -282,3 +283,13 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     Checkpointer(tmp_path).save(1, own.init(jax.random.PRNGKey(0)), {})
     with pytest.raises(ValueError, match="is another network's: params/.*; give the settings it was made with"):
         Checkpointer(tmp_path).restore(usual.init(jax.random.PRNGKey(0)))
+
+
+def test_a_network_is_named_by_its_class_or_by_a_function_of_it():
+    def act(params, observation):
+        return params
+
+    assert networks.name_of(None) == ""
+    assert networks.name_of(Flat) == networks.name_of(functools.partial(Flat, 3)) == f"{__name__}:Flat"
+    whole = make_network(IMPALA, SPEC, categorical(3))._replace(init=functools.partial(act, 1))
+    assert networks.name_of(whole).startswith(f"{__name__}:") and networks.name_of(whole).endswith(".act")

@@ -42,7 +42,7 @@ def program(tmp_path) -> str:
 
 def run(tmp_path, program: str, launch: str) -> Running:
     with Running(tmp_path, program, "--launch", launch, "--stop.updates", "20") as running:
-        running.finish(0)
+        assert "network Torso, in the place of the config's" in running.finish(0)
     assert running.rows[-1]["updates"] >= 20
     return running
 

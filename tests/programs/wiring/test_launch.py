@@ -121,6 +121,14 @@ def test_a_programs_file_that_has_changed_is_named(tmp_path, capsys):
     assert f"{__file__} has changed since this run began: if its network has" in capsys.readouterr().out
 
 
+def test_a_networks_file_that_has_changed_is_told(tmp_path, capsys):
+    for digest in ("1", "1", "2"):
+        assert "has changed since this run began" not in capsys.readouterr().out
+        network = {"commit": None, "dirty": None, "digest": digest}
+        claim(tmp_path, origin={"provenance": run_folders.provenance(network=network)}).close()
+    assert "the file of its network has changed since this run began" in capsys.readouterr().out
+
+
 def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
     message = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
     assert f"--start-from {tmp_path}/other has no newest checkpoint, in {tmp_path}/other/checkpoints" in message
