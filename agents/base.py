@@ -82,6 +82,8 @@ class Policy(NamedTuple):
       deterministic: whether `step` takes its best action, and so the same one in the same situation, whatever the key.
       placed: `(initial state, slots) -> initial state` that knows its place among all slots of the program, for a
         policy whose slots explore differently. Nodes begin every stream with `initial_state_of`.
+      executed: `(state, action [B, ...]) -> state` that remembers this action as its last, for a policy that remembers
+        actions. Nodes call it after a step whose action the environment replaces, as a replayed one does.
     """
 
     initial_state: Callable[[int], Nest]
@@ -89,11 +91,17 @@ class Policy(NamedTuple):
     core: Callable[[Nest], Nest] = lambda state: ()
     deterministic: bool = False
     placed: Callable[[Nest, Slots], Nest] = lambda state, slots: state
+    executed: Callable[[Nest, Any], Nest] = lambda state, action: state
 
 
 def initial_state_of(policy: Policy, slots: Slots) -> Nest:
     """The state with which a policy begins in these slots, leaves [B, ...]."""
     return policy.placed(policy.initial_state(slots.size), slots)
+
+
+def unplaced(policy: Policy) -> Policy:
+    """The policy with the same exploration in all slots, that of the first, for slots that are none of the actors'."""
+    return policy._replace(placed=lambda state, slots: state)
 
 
 class Update(NamedTuple):

@@ -139,8 +139,10 @@ class _Group:
 
     def step(self) -> None:
         node, env, timestep = self._node, self.env, self._timestep
-        version, action, extras, core = self.act(timestep)
-        action = env.executed_action(action)
+        version, chosen, extras, core = self.act(timestep)
+        action = env.executed_action(chosen)
+        if action is not chosen:
+            self.act.executed(action)
         with node.stopwatch("stepping environments"):
             self._timestep = self._checked(env.step(action))
         versions = np.full(env.num_envs, version, np.int32)

@@ -48,6 +48,10 @@ class GroupAct(Protocol):
         """The output for a time step; it must be called for every one."""
         ...
 
+    def executed(self, action: np.ndarray) -> None:
+        """Tells the policy that the environments take this action [B, ...] in place of the one that it returned."""
+        ...
+
     def ready(self) -> bool:
         """Whether the next call needn't wait for another node; only `--launch serial` asks."""
         ...
@@ -154,6 +158,9 @@ class RemoteAct:
         version, action, extras, core = answer
         self._t += 1
         return Acted(version, action, tuple(extras), tuple(core))
+
+    def executed(self, action: np.ndarray) -> None:
+        """Does nothing: only replayed environments replace actions, and who replays acts in its own process."""
 
     def ready(self) -> bool:
         return True

@@ -47,7 +47,7 @@ class Acting:
         stopwatch: Stopwatch,
         device: jax.Device | None = None,
     ):
-        self._act = act
+        self._act, self._executed = act, policy.executed
         self._stopwatch = stopwatch
         self._key, self._state = jax.random.PRNGKey(seed), initial_state_of(policy, slots)
         self._device = device
@@ -66,6 +66,10 @@ class Acting:
         self._steps += 1
         return action, extras, core
 
+    def executed(self, action: np.ndarray) -> None:
+        """See `nodes.acting.base.GroupAct`."""
+        self._state = self._executed(self._state, action)
+
 
 class LocalAct:
     """The policy of a group of environments, which gets the newest params every so many steps.
@@ -79,6 +83,7 @@ class LocalAct:
 
     def __init__(self, acting: Acting, params: VariableClient, refresh: Refresh, wait_for: Callable[..., Any]):
         self._acting = acting
+        self.executed = acting.executed
         self._params = params
         self._refresh = refresh
         self._wait_for = wait_for
@@ -121,6 +126,7 @@ class ColocatedAct:
         wait_for: Callable[..., Any],
     ):
         self._acting = acting
+        self.executed = acting.executed
         self._place = place
         self._group = group
         self._refresh = refresh

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from boonta.agents.base import Agent, Author, Table
+from boonta.agents.base import Agent, Author, Table, unplaced
 from boonta.envs.base import BatchedEnv, Env
 from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.tables.contract import written_by
@@ -37,6 +37,7 @@ class Playback(Actor):
         num_envs: int = NUM_ENVS,
         seed: int = 0,
     ):
+        agent = agent._replace(policy=unplaced(agent.policy))
         # A second group would not help, because there is no simulator to wait for.
         super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
         self.require_tables(agent.tables)

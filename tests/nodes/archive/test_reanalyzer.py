@@ -104,6 +104,27 @@ def test_a_round_writes_every_recorded_step_once_with_new_extras_and_version(age
     assert set(replayed) <= recorded
 
 
+def test_the_policy_is_told_what_was_played_and_its_slots_are_none_of_the_actors(agent, variables, tmp_path):
+    def act(params, key, timestep, state):
+        return jnp.zeros_like(state), {"before": state}, jnp.zeros_like(state)
+
+    def placed(state, slots):
+        raise AssertionError("a reanalyzer has no place among the actors' slots")
+
+    policy = Policy(
+        lambda size: jnp.zeros(size, jnp.int32), act, placed=placed, executed=lambda state, action: action + 10
+    )
+    agent, queue = agent._replace(policy=policy), QueueTable(agent.tables[0])
+    opened = make_archive(tmp_path, agent, play(3))
+    node = ArchiveReanalyzer("reanalyzer/0", agent, Catch(), variables, queue, archive=opened, num_envs=2)
+    node.start()
+    for _ in range(LENGTH):
+        node.step()
+    steps = jax.tree.map(np.asarray, queue.get(1.0)[0].shards[0])
+    np.testing.assert_array_equal(steps.extras["before"][1:], steps.action[:-1] + 10)
+    assert len(np.unique(steps.action)) > 1
+
+
 def test_slots_do_not_keep_step_and_each_trajectory_comes_once_a_round(agent, tmp_path):
     episodes = play(12)
     source = make_source(make_archive(tmp_path, agent, episodes), num_envs=4, seed=0)
