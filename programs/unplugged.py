@@ -1,13 +1,15 @@
-"""MuZero or DQN unplugged: learns from an archive of recorded trajectories alone; no actor plays anything."""
+"""MuZero, DQN or R2D2 unplugged: learns from an archive of recorded trajectories alone; no actor plays anything."""
 
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import tyro
 
-from boonta.agents import dqn, muzero
+from boonta.agents import dqn, muzero, r2d2
+from boonta.agents.base import Agent
 from boonta.nodes.archive.files import open_archive
 from boonta.nodes.archive.reanalyzer import ArchiveReanalyzer, replayed_shapes
 from boonta.nodes.learner import Learner
@@ -19,9 +21,15 @@ PRESETS = {
     **{"catch": muzero.CATCH, "board": muzero.BOARD, "minatar": muzero.MINATAR, "atari": muzero.ATARI},
     **{"cartpole": muzero.CARTPOLE, "dqn-cartpole": dqn.CARTPOLE},
     **{"dqn-catch": dqn.CATCH, "dqn-minatar": dqn.MINATAR, "dqn-atari": dqn.DQN},
+    **{"r2d2-catch": r2d2.CATCH, "r2d2-cartpole": r2d2.CARTPOLE, "r2d2-minatar": r2d2.MINATAR},
+}
+MAKE: dict[type, Callable[..., Agent]] = {
+    muzero.Config: muzero.make_unplugged,
+    dqn.Config: dqn.make_unplugged,
+    r2d2.Config: r2d2.make_unplugged,
 }
 if TYPE_CHECKING:
-    Preset = muzero.Config | dqn.Config
+    Preset = muzero.Config | dqn.Config | r2d2.Config
 else:  # This is config:board, with its flags after that.
     Preset = tyro.extras.subcommand_type_from_defaults(PRESETS)
 
@@ -42,10 +50,7 @@ def unplugged(
     """
     folder = pathlib.Path(data)  # The command line's parser has made it a text.
     env = env_of_archive(folder)
-    if isinstance(config, dqn.Config):
-        agent = dqn.make_unplugged(config, env.spec)
-    else:
-        agent = muzero.make_unplugged(config, env.spec)
+    agent = MAKE[type(config)](config, env.spec)
     archive = open_archive(folder, env, replayed_shapes(agent, env.spec), skip_broken)
     groups = [
         group(Learner),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import jax
@@ -61,6 +62,21 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         tables=(make_table(config),),
         network=own,
     )
+
+
+def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+    """Makes the agent that learns from recorded trajectories: reanalyzers fill its only table, "reanalyzed".
+
+    They replay episodes as they were recorded, with the newest params, and store what the core then remembers. Give a
+    `conservative_cost` where the trajectories don't show what every action leads to.
+
+    Args:
+      config: hyper-parameters.
+      spec: spec of the recorded environment.
+      network: as in `make`.
+    """
+    table = dataclasses.replace(make_table(config), name="reanalyzed", writer="reanalyzer", errors=None)
+    return make(config, spec, network)._replace(tables=(table,))
 
 
 def make_table(config: Config) -> Table:

@@ -89,6 +89,13 @@ class Config:
         "Whether the network's values are rescaled returns, so that rewards need no clipping.",
         source="section 2.3, h",
     )
+    conservative_cost: float = field(
+        0.0,
+        "Weight of the term that lowers the values of all actions but the recorded one, for recorded data; 0 is none. "
+        "They are the network's values, so rescaled ones.",
+        source="CQL (https://arxiv.org/abs/2006.04779), Eq. 4; DQN's, in agents/dqn",
+        at_least=0,
+    )
     target_period: int = field(
         2_500, "Time between copies to the target network.", unit="updates", source="Table 4", at_least=1
     )

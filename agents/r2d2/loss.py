@@ -67,6 +67,10 @@ def r2d2_loss(
     # 3. Only the action that was taken learns; a root that is LAST doesn't count.
     chosen = _of(values[: config.roots], steps.action[: config.roots])
     error = target - chosen
+    loss = rlax.l2_loss(error)
+    if config.conservative_cost:
+        soft = jax.nn.logsumexp(mask_illegal(values, legal)[: config.roots], axis=-1)
+        loss += config.conservative_cost * (soft - chosen)
     weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
     transitions = jnp.maximum(jnp.sum(moved.mask), 1)
 
@@ -81,7 +85,7 @@ def r2d2_loss(
         "value_error": mean(jnp.abs(error)),
         "importance_exponent": beta,
     }
-    return mean(weights * rlax.l2_loss(error)), Outcome(priorities, metrics)
+    return mean(weights * loss), Outcome(priorities, metrics)
 
 
 def _of(values: jax.Array, action: jax.Array) -> jax.Array:

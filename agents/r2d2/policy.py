@@ -65,4 +65,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
         )
         return action, estimates, State(frames, Core(lstm, action), state.rung)
 
-    return Policy(initial_state, step, lambda state: state.core, not explore, placed)
+    def executed(state: State, action: jax.Array) -> State:
+        return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, jnp.int32)))
+
+    return Policy(initial_state, step, lambda state: state.core, not explore, placed, executed)

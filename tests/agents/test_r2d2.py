@@ -111,6 +111,28 @@ def test_rescaled_targets_are_rlaxs():
     assert float(outcome.priorities[0]) == pytest.approx(0.9 * errors.max() + 0.1 * errors.mean(), rel=1e-3)
 
 
+def test_recorded_actions_are_worth_more_than_others():
+    plain, conservative = (
+        loss_of(batch_of(ROWS), replaced(BASE, {"conservative_cost": c}), PARAMS, TARGET)[0] for c in (0.0, 4.0)
+    )
+    above = [np.log(np.sum(np.exp(PARAMS[state]))) - PARAMS[state][action] for state, action in ((0, 1), (1, 0))]
+    assert conservative - plain == pytest.approx(4 * np.mean(above), rel=1e-4)
+
+
+def test_the_core_remembers_the_action_that_was_executed():
+    """As where recorded steps are replayed; the next values differ by it."""
+    agent = r2d2.make(BASE, SPEC)
+    params, step = agent.update.params(jax.jit(agent.update.init)(KEY)), jax.jit(agent.policy.step)
+    timestep, state = Catch()(4, 0).reset(), initial_state_of(agent.policy, Slots(4))
+    action, _, state = step(params, KEY, timestep, state)
+    other = (np.asarray(action) + 1) % A
+    renewed = agent.policy.executed(state, other)
+    assert agent.policy.core(renewed).action_tm1.tolist() == other.tolist()
+    later = timestep._replace(step_type=np.full(4, MID, np.int32))
+    values = [step(params, KEY, later, each)[1].best for each in (state, renewed)]
+    assert np.all(values[0] != values[1])
+
+
 def test_burn_in_rows_only_bring_the_state_up_to_date():
     seen: list = []
     config = replaced(BASE, {"burn_in": 2, "roots": 2, "bootstrap_length": 1})

@@ -69,6 +69,15 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
         assert metrics.read(workdir)[-1]["updates"] >= 15
 
 
+def test_r2d2_learns_without_an_actor_from_what_its_core_remembers_of_the_record(data, tmp_path):
+    workdir = tmp_path / "run"
+    small = [f"--config.{name}=8" for name in ("torso.widths", "lstm-size", "head-width", "replay.batch-size")]
+    flags = ["--data", str(data), "--workdir", str(workdir), "--launch", "sebulba", "--stop.updates", "12"]
+    assert start(*flags, "config:r2d2-catch", *small, "--config.replay.min-size=8") == 0
+    last = metrics.read(workdir)[-1]
+    assert last["updates"] >= 12 and last["reanalyzed_sequences"] >= 8 and "env_steps" not in last
+
+
 def refused(capsys, *arguments: str) -> str:
     assert start(*arguments) == 2
     return capsys.readouterr().err
