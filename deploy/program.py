@@ -37,14 +37,6 @@ class Built(NamedTuple):
         """Whether all nodes are in one process per host."""
         return self.run.launch in UNITS
 
-    @property
-    def spans_hosts(self) -> bool:
-        """Whether the program can run on several hosts, with such a process on each."""
-        fused = self.program.of_role("anakin")  # Otherwise it is made of the program's other groups, and spans them.
-        return self.run.launch == "sebulba" or (
-            self.run.launch == "anakin" and (fused is None or getattr(fused.node, "spans_hosts", False))
-        )
-
 
 def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
     """Builds the program that `./run python FILE FLAGS` would launch.

@@ -182,7 +182,7 @@ def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: res
     """One role: all of the program's nodes are threads of one process per host."""
     table.require_known([UNIT])
     group = table.group(UNIT)
-    require_span(built.spans_hosts, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
+    require_span(built.is_unit, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
     places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
     command = ("python", file, *map(_literal, flags), *places)
     ports = (core.BASE_PORT,) if places else ()

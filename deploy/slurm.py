@@ -162,7 +162,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 
 def _unit_command(job: Job, built: Built) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
-    require_span(built.spans_hosts, built.program.name, job.nodes, f"--nodes is {job.nodes}")
+    require_span(built.is_unit, built.program.name, job.nodes, f"--nodes is {job.nodes}")
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 

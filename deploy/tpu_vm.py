@@ -110,7 +110,7 @@ def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     """The same for a program of threads, all of which runs on every host."""
     hosts = machines.names
     core.host_function(machines.hosts, ())  # It refuses what names no host.
-    require_span(built.spans_hosts, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
+    require_span(built.is_unit, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}

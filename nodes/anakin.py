@@ -77,7 +77,6 @@ class Anakin(Node):
     """
 
     role = "anakin"
-    spans_hosts = True
 
     def __init__(
         self,
@@ -162,7 +161,8 @@ class Anakin(Node):
         self._pace = 0.0  # Rounds a second as measured here.
         self._lengths = Lengths(fused.program, self._eval_every, self._limits)
         self._decision = Decision()
-        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn)
+        keeps = self._agreement.first
+        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn, keeps)
         self._saved_at = self._collected_at = time.monotonic()
 
     def step(self) -> None:
@@ -258,8 +258,9 @@ class Anakin(Node):
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
         self._account(pending.rounds * self._fused.program.env_steps, episodes)
         self.measure(measured)
-        if evaluation is not None and self._agreement.first:
-            self.count(eval_episodes=self._eval_episodes * self._fused.learners)
+        if evaluation is not None:
+            if self._agreement.first:
+                self.count(eval_episodes=self._eval_episodes * self._fused.learners)
             counts, start = self._counters(), self._episodes.start
             given = pending.learner, self._last_update, episodes, pending.updates, counts, start
             self.measure(self._evaluations.add(evaluation, *given))

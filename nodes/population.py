@@ -45,8 +45,6 @@ class Population(Anakin):
         field has no values, equal ones, or some that aren't finite.
     """
 
-    spans_hosts = False
-
     def __init__(
         self,
         name: str,

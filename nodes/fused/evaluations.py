@@ -24,17 +24,26 @@ class Evaluations:
       folder: folder of the checkpoints.
       max_age: updates after which an evaluation is called old; None judges by the distances so far.
       warn: called with a warning; and with the member that it is about, if it is about one.
+      keeps: whether this host writes rows and the best state, and warns; of several hosts all compute, one keeps.
 
     Attributes:
       rows: the members' rows of the last evaluation.
     """
 
-    def __init__(self, fused: FusedLearner, folder: pathlib.Path, max_age: int | None, warn: Callable[..., None]):
+    def __init__(
+        self,
+        fused: FusedLearner,
+        folder: pathlib.Path,
+        max_age: int | None,
+        warn: Callable[..., None],
+        keeps: bool = True,
+    ):
         self.rows: list[Row] = []
         self._fused = fused
         self._warn = warn
-        self._best = Best(folder, warn)
-        self._log = None if fused.best is None else metrics.Rows(folder.parent / metrics.MEMBERS, warn)
+        self._best = Best(folder, warn) if keeps else None
+        logs = keeps and fused.best is not None
+        self._log = metrics.Rows(folder.parent / metrics.MEMBERS, warn) if logs else None
         self._health = [Health() for _ in range(fused.learners)]
         if self._log is not None:
             self._remember(folder.parent)
@@ -72,13 +81,15 @@ class Evaluations:
         if self._fused.best is not None:
             member, learner = self._fused.best(learner, update, self.rows)
             score = self.rows[member]
-        record = Record(score["eval_return"], score.get("eval_return_se"), updates, updates, member)
-        self._best.offer(record, lambda: (learner, counts))
+        if self._best is not None:
+            record = Record(score["eval_return"], score.get("eval_return_se"), updates, updates, member)
+            self._best.offer(record, lambda: (learner, counts))
         return found
 
     def write(self) -> None:
         """Writes the best checkpoint, unless it has been written."""
-        self._best.write()
+        if self._best is not None:
+            self._best.write()
 
     def close(self) -> None:
         """Closes the file of rows."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
@@ -52,9 +52,9 @@ def population(
       ValueError: there are too few devices, or members don't divide over them; or a field can't differ between members,
         because the program's shape depends on it or nothing does.
     """
-    size, present = len(members), len(jax.devices())
-    devices = present if setup.devices is None else setup.devices
-    if 1 <= devices <= present and size % devices:
+    size, hosts = len(members), jax.process_count()
+    devices = len(jax.devices()) if setup.devices is None else setup.devices * hosts
+    if 1 <= devices <= len(jax.devices()) and size % devices:
         raise ValueError(f"{setup.name}: members are {size}; they must divide over {devices} devices")
     mesh = make_mesh(setup.devices, size)
     fields = [field for field in members[0] if field != "seed"]
@@ -78,7 +78,7 @@ def population(
         place_learner=spread,
         summarise=lambda metrics, updates: _summarise(metrics, size, updates),
         member_rows=lambda *evaluated: _rows(members, *evaluated),
-        best=lambda learner, metrics, rows: _best(setup.agent, learner, metrics, rows),
+        best=_Best(setup.agent, mesh),
         learners=size,
     )
 
@@ -159,15 +159,29 @@ def _rows(
     return rows
 
 
-def _best(agent: Agent, population: Member, metrics: Metrics, rows: Sequence[Row]) -> tuple[int, Nest]:
-    """The member with the best last evaluation, among those that have not diverged then or since, and its state."""
-    sound = np.isfinite(_loss(metrics, len(rows)))
-    for leaf in jax.tree.leaves(agent.update.params(population.learner)):  # [members, ...]
-        sound &= np.asarray(jnp.isfinite(leaf).reshape(len(rows), -1).all(axis=1))
-    _require_any(sound, int(rows[0]["updates"]))
-    returns = np.array([row["eval_return"] for row in rows])
-    best = int(np.argmax(np.where(sound, returns, -np.inf)))
-    return best, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf[best])), population.learner)
+class _Best:
+    """`(population, metrics, rows) -> (member, its learner state)`: the member with the best last evaluation.
+
+    It is among those that have not diverged then or since. Each of several hosts has some of the members, so all make
+    this call together.
+    """
+
+    def __init__(self, agent: Agent, mesh: Mesh):
+        def sound(learner: Nest) -> jax.Array:
+            params = jax.tree.leaves(agent.update.params(learner))  # [members, ...]
+            return jnp.stack([jnp.isfinite(leaf).reshape(leaf.shape[0], -1).all(axis=1) for leaf in params]).all(axis=0)
+
+        everywhere = NamedSharding(mesh, PartitionSpec())
+        self._sound = jax.jit(sound, out_shardings=everywhere)
+        self._state = jax.jit(lambda learner, i: jax.tree.map(lambda leaf: leaf[i], learner), out_shardings=everywhere)
+
+    def __call__(self, population: Member, metrics: Metrics, rows: Sequence[Row]) -> tuple[int, Nest]:
+        sound = np.isfinite(_loss(metrics, len(rows))) & np.asarray(self._sound(population.learner))
+        _require_any(sound, int(rows[0]["updates"]))
+        returns = np.array([row["eval_return"] for row in rows])
+        best = int(np.argmax(np.where(sound, returns, -np.inf)))
+        state = self._state(population.learner, np.int32(best))
+        return best, jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), state)
 
 
 def _loss(metrics: Metrics, size: int) -> np.ndarray:

@@ -32,21 +32,10 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     """
     run = program.run
     one = program.of_role("anakin") or fused(program)
-    require_hosts(program, one)
     monitor = threads.monitor_of(run, log_every_s=LOG_EVERY_S)
     given = {"monitor": monitor, "env": jax_env_of(program.env), "devices": run.placement.learning}
     given["agreement"] = threads.agreement_of(monitor)
     return monitor, [construct(program, one, 0, given)]
-
-
-def require_hosts(program: Program, one: Group) -> None:
-    """Raises ValueError if the node works on one host only, and there are several."""
-    number = program.run.hosts.number
-    if number > 1 and not getattr(one.node, "spans_hosts", False):
-        raise ValueError(
-            f"{program.name}: hosts.number is {number}, and {one.node.__name__} works on one: give each host a run of "
-            "its own, with other seeds"
-        )
 
 
 def fused(program: Program) -> Group:

@@ -54,9 +54,8 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
     (claim,) = manifest["spec"]["volumeClaimPolicies"][0]["templates"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
-    population = ROOT / "programs" / "population.py"
-    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and population works on one"):
-        jobset.prepare(population, [], table)
+    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "population.py", [], table))
+    assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
     machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
     with pytest.raises(BadInput, match="groups.learner: machines is 2, and Learner works on one"):
         jobset.prepare(IMPALA, ["catch"], machines)

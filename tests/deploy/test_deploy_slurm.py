@@ -17,7 +17,6 @@ from boonta.programs.wiring.run import BadInput
 
 pytestmark = pytest.mark.once
 
-POPULATION = pathlib.Path(__file__).parents[2] / "programs" / "population.py"
 UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 
@@ -196,7 +195,6 @@ def test_the_options_say_what_is_needed():
         ),
         ({"nodes": 9}, ["--workdir", "/x"], "--nodes is 9; the program has 4 nodes"),
         ({}, [], "--workdir is missing"),
-        ({"nodes": 2, "program": POPULATION}, ["--workdir", "/x"], "--nodes is 2, and population works on one"),
     ],
 )
 def test_what_does_not_fit_is_refused(job, flags, message):

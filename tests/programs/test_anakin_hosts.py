@@ -59,3 +59,19 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
     assert "host 1 was asked to end; a checkpoint is saved" in started.output(0)
     ends = [metrics.read(tmp_path / "run" / name)[-1]["updates"] for name in ("", "hosts/1")]
     assert ends == [saved(tmp_path / "run")] * 2
+
+
+@pytest.mark.slow
+def test_a_populations_members_are_split_over_hosts(tmp_path):
+    population = "../../programs/population.py"
+    flags = ("catch", "--vary", "optimiser.learning_rate=1e-2,1e-3", "--seeds", "2", "--stop.updates", "200")
+    folders = {"two": 2, "one": 1}
+    for name, hosts in folders.items():
+        own = {"devices": 3 - hosts, "program": population}
+        with Units(tmp_path / name, hosts, *flags, "--evaluation.every-updates", "100", **own) as started:
+            assert started.codes() == [0] * hosts, "".join(map(started.output, range(hosts)))
+    two, one = (metrics.read(tmp_path / name, metrics.MEMBERS) for name in folders)
+    assert len(two) == len(one) == 8 and {row["member"] for row in two} == {0, 1, 2, 3}
+    for ours, theirs in zip(two, one):
+        assert {**ours, "loss": 0} == {**theirs, "loss": 0} and ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
+    assert saved(tmp_path / "two") == saved(tmp_path / "one") == 200
