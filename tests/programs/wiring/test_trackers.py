@@ -28,6 +28,12 @@ def run_in(folder, *log: str) -> Run:
     return Run(workdir=str(folder), log=log)
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Has the launcher wait longer for trackers that still import when the run has ended, as on a busy machine."""
+    monkeypatch.setattr("boonta.programs.wiring.trackers.END_S", 120.0)
+
+
 @pytest.fixture
 def logged():
     """What the logger of whole runs shows: levels and lines."""
