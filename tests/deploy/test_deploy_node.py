@@ -48,8 +48,10 @@ def require_key_for_tables(server: psutil.Process) -> None:
 
 def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
     with Apart(LIGHT, "--workdir", str(tmp_path), "--breaks-after", "20") as apart:
-        for label in ALL:
+        for label in ("monitor", "variables", "learner"):
             apart.start(label)
+        apart.wait_for(tmp_path, "updates", 0)
+        apart.start("actor")
         codes, outputs = apart.finish()
     assert set(codes.values()) == {1}, outputs
     for output in outputs.values():
@@ -62,13 +64,13 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
     with Apart(LIGHT, *flags, "--log", "boonta.tests.helpers.sinks:Recording") as apart:
         for label in ALL:
             apart.start(label)
-        before = apart.wait_for(tmp_path, "env_steps", 30)
+        before = apart.wait_for(tmp_path, "env_steps", 10)
         for number in (signal.SIGTERM, signal.SIGKILL):
             actor = apart.processes["actor/0"]
             actor.send_signal(number)
-            assert actor.wait(20) == (143 if number == signal.SIGTERM else -9)
+            assert actor.wait(60) == (143 if number == signal.SIGTERM else -9)
             apart.start("actor")
-            before = apart.wait_for(tmp_path, "env_steps", before + 30)
+            before = apart.wait_for(tmp_path, "env_steps", before + 10)
         apart.processes["monitor/0"].kill()
         apart.processes["monitor/0"].wait()
         apart.start("monitor")
@@ -89,7 +91,8 @@ def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signal
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         for label in ALL:
             apart.start(label)
-        apart.wait_for(tmp_path, "updates", 0)
+        for counter in ("updates", "env_steps"):
+            apart.wait_for(tmp_path, counter, 0)
         apart.processes[f"{signalled}/0"].send_signal(signal.SIGTERM)
         codes, outputs = apart.finish()
     assert codes.pop(f"{signalled}/0") == 143, outputs

@@ -27,14 +27,17 @@ while [[ $1 == --* ]]; do options+=("$1"); shift; done
 echo "srun ${options[*]}" >>"$CALLS"
 mapfile -t where <"$SLURM_HOSTFILE"
 for t in "${!where[@]}"; do echo "on ${where[t]}: $(SLURM_PROCID=$t "$@")" >>"$CALLS"; done
-if [ -n "$SLOW" ]; then touch "$CALLS.running"; sleep "$SLOW" & wait; fi
+if [ -n "$SLOW" ]; then
+    touch "$CALLS.running"
+    for ((i = 0; i < 600; i++)); do [ -e "$CALLS.cancelled" ] && break; sleep 0.1; done
+fi
 exit "$CODE"
 """
 RUN = '#!/bin/bash\nfor word in "$@"; do printf "[%s]" "$word"; done\n'
 SCONTROL = """#!/bin/bash
 if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; fi
 """
-SCANCEL = '#!/bin/bash\necho "scancel $*" >>"$CALLS"\n'
+SCANCEL = '#!/bin/bash\necho "scancel $*" >>"$CALLS"\ntouch "$CALLS.cancelled"\n'
 
 
 class Cluster:
@@ -47,12 +50,13 @@ class Cluster:
             (folder / name).chmod(0o755)
 
     def start(
-        self, code: int = 0, slow_s: str = "", flags=("--actors", "2"), program=LIGHT, task: str = ""
+        self, code: int = 0, slow: bool = False, flags=("--actors", "2"), program=LIGHT, task: str = ""
     ) -> subprocess.Popen:
         job = slurm.Job(program, nodes=2, tasks_per_node=3, max_restarts=1, root=self.folder)
         script = self.folder / "job.sbatch"
         script.write_text(slurm.render(job, [*flags, "--workdir", str(self.folder / "a run")]))
-        own = {"CALLS": self.calls, "CODE": code, "SLOW": slow_s, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
+        own = {"CALLS": self.calls, "CODE": code, "SLURM_JOB_ID": 4711, "SLURM_JOB_NODELIST": "n[1-2]"}
+        own |= {"SLOW": "until it is cancelled"} if slow else {}
         own |= {"SLURM_ARRAY_JOB_ID": 4711, "SLURM_ARRAY_TASK_ID": task} if task else {}
         environment = {
             **os.environ,
@@ -121,12 +125,13 @@ def test_bad_input_is_not_tried_again(cluster):
 
 @pytest.mark.parametrize(("number", "again"), [(signal.SIGUSR1, True), (signal.SIGTERM, False)])
 def test_near_the_time_limit_all_are_told_and_the_job_goes_on_later_a_cancelled_one_ends(cluster, number, again):
-    process = cluster.start(code=143, slow_s="3")
-    deadline = time.monotonic() + 30
-    while not (cluster.folder / "calls.running").exists() and time.monotonic() < deadline:
+    process = cluster.start(code=143, slow=True)
+    deadline = time.monotonic() + 60
+    while not (cluster.folder / "calls.running").exists():
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(number)
-    assert process.wait(30) == (0 if again else 143)
+    assert process.wait(60) == (0 if again else 143)
     assert "scancel --signal=TERM 4711" in cluster.lines()
     assert ("scontrol requeue 4711" in cluster.lines()) == again
 

@@ -66,17 +66,24 @@ def test_a_sweep_is_an_array_of_its_runs(cluster, tmp_path):
 
 
 def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tmp_path):
-    flags = ("--stop.seconds", "20", "--save-every-s", "1")
+    go = tmp_path / "go"
+    flags = ("--stop.updates", "300", "--held-until", str(go), "--save-every-s", "1")
     number = submit(cluster, tmp_path, UNIT, *flags, tasks_per_node=1)
     written = tmp_path / "run" / metrics.FILE
     await_until(cluster, "a checkpoint and metrics", lambda: saved(tmp_path / "run") > 0 and written.exists())
     assert cluster.do("scontrol", "requeue", number) == ""
     await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
     resumed_from, before = saved(tmp_path / "run"), len(metrics.read(tmp_path / "run"))
+    go.touch()
     await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
     assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
     rows = [row for row in metrics.read(tmp_path / "run")[before:] if row.get("updates")]
     assert 0 < resumed_from <= rows[-1]["updates"]
-    ends = [sorted(folder.glob("end-*.npy"))[-1] for folder in (tmp_path / "run", tmp_path / "run" / "hosts" / "1")]
+    ends = [last_end(folder) for folder in (tmp_path / "run", tmp_path / "run" / "hosts" / "1")]
     assert ends[0].name == ends[1].name
     np.testing.assert_array_equal(*map(np.load, ends))
+
+
+def last_end(folder: pathlib.Path) -> pathlib.Path:
+    """The params of a host at the end of its last turn."""
+    return max(folder.glob("end-*.npy"), key=lambda path: int(path.stem.removeprefix("end-")))

@@ -31,8 +31,15 @@ def rendered(monkeypatch, folder, *flags):
     return manifest, folder / manifest["metadata"]["name"]
 
 
+def updates_of(workdir, before: int) -> list[float]:
+    """The numbers of updates in the rows after so many."""
+    return [row["updates"] for row in metrics.read(workdir)[before:] if row.get("updates")]
+
+
 def test_two_units_reduce_together_are_killed_and_resume_and_stay_equal_bit_by_bit(tmp_path, monkeypatch):
-    manifest, workdir = rendered(monkeypatch, tmp_path, "--stop.seconds", "25", "--save-every-s", "1")
+    go = tmp_path / "go"
+    flags = ("--stop.updates", "300", "--held-until", str(go), "--save-every-s", "1")
+    manifest, workdir = rendered(monkeypatch, tmp_path, *flags)
 
     with pods.Pods(manifest, tmp_path) as running:
         assert not running.run(lambda: saved(workdir) > 0)
@@ -41,10 +48,12 @@ def test_two_units_reduce_together_are_killed_and_resume_and_stay_equal_bit_by_b
         for ended in workdir.rglob("end-*.npy"):  # The host that was left may have had sound params when it gave up.
             ended.unlink()
         resumed_from, before = saved(workdir), len(metrics.read(workdir))
+        assert not running.run(lambda: updates_of(workdir, before))
+        go.touch()
         assert running.run(lambda: False), running.output()
         assert [pod.process.returncode for pod in running.pods] == [0, 0], running.output()
         assert [pod.starts for pod in running.pods] == [2, 2]
-    updates = [row["updates"] for row in metrics.read(workdir)[before:] if row.get("updates")]
+    updates = updates_of(workdir, before)
     assert 0 < resumed_from <= min(updates) < max(updates)
     (name, first), (other, second) = end(workdir), end(workdir / "hosts" / "1")
     assert name == other

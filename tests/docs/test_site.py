@@ -24,17 +24,18 @@ LOADED = re.compile(r'<(?:script|img|iframe)[^>]+src="https?:[^"]+|<link[^>]+hre
 CODE = {path: blocks for path in sorted(PAGES.rglob("*.md")) if (blocks := BLOCK.findall(path.read_text()))}
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
+@pytest.fixture
+def site(tmp_path):
     """The site, built strictly: a broken link or anchor, or a name that has no docstring, fails."""
-    folder = tmp_path_factory.mktemp("site")
+    folder = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(ROOT / "docs" / "mkdocs.yml"), "-d", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
-def test_pages_made_from_the_code_have_all_of_it(site):
+def test_pages_made_from_the_code_have_all_of_it_and_nothing_is_loaded_from_elsewhere(site):
+    """They are one test, since two that run side by side would each build the site."""
     listed = (site / "reference/all_programs/index.html").read_text()
     assert all(f'id="{name}"' in listed for name in programs())
     configs = (site / "reference/configs/index.html").read_text()
@@ -44,9 +45,6 @@ def test_pages_made_from_the_code_have_all_of_it(site):
     assert "--launch sebulba has no inference" in matrix and "--launch anakin has no reanalyzer" in matrix
     row = re.search(r"<tr>\s*<td[^>]*><code>catch</code></td>(.+?)</tr>", matrix, re.S)
     assert row is not None and "local_mp, sebulba, anakin" in row[1]
-
-
-def test_nothing_is_loaded_from_elsewhere(site):
     for page in site.rglob("*.html"):
         assert not LOADED.findall(page.read_text()), page
 

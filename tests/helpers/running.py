@@ -117,7 +117,7 @@ class Running:
 
         self.wait_until(works, "all counters grow")
 
-    def end(self, number: int = signal.SIGTERM, deadline_s: float = 60.0) -> str:
+    def end(self, number: int = signal.SIGTERM, deadline_s: float = DEADLINE_S) -> str:
         """Ends the program by a signal to its launcher, and waits for all processes; returns what it has printed."""
         self.process.send_signal(number)
         return self.finish(128 + number, deadline_s)

@@ -73,16 +73,18 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
+    most = table.period * (table.size + 1)
     deadline = time.monotonic() + 60
-    while client.server_info()[table.name].current_size < table.size and time.monotonic() < deadline:
+    while client.server_info()[table.name].current_size < table.size or len(written) < most:
+        assert time.monotonic() < deadline, len(written)
         time.sleep(0.05)
     time.sleep(0.5)
-    assert len(written) == table.period * (table.size + 1)
+    assert len(written) == most
     assert node.stopwatch.longest()[0] == f"waiting for room in {table.name}"
     dataset = ReverbDataset([client], [table], one_device(), SIGNATURE)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert not thread.is_alive()
     dataset.close()
 

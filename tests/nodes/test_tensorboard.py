@@ -70,7 +70,12 @@ def test_it_shows_a_runs_scalars_histograms_and_videos_by_env_steps(address):
     (run,) = wait_for(lambda: ask(address, "/data/runs"), None, None)
     assert run == "impala-catch/tensorboard"
     wait_for(lambda: ask(address, "/data/plugin/scalars/tags").get(run), None, None)
-    points = ask(address, "/data/plugin/scalars/scalars", run=run, tag="eval_return")
+
+    def both_rows():
+        points = ask(address, "/data/plugin/scalars/scalars", run=run, tag="eval_return")
+        return points if len(points) >= 2 else None
+
+    points = wait_for(both_rows, None, None)
     assert [point[1:] for point in points] == [[100, 0.5], [200, 1.0]]
     # A histogram comes in bins of one width: [step, [[from, to, share], ...]].
     wait_for(lambda: ask(address, "/data/plugin/histograms/tags").get(run), None, None)

@@ -64,7 +64,7 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
 @pytest.mark.slow
 def test_a_populations_members_are_split_over_hosts(tmp_path):
     population = "../../programs/population.py"
-    flags = ("catch", "--vary", "optimiser.learning_rate=1e-2,1e-3", "--seeds", "2", "--stop.updates", "200")
+    flags = ("--vary", "optimiser.learning_rate=1e-2,1e-3", "--seeds", "2", "--stop.updates", "200")
     folders = {"two": 2, "one": 1}
     for name, hosts in folders.items():
         own = {"devices": 3 - hosts, "program": population}

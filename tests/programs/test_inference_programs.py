@@ -40,7 +40,7 @@ def require_inferences(workdir) -> None:
     assert not undeclared(workdir)
     row = metrics.read(workdir)[-1]
     assert row["updates"] >= 100 and row["env_steps"] >= 100 * 8 * 4
-    assert 0 < row["inferences"] <= row["env_steps"] / 2
+    assert row["inferences"] > 0
     assert {"share/actor/waiting_for_inference", "share/inference/acting"} <= set(row)
 
 
@@ -49,6 +49,8 @@ def test_threads_learn_until_the_rule(tmp_path):
     output = finish(process, timeout_s=300)
     assert process.returncode == 0, output
     require_inferences(tmp_path)
+    row = metrics.read(tmp_path)[-1]
+    assert row["inferences"] <= row["env_steps"] / 2  # While it runs, the actors' counters may be older.
 
 
 def test_processes_learn_and_without_restarts_a_killed_inference_node_ends_them_by_name(tmp_path):
@@ -57,7 +59,7 @@ def test_processes_learn_and_without_restarts_a_killed_inference_node_ends_them_
     wait_for_rows(tmp_path, process, 300)  # Counters of actors may be a second older than the learner's.
     require_inferences(tmp_path)
     os.kill(pids(tmp_path)["inference"], signal.SIGKILL)
-    output = finish(process, timeout_s=30)
+    output = finish(process, timeout_s=100)
     assert process.returncode == 1, output
     assert "error: inference was killed by SIGKILL while " in output
     assert running(tmp_path) == []

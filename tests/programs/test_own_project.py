@@ -160,6 +160,7 @@ def test_it_runs_as_processes(python, project):
     assert row["updates"] >= 30 and row["ticks"] > 0
 
 
+@pytest.mark.once
 @pytest.mark.timeout(400)
 def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
     flags = ["--launch", "sebulba", "--clocks", "0", "--env.columns", "4", "--stop.updates", "30"]

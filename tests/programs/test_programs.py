@@ -20,6 +20,7 @@ from boonta.tests.helpers.launched import LIGHT, TINY, finish, pids, running, st
 from boonta.tests.helpers.runs import saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+ENDS_S = 100.0  # It is below `pulse.MONITOR_DEADLINE_S`, after which nodes end even if nobody asks them to.
 
 
 def saved_counts(workdir: pathlib.Path, row: dict[str, float]) -> dict[str, float]:
@@ -86,7 +87,7 @@ def test_without_restarts_a_killed_node_ends_the_program_by_name(tmp_path, progr
     process = start("--workdir", str(tmp_path), "--restarts.number", "0", program=program)
     wait_for_rows(tmp_path, process)
     os.kill(pids(tmp_path)[victim], signal.SIGKILL)
-    output = finish(process, timeout_s=30)
+    output = finish(process, timeout_s=ENDS_S)
     assert process.returncode == 1, output
     assert f"error: {victim} was killed by SIGKILL while " in output
     assert running(tmp_path) == []
@@ -101,7 +102,7 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
     wait_for_rows(tmp_path, process)
     process.kill()
     process.wait()
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + ENDS_S
     while running(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.5)
     assert running(tmp_path) == []
@@ -129,7 +130,7 @@ def test_a_failure_while_ending_is_told(tmp_path):
     (tmp_path / "checkpoints").rmdir()
     (tmp_path / "checkpoints").write_text("")
     process.send_signal(signal.SIGTERM)
-    output = finish(process, timeout_s=30)
+    output = finish(process, timeout_s=ENDS_S)
     assert process.returncode == 1, output
     assert "error: learner failed while saving a checkpoint: OSError: checkpoint " in output, output
 

@@ -13,7 +13,7 @@ from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
 PROGRAM = (
-    *("programs/dqn.py", "catch", "--replay-servers", "2"),
+    *("tests/helpers/shards_program.py", "catch", "--replay-servers", "2"),
     *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000", "--save-every-s", "1000"),
 )
 SHARDS = ("replay/0", "replay/1")

@@ -39,14 +39,17 @@ def reverb(tmp_path):
     return make
 
 
+@pytest.mark.once
 def test_the_queue_in_this_process_passes():
     conformance.check(queue, "queue")
 
 
+@pytest.mark.once
 def test_the_replay_in_this_process_passes():
     conformance.check(host, samplers=("uniform", "proportional", "rank"))
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("first", [True, False])
 def test_each_of_several_tables_in_this_process_passes(first):
     conformance.check(lambda table: Opened(Beside(table, first)), samplers=("proportional",))

@@ -265,8 +265,8 @@ CASES = [
 
 @pytest.mark.parametrize(("store", "check", "rule"), CASES, ids=lambda case: getattr(case, "__name__", None))
 def test_a_store_that_breaks_a_rule_is_found(store: type[Broken], check: Callable, rule: str, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.tables.judge.PATIENCE_S", 0.2)
-    monkeypatch.setattr("boonta.nodes.tables.judge.DEADLINE_S", 10.0)
+    # A writer that must go on is waited for until the deadline, by which any other has gone on.
+    monkeypatch.setattr("boonta.nodes.tables.judge.DEADLINE_S", 2.0 if rule.startswith("a writer goes on") else 60.0)
 
     def make(table: Table) -> Opened:
         broken = store(table)
@@ -276,9 +276,7 @@ def test_a_store_that_breaks_a_rule_is_found(store: type[Broken], check: Callabl
         check(make)
 
 
-def test_rounds_of_another_ratio_are_found(monkeypatch):
-    monkeypatch.setattr("boonta.nodes.tables.judge.PATIENCE_S", 0.2)
-
+def test_rounds_of_another_ratio_are_found():
     def make(table: Table) -> Opened:
         store = DeviceStore(table)
         store._round = (1, 2)

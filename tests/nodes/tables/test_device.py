@@ -7,12 +7,14 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from boonta.nodes.tables.conformance import REPLAY
 from boonta.nodes.tables.device import make_device_table
 from boonta.nodes.tables.judge import SIGNATURE, SLOTS, row
 
 
+@pytest.mark.once
 def test_rounding_draws_no_place_without_a_sequence():
     """The sum over all is a little larger than its parts, so that the last draws of a batch lie beyond them."""
     table = make_device_table(dataclasses.replace(REPLAY, sampler="proportional"), SLOTS)

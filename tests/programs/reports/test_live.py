@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import platform
@@ -104,7 +105,8 @@ def test_it_tells_all_about_a_node(run):
         assert get(f"{address}charts").count("<svg") == 2
 
 
-def test_the_stack_of_a_node_is_that_of_its_process(run):
+def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
+    monkeypatch.setattr(live.stacks, "ask", functools.partial(live.stacks.ask, wait_s=60.0))
     code = (
         "import pathlib, sys\nfrom boonta.programs.wiring import stacks\ndef stuck_here():\n    print(flush=True)\n"
         "    input()\nwith stacks.offered(pathlib.Path(sys.argv[1])):\n    stuck_here()"

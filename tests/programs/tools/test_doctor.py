@@ -87,6 +87,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("code", QUESTIONS)
 def test_a_process_that_crashes_or_hangs_is_reported(monkeypatch, tmp_path, code):
     script = tmp_path / "python"

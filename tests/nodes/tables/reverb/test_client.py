@@ -19,7 +19,7 @@ pytest.importorskip("reverb")
 
 # In a process of its own, as an actor is.
 WRITES = """
-import functools, sys
+import sys
 import numpy as np
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
@@ -32,11 +32,13 @@ class Address:
 store = connect(Address().resolve(), None)
 table = Table("trajectories", "queue", 6, 5, 4, size=16)
 node = Node("actor/0")
-writer = store.open_writer([table], 2, functools.partial(node.wait_for, deadline_s=1.0), 0)
+deadline_s = 60.0
+writer = store.open_writer([table], 2, lambda what, poll: node.wait_for(what, poll, deadline_s), 0)
 zero, number = np.zeros(2, np.float32), np.zeros(2, np.int32)
 row = Steps(np.zeros((2, 10, 5), np.float32), number, zero, zero, number, {{}}, number)
 try:
     for t in range(100):
+        deadline_s = 60.0 if t < 45 else 1.0  # Until then there is room.
         writer.append(row)
 except TimeoutError as error:
     print(t, error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import numpy as np
 import pytest
@@ -113,10 +114,14 @@ def test_what_a_table_cannot_supply_comes_from_the_first_until_it_can_again(serv
         assert list(drawn.table) == [0] * 8
     assert reader.waits_for == "fresh"
     write(server, AGAIN, 12, start=1000)
-    shares = [np.mean(reader.next(60.0)[1].table == 1) for _ in range(6)]
-    assert max(shares) == 0.75 and set(shares) <= {0.0, 0.25, 0.5, 0.75}  # in pieces of two
-    drained = [np.mean(reader.next(60.0)[1].table == 1) for _ in range(6)]
-    assert drained[-1] == 0.0  # 12 sequences are drawn 24 times, and a batch more
+    taken = []
+    deadline = time.monotonic() + 60
+    while 6 not in taken or sum(taken) < 2 * 12 or taken[-1]:
+        assert time.monotonic() < deadline, taken
+        taken.append(int(np.sum(reader.next(60.0)[1].table == 1)))
+        time.sleep(0.1)  # What is drawn ahead of the next batch may come.
+    assert set(taken) <= {0, 2, 4, 6}  # in pieces of two
+    assert sum(taken) <= 2 * 12 + 8  # 12 sequences are drawn 24 times, and a batch more
 
 
 def test_the_table_waited_for_has_a_name_and_ready_means_that_all_have_enough(server):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import threading
+import time
 
 import jax.numpy as jnp
 import numpy as np
@@ -96,7 +97,9 @@ def test_the_ratio_is_held_when_the_reader_is_faster(tmp_path, ratio, batch_size
             assert ratio * inserted <= sampled <= ratio * inserted + batch_size
         server.node.round()
         measured = server.node.report()["metrics"]
-        assert measured["trajectories/samples_per_insert"] == pytest.approx(sampled / inserted)
+        # Batches are drawn ahead meanwhile.
+        least, most = sampled / inserted, server.counts()[1] / inserted
+        assert least <= measured["trajectories/samples_per_insert"] <= most
 
 
 @pytest.mark.parametrize(
@@ -114,10 +117,13 @@ def test_the_ratio_is_held_when_the_writer_is_faster(tmp_path, ratio, batch_size
         thread = threading.Thread(target=server.write, args=(total, node), daemon=True)
         thread.start()
         node.wait_for("the limiter", lambda _: ratio * (server.counts()[0] + 1) > limit or None, deadline_s=60)
+        deadline = time.monotonic() + 60
+        while node.stopwatch.longest()[0] != "waiting for room in trajectories":
+            assert time.monotonic() < deadline, node.stopwatch.longest()
+            time.sleep(0.01)
         node.sleep(0.2)
         inserted, sampled = server.counts()
         assert sampled == 0 and ratio * inserted <= limit
-        assert node.stopwatch.longest()[0] == "waiting for room in trajectories"
         dataset = server.dataset()
         while thread.is_alive():
             dataset.next(0.1)
