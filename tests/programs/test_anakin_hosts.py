@@ -72,6 +72,7 @@ def test_a_populations_members_are_split_over_hosts(tmp_path):
             assert started.codes() == [0] * hosts, "".join(map(started.output, range(hosts)))
     two, one = (metrics.read(tmp_path / name, metrics.MEMBERS) for name in folders)
     assert len(two) == len(one) == 8 and {row["member"] for row in two} == {0, 1, 2, 3}
-    for ours, theirs in zip(two, one):
-        assert {**ours, "loss": 0} == {**theirs, "loss": 0} and ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
+    for ours, theirs in zip(two, one):  # "return" is of the last dispatch, whose length is a matter of time.
+        same = {"return": 0, "loss": 0}
+        assert {**ours, **same} == {**theirs, **same} and ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
     assert saved(tmp_path / "two") == saved(tmp_path / "one") == 200
