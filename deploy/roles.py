@@ -9,7 +9,8 @@ import shlex
 from boonta.deploy import core, resources
 from boonta.deploy.program import Built, build, host_flags, require_span
 from boonta.deploy.sweeps import Planned, planned
-from boonta.programs.wiring.program import Group, check_nodes
+from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 

@@ -27,7 +27,7 @@ from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags, require_span
 from boonta.deploy.sweeps import Planned, is_sweep, planned
 from boonta.programs.wiring.arguments import split_flags
-from boonta.programs.wiring.program import check_nodes
+from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 

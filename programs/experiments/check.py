@@ -145,7 +145,7 @@ class _Checker:
         from boonta.programs.wiring import local
         from boonta.programs.wiring.anakin import fused as fuse
         from boonta.programs.wiring.anakin import jax_env_of
-        from boonta.programs.wiring.program import check_nodes
+        from boonta.programs.wiring.checks import check_nodes
 
         run, settings = _parsed(self._function, command)
         if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():

@@ -13,9 +13,10 @@ from collections.abc import Callable
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring import accelerators, supervise, temporary
+from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.interrupts import Signals, held
 from boonta.programs.wiring.journal import LOG
-from boonta.programs.wiring.program import Program, check_nodes
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput
 
 # An actor overlaps stepping and acting with threads of its own.

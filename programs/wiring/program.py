@@ -257,17 +257,6 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
         raise ValueError(f"{program.name}: --launch {launch} needs a node of role {missing[0]!r}; the program has none")
 
 
-def check_nodes(program: Program) -> None:
-    """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
-    from boonta.programs.wiring import shards
-
-    shards.check(program)
-    no_handles = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
-    for group in program.all_groups:
-        for i in range(group.number):
-            construct(program, group, i, no_handles)
-
-
 def seeds_of(program: Program) -> dict[str, int]:
     """The seeds that are derived from the run's, by the name of the node that gets each.
 

@@ -9,7 +9,8 @@ import pytest
 
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
-from boonta.programs.wiring.program import Program, check_nodes
+from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput
 
 PROGRAMS = pathlib.Path(__file__).parents[2] / "programs"

@@ -15,8 +15,9 @@ from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
+from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import check_nodes, construct, node_arguments, parameters
+from boonta.programs.wiring.program import construct, node_arguments, parameters
 from boonta.programs.wiring.restarts import Restarts
 
 

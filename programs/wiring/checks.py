@@ -1,0 +1,15 @@
+"""The check of a whole program before anything of it is launched."""
+
+from __future__ import annotations
+
+from boonta.programs.wiring import shards
+from boonta.programs.wiring.program import Program, construct
+
+
+def check_nodes(program: Program) -> None:
+    """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
+    shards.check(program)
+    no_handles = dict.fromkeys(["address", *(group.node.role for group in program.all_groups if group.is_called)])
+    for group in program.all_groups:
+        for i in range(group.number):
+            construct(program, group, i, no_handles)
