@@ -12,6 +12,7 @@ from boonta.agents.muzero.config import (
     REANALYZE_CATCH,
     Config,
 )
+from boonta.agents.muzero.groups import Puct, SelfPlay
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
 
 __all__ = [
@@ -27,6 +28,8 @@ __all__ = [
     "Config",
     "Model",
     "Prediction",
+    "Puct",
+    "SelfPlay",
     "make",
     "make_unplugged",
     "scale_hidden",

@@ -13,6 +13,7 @@ from dm_env import specs
 from boonta.agents import encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
 from boonta.agents.config import require_sign
+from boonta.agents.exploration import with_updates
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
@@ -57,7 +58,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
     return Agent(
         policy=make_policy(Planner(config, model, spec, explore=True)),
         eval_policy=make_policy(Planner(config, model, spec, explore=False)),
-        update=update,
+        update=with_updates(update),
         tables=make_tables(config),
     )
 

@@ -31,7 +31,7 @@ def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search
       key: PRNG key, consumed.
       stack: nest [M, B, ..., L], frames of each row.
       steps: leaves [M, B, ...], context dropped.
-      search: the actors' search.
+      search: the actors' search; its noise is that of their first slot.
       config: hyper-parameters; they have the ratio, and which values are learned from.
 
     Returns:

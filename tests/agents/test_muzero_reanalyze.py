@@ -10,6 +10,7 @@ import pytest
 from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Replay, Torso
+from boonta.agents.muzero.groups import Puct
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.reanalyze import reanalyze
@@ -31,7 +32,7 @@ CONFIG = muzero.Config(
     bootstrap_length=2,
     replay=Replay(batch_size=4),
     search="puct",
-    dirichlet_fraction=0.0,  # Only the action is random then, and nothing learns from it.
+    puct=Puct(dirichlet_fraction=0.0),  # Only the action is random then, and nothing learns from it.
     frame_stack=2,
     reanalyze_ratio=0.5,
 )
@@ -40,9 +41,10 @@ BATCH = 4
 
 def make_params(agent, seed):
     """Params whose policies and values differ from state to state; the first ones are 0 in the last layers."""
-    leaves, structure = jax.tree.flatten(agent.update.params(agent.update.init(jax.random.PRNGKey(seed))))
+    acting = agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(structure, [x + 0.5 * rng.normal(size=x.shape).astype(x.dtype) for x in leaves])
+    params = jax.tree.map(lambda x: x + 0.5 * rng.normal(size=x.shape).astype(x.dtype), acting.params)
+    return acting._replace(params=params)
 
 
 def record(env, agent, config, batch=BATCH) -> Steps:
@@ -81,7 +83,7 @@ def within_update(env, params, steps: Steps, config) -> Steps:
     stack = sequences.stack(view_of(steps.observation), steps.step_type, config.frame_stack)
     rest = sequences.drop_context(steps, config.frame_stack)
     return jax.jit(lambda p, k: reanalyze(p, k, stack, rest, search=search, config=config))(
-        params, jax.random.PRNGKey(7)
+        params.params, jax.random.PRNGKey(7)
     )
 
 
