@@ -13,6 +13,7 @@ from boonta.agents.muzero.config import (
     Config,
 )
 from boonta.agents.muzero.groups import Puct, SelfPlay
+from boonta.agents.muzero.history import Seen
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Model",
     "Prediction",
     "Puct",
+    "Seen",
     "SelfPlay",
     "make",
     "make_unplugged",

@@ -54,6 +54,11 @@ class Config:
         source=f"[M], App. E, 32 for Atari; [E], 4; 1 is our {MEASURED}",
         at_least=1,
     )
+    action_history: bool = field(
+        False,
+        "Whether the network sees, beside each frame, the action that led to it; for one player.",
+        source="[M], App. E, for Atari; [Z], section 5.3.4",
+    )
 
     # Search.
     search: Literal["gumbel", "puct", "stochastic"] = field(
@@ -199,9 +204,14 @@ class Config:
         return self.roots + self.unroll_length + self.bootstrap_length
 
     @property
+    def context(self) -> int:
+        """Raw steps of a sequence before `rows`, for the first stack: its frames, and the action before the oldest."""
+        return self.frame_stack - 1 + self.action_history
+
+    @property
     def sequence_length(self) -> int:
-        """Raw steps of a sequence: frames for the first stack, then `rows`."""
-        return self.frame_stack - 1 + self.rows
+        """Raw steps of a sequence: its context, then `rows`."""
+        return self.context + self.rows
 
     @classmethod
     def preset(cls, kind: str) -> Config:

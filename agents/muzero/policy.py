@@ -1,4 +1,4 @@
-"""MuZero's policy: it stacks frames, searches, and stores the search's policy and value with the step."""
+"""MuZero's policy: it stacks what it sees, searches, and stores the search's policy and value with the step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy, Slots
 from boonta.agents.exploration import ActingParams, rungs
+from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.search import Planned, make_search, noise_of
@@ -35,11 +36,13 @@ class State(NamedTuple):
     """Between steps.
 
     Attributes:
-      frames: nest [B, ..., L-1], oldest first.
+      frames: nest [B, ..., L-1] of what the network saw, oldest first.
+      action: int32 [B], the last action.
       rung: float32 [B], the slots' places among all, see `exploration.rungs`.
     """
 
     frames: Nest
+    action: jax.Array
     rung: jax.Array
 
 
@@ -72,11 +75,12 @@ class Planner:
         """See `Policy.step`."""
         num_actions = self.spec.actions.num_values
         search = make_search(self.config, self.model, num_actions, self.explore)
-        stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
+        seen = history.see(self.config, timestep.observation, timestep.step_type, state.action)
+        stack, frames = sequences.push(state.frames, seen, timestep.step_type)
         legal = legal_of(timestep.observation, (*timestep.step_type.shape, num_actions))
         noise = noise_of(self.config.self_play, acting.updates, state.rung)
         planned = search(acting.params, key, stack, legal, noise)
-        return planned.action, self.remember(planned), State(frames, state.rung)
+        return planned.action, self.remember(planned), State(frames, planned.action, state.rung)
 
 
 def make_policy(step: Planner) -> Policy:
@@ -85,13 +89,17 @@ def make_policy(step: Planner) -> Policy:
     Returns:
       `Policy`; its params are `ActingParams`, its actions int32 [B], its states `State`.
     """
-    view, context = view_of(step.spec.observations), step.config.frame_stack - 1
+    config, spec = step.config, step.spec
+    seen, past = history.spec_of(config, view_of(spec.observations), spec.actions.num_values), config.frame_stack - 1
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, context), x.dtype), view)
-        return State(frames, jnp.zeros(batch_size))
+        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, past), x.dtype), seen)
+        return State(frames, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size))
 
     def placed(state: State, slots: Slots) -> State:
         return state._replace(rung=rungs(slots))
 
-    return Policy(initial_state, step, deterministic=not step.explore, placed=placed)
+    def executed(state: State, action: jax.Array) -> State:
+        return state._replace(action=action)
+
+    return Policy(initial_state, step, deterministic=not step.explore, placed=placed, executed=executed)

@@ -67,7 +67,7 @@ class Search(Protocol):
         Args:
           params: params of the model.
           key: PRNG key, consumed.
-          stack: nest [B, ..., L] of frames.
+          stack: nest [B, ..., L], what the network sees, see `agents.muzero.history`.
           legal: bool [B, A].
           noise: how much to explore, if the search does; None is as much as in the first slot, before any update.
         """

@@ -82,6 +82,7 @@ MUZERO = {
     "support_bins": 51,
     "support_limit": 10.0,
     "frame_stack": 1,
+    "action_history": False,
     "search": "gumbel",
     "num_simulations": 16,
     "eval_simulations": None,
