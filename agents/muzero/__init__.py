@@ -12,6 +12,8 @@ from boonta.agents.muzero.config import (
     REANALYZE_CATCH,
     Config,
 )
+from boonta.agents.muzero.groups import Puct, SelfPlay
+from boonta.agents.muzero.history import Seen
 from boonta.agents.muzero.networks import ChanceModel, Model, Prediction, scale_hidden
 
 __all__ = [
@@ -27,6 +29,9 @@ __all__ = [
     "Config",
     "Model",
     "Prediction",
+    "Puct",
+    "Seen",
+    "SelfPlay",
     "make",
     "make_unplugged",
     "scale_hidden",

@@ -12,7 +12,9 @@ from dm_env import specs
 
 from boonta.agents import encoders, heads, networks, optimisation
 from boonta.agents.base import Agent, Nest, Table
-from boonta.agents.config import require_sign
+from boonta.agents.config import require, require_sign
+from boonta.agents.exploration import with_updates
+from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.loss import muzero_loss
 from boonta.agents.muzero.networks import Model, Prediction, make_model
@@ -36,7 +38,8 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
       spec: spec of the environment.
       network: a network of your own. A torso takes the place of the config's representation, from frames [N, ..., L] to
         features [N, D], or [N, H, W, C] where the config's torso is a "tower": that is still the dynamics' kind. A
-        `Model` is the whole. None makes the config's.
+        `Model` is the whole. With `action_history` either takes stacks of `history.Seen` in the place of frames. None
+        makes the config's.
 
     Returns:
       `Agent` with the tables of `make_tables`.
@@ -57,8 +60,9 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
     return Agent(
         policy=make_policy(Planner(config, model, spec, explore=True)),
         eval_policy=make_policy(Planner(config, model, spec, explore=False)),
-        update=update,
+        update=with_updates(update),
         tables=make_tables(config),
+        network=networks.name_of(network),
     )
 
 
@@ -145,7 +149,7 @@ def fresh_errors(config: Config) -> FreshErrors:
         discount=config.discount,
         length=config.bootstrap_length,
         roots=config.roots,
-        context=config.frame_stack - 1,
+        context=config.context,
         estimate=1,  # Of `Extras`, whose first leaf is the policy.
         value=1,
         unit=config.support_limit,
@@ -169,15 +173,17 @@ def check(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | N
     if considered is not None and considered > actions:
         raise ValueError(f"muzero.Config: max_considered_actions is {considered}, but there are {actions} actions")
     require_sign(config, spec.num_players)
+    alone = "False for a game of two: in a match a side isn't told the other's actions"
+    require(config, "action_history", spec.num_players == 1 or not config.action_history, alone)
     if isinstance(network, Model):
         check_model(network, config, view, actions)
     elif network is not None:
-        check_torso(network, config, view)
+        check_torso(network, config, view, actions)
     else:
         encoders.check_observation(config.torso, view)
 
 
-def check_torso(torso: networks.MakeTorso, config: Config, view: Nest) -> None:
+def check_torso(torso: networks.MakeTorso, config: Config, view: Nest, num_actions: int) -> None:
     """Refuses a torso whose features aren't of the kind that the config's dynamics takes. See `check`."""
     axes: networks.Axes = {"D": None}
     if config.torso.kind == "tower":
@@ -185,7 +191,8 @@ def check_torso(torso: networks.MakeTorso, config: Config, view: Nest) -> None:
         if config.action_planes == "place":
             encoders.check_image(config.torso, view.shape)
             axes = {"H": view.shape[0], "W": view.shape[1], "C": None}
-    networks.check_torso(torso, "muzero.Model", view, config.frame_stack, axes)
+    seen = history.spec_of(config, view, num_actions)
+    networks.check_torso(torso, "muzero.Model", seen, config.frame_stack, axes)
 
 
 def check_model(model: Model, config: Config, view: Nest, num_actions: int) -> None:
@@ -202,7 +209,7 @@ def check_model(model: Model, config: Config, view: Nest, num_actions: int) -> N
         )
     params = networks.trace("init", lambda _: model.init(jax.random.PRNGKey(0)), ())
     networks.require_params(params)
-    stack = networks.frames(view, config.frame_stack, B)
+    stack = networks.frames(history.spec_of(config, view, num_actions), config.frame_stack, B)
 
     def float32(*shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, jnp.float32)

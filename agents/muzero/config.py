@@ -7,6 +7,7 @@ from typing import Literal
 
 from boonta.agents.config import check, documented, field, require
 from boonta.agents.groups import MEASURED, Optimiser, Replay, Torso
+from boonta.agents.muzero.groups import Puct, SelfPlay
 
 
 @documented
@@ -53,6 +54,11 @@ class Config:
         source=f"[M], App. E, 32 for Atari; [E], 4; 1 is our {MEASURED}",
         at_least=1,
     )
+    action_history: bool = field(
+        False,
+        "Whether the network sees, beside each frame, the action that led to it; for one player.",
+        source="[M], App. E, for Atari; [Z], section 5.3.4",
+    )
 
     # Search.
     search: Literal["gumbel", "puct", "stochastic"] = field(
@@ -89,26 +95,13 @@ class Config:
         source="[E], the threshold of its soft minimum-maximum scaling, 0.01",
         above=0,
     )
-    random_actions: float = field(
-        0.0,
-        "Share of the actors' actions that are drawn from all legal ones. Without some, self-play narrows down to a "
-        "few games, and forgets how to meet other moves.",
-        source=MEASURED,
-        at_least=0,
-        at_most=1,
-    )
-    dirichlet_alpha: float = field(
-        0.3, '"puct": parameter of the root\'s noise.', source="[M], code: 0.3 for chess, 0.25 for Atari", above=0
-    )
-    dirichlet_fraction: float = field(
-        0.25, "\"puct\": the noise's share of the root's prior.", source="[M], code", at_least=0, at_most=1
-    )
-    temperature: float = field(
-        1.0, '"puct": actors draw by visits ** (1 / temperature).', source="[M], App. D", at_least=0, infinite=True
-    )
-    pb_c_init: float = field(1.25, '"puct": constant c1 of the exploration term.', source="[M], Eq. 2", above=0)
-    pb_c_base: float = field(19652.0, '"puct": constant c2 of the exploration term.', source="[M], Eq. 2", above=0)
+    puct: Puct = field(Puct(), 'Constants of the searches "puct" and "stochastic".', source="[M], Eq. 2")
     chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="codes", source="[S]", at_least=1)
+
+    # Acting.
+    self_play: SelfPlay = field(
+        SelfPlay(), "How actors choose among the actions that a search found.", source="[M], App. D"
+    )
 
     # Targets.
     discount: float = field(
@@ -211,9 +204,14 @@ class Config:
         return self.roots + self.unroll_length + self.bootstrap_length
 
     @property
+    def context(self) -> int:
+        """Raw steps of a sequence before `rows`, for the first stack: its frames, and the action before the oldest."""
+        return self.frame_stack - 1 + self.action_history
+
+    @property
     def sequence_length(self) -> int:
-        """Raw steps of a sequence: frames for the first stack, then `rows`."""
-        return self.frame_stack - 1 + self.rows
+        """Raw steps of a sequence: its context, then `rows`."""
+        return self.context + self.rows
 
     @classmethod
     def preset(cls, kind: str) -> Config:
@@ -252,7 +250,7 @@ CARTPOLE = Config(min_value_range=1.0, bootstrap_length=10, support_limit=300.0)
 BOARD = Config(
     num_simulations=25,
     min_value_range=0.3,
-    random_actions=0.1,
+    self_play=SelfPlay(random_actions=0.1),
     discount=-1.0,
     bootstrap_length=3,
     value_target="search",

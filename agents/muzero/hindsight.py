@@ -8,14 +8,13 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from boonta.agents import sequences
 from boonta.agents.base import Nest, Steps
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.history import recall
 from boonta.agents.muzero.loss import unroll_model
 from boonta.agents.muzero.networks import Model
 from boonta.agents.returns import value_targets
-from boonta.agents.views import view_of
 
 
 class Hindsight(NamedTuple):
@@ -47,16 +46,14 @@ def look_back(params: Nest, steps: Steps, *, model: Model, config: Config) -> Hi
       config: hyper-parameters; `unroll_length` is K.
     """
     chex.assert_rank(steps.reward, 2)
-    num_rows, context, num_ahead = steps.reward.shape[0], config.frame_stack - 1, config.unroll_length
+    num_rows, num_ahead = steps.reward.shape[0], config.unroll_length
 
     def extend(x: jax.Array) -> jax.Array:
-        """[M, 1, ...] -> [L-1+M+K, 1, ...]; no stack uses the context, because an episode starts after it."""
-        return jnp.pad(x, ((context, num_ahead), *((0, 0),) * (x.ndim - 1)), mode="edge")
+        """[M, 1, ...] -> [context+M+K, 1, ...]; no stack uses the context, because an episode starts after it."""
+        return jnp.pad(x, ((config.context, num_ahead), *((0, 0),) * (x.ndim - 1)), mode="edge")
 
-    view = jax.tree.map(extend, view_of(steps.observation))
-    stack = sequences.stack(view, extend(steps.step_type), config.frame_stack)
-    later = extend(steps.action)[context:, 0]  # [M+K]
-    action = jnp.stack([later[k : k + num_rows] for k in range(num_ahead)], axis=1)  # [M, K]
+    stack, later = recall(config, jax.tree.map(extend, steps._replace(extras=())))  # [M+K, 1, ...]
+    action = jnp.stack([later.action[k : k + num_rows, 0] for k in range(num_ahead)], axis=1)  # [M, K]
     unroll = unroll_model(params, stack, action, model, steps.extras.policy.shape[-1])
     support = make_support(config.support_limit, config.support_bins)
     value, reward = (expectation(support, logits) for logits in (unroll.value, unroll.reward))

@@ -22,17 +22,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Steps
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.history import recall
 from boonta.agents.muzero.networks import Model
 from boonta.agents.muzero.reanalyze import reanalyze
 from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import Targets, make_targets
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
-from boonta.agents.views import view_of
 from boonta.envs.base import LAST
 
 
@@ -76,7 +75,7 @@ def muzero_loss(
     Args:
       params: params of `model`.
       context: target params, number of updates, and the key for reanalyzing.
-      batch: steps with leaves [L-1+M, B, ...]; M is the sum of R, K and the bootstrap length.
+      batch: steps with leaves [`config.context` + M, B, ...]; M is the sum of R, K and the bootstrap length.
       model: the model, from `make_model`.
       config: hyper-parameters.
       search: the actors' search, which renews targets, see `agents.muzero.reanalyze`; None keeps them.
@@ -86,10 +85,8 @@ def muzero_loss(
       |value - target| (Appendix G) in units of the support's limit, so that 1 is large.
     """
     support = make_support(config.support_limit, config.support_bins)
-    # 1. Frames are stacked as in acting; the first L-1 rows, which only fill the stacks, are dropped.
-    view = view_of(batch.steps.observation)
-    stack = sequences.stack(view, batch.steps.step_type, config.frame_stack)  # [M, B, ..., L]
-    steps = sequences.drop_context(batch.steps, config.frame_stack)  # [M, B, ...]
+    # 1. Rows are stacked as in acting; the context, which only fills the stacks, is dropped.
+    stack, steps = recall(config, batch.steps)  # [M, B, ..., L], [M, B, ...]
     if search is not None:
         steps = reanalyze(context.target_params, context.key, stack, steps, search=search, config=config)
     # 2. Targets are made for rows, then for windows.

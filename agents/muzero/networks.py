@@ -29,6 +29,7 @@ from boonta.agents.base import Nest
 from boonta.agents.encoders import convolution, one_hot, perceptron, residual, to_float, tower
 from boonta.agents.groups import Torso
 from boonta.agents.heads import dense_head
+from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 
 
@@ -66,6 +67,7 @@ class Model(NamedTuple):
     Attributes:
       init: `(key) -> params`, a nest of float32.
       represent: h, `(params, stack, a nest [B, ..., L]) -> X`; frames are as the environment shows them, oldest first.
+        With `action_history` the nest is `history.Seen`, whose actions are int32 [B, L]; and so it is for `encode`.
       predict: f, `(params, X) -> Prediction`.
       dynamics: g, `(params, X, action [B, A+1] one-hot) -> (X, reward logits [B, Z])`. In a model with chance it
         takes an afterstate and a chance code [B, C] instead.
@@ -111,7 +113,8 @@ def make_model(config: Config, view: Nest, num_actions: int, torso: networks.Mak
       torso: makes the representation in place of the config's. Its features, [N, D] where the config's torso is an
         "mlp" and [N, H, W, C] where it is a "tower", are a hidden state before it is scaled.
     """
-    make_torso = torso or functools.partial(_Torso, config.torso, view)
+    seen = history.spec_of(config, view, num_actions)
+    make_torso = torso or functools.partial(_Torso, config.torso, seen)
     with_chance = config.search == "stochastic"
     actions = num_actions + 1
     places = action_places(view, num_actions) if config.action_planes == "place" else None
@@ -175,7 +178,7 @@ def make_model(config: Config, view: Nest, num_actions: int, torso: networks.Mak
     transformed = hk.without_apply_rng(hk.multi_transform(functions))
 
     def init(key: jax.Array) -> Nest:
-        stack = jax.tree.map(lambda x: jnp.zeros((1, *x.shape, config.frame_stack), x.dtype), view)
+        stack = jax.tree.map(lambda x: jnp.zeros((1, *x.shape, config.frame_stack), x.dtype), seen)
         return transformed.init(key, stack, jnp.zeros((1, actions)))
 
     represent, predict, dynamics, project, foresee, *chance = transformed.apply
@@ -207,13 +210,14 @@ def action_places(view: specs.Array, num_actions: int) -> np.ndarray:
 
 
 class _Torso:
-    """The representation that the config describes: a nest of frames [B, ..., L] -> a hidden state before it is scaled.
+    """The representation that the config describes: a nest [B, ..., L] -> a hidden state before it is scaled.
 
-    A perceptron sees all leaves side by side: its first layer is one for each leaf, whose outputs are added.
+    A perceptron sees all leaves side by side: its first layer is one for each leaf, whose outputs are added. A tower
+    sees one array, and past actions as planes beside it. See MooZi, section 5.3.4.
     """
 
-    def __init__(self, torso: Torso, view: Nest, name: str):
-        self._own, self._kinds, self._name = torso.resolved, jax.tree.leaves(view), name
+    def __init__(self, torso: Torso, seen: Nest, name: str):
+        self._own, self._kinds, self._name = torso.resolved, jax.tree.leaves(seen), name
 
     def __call__(self, stack: Nest) -> jax.Array:
         own = self._own
@@ -221,10 +225,17 @@ class _Torso:
         if own.kind == "mlp":
             x = jnp.concatenate([hk.Flatten()(x) for x in leaves], axis=-1)
             return perceptron(x, own.widths or (), self._name, own.normalise)
-        (x,) = leaves
         assert own.channels is not None and own.blocks is not None
-        x = x.reshape(*x.shape[:3], -1)  # [B, H, W, C]
-        return tower(x, own.channels[0], own.blocks, own.halvings, self._name)
+        frames, *actions = leaves
+        size = frames.shape[:3]
+        planes = [frames.reshape(*size, -1), *(_planes(x, size) for x in actions)]  # [B, H, W, C]
+        return tower(jnp.concatenate(planes, axis=-1), own.channels[0], own.blocks, own.halvings, self._name)
+
+
+def _planes(actions: jax.Array, size: tuple[int, ...]) -> jax.Array:
+    """One-hot actions [B, L, A+1] as planes [B, H, W, L * (A+1)], where `size` is [B, H, W], over their number, A+1."""
+    planes = actions.reshape(size[0], 1, 1, -1) / actions.shape[-1]
+    return jnp.broadcast_to(planes, (*size, planes.shape[-1]))
 
 
 class _Mlp:

@@ -1,4 +1,4 @@
-"""MuZero's policy: it stacks frames, searches, and stores the search's policy and value with the step."""
+"""MuZero's policy: it stacks what it sees, searches, and stores the search's policy and value with the step."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy
+from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.exploration import ActingParams, rungs
+from boonta.agents.muzero import history
 from boonta.agents.muzero.config import Config
 from boonta.agents.muzero.networks import Model
-from boonta.agents.muzero.search import Planned, make_search
+from boonta.agents.muzero.search import Planned, make_search, noise_of
 from boonta.agents.views import legal_of, view_of
 from boonta.envs.base import EnvSpec, TimeStep
 
@@ -28,6 +30,20 @@ class Extras(NamedTuple):
 
     policy: jax.Array
     value: jax.Array
+
+
+class State(NamedTuple):
+    """Between steps.
+
+    Attributes:
+      frames: nest [B, ..., L-1] of what the network saw, oldest first.
+      action: int32 [B], the last action.
+      rung: float32 [B], the slots' places among all, see `exploration.rungs`.
+    """
+
+    frames: Nest
+    action: jax.Array
+    rung: jax.Array
 
 
 def extras_of(planned: Planned) -> Extras:
@@ -53,25 +69,37 @@ class Planner:
     explore: bool
     remember: Callable[[Planned], Nest] = extras_of
 
-    def __call__(self, params: Nest, key: jax.Array, timestep: TimeStep, state: Nest) -> tuple[jax.Array, Nest, Nest]:
+    def __call__(
+        self, acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State
+    ) -> tuple[jax.Array, Nest, State]:
         """See `Policy.step`."""
         num_actions = self.spec.actions.num_values
         search = make_search(self.config, self.model, num_actions, self.explore)
-        stack, state = sequences.push(state, view_of(timestep.observation), timestep.step_type)
+        seen = history.see(self.config, timestep.observation, timestep.step_type, state.action)
+        stack, frames = sequences.push(state.frames, seen, timestep.step_type)
         legal = legal_of(timestep.observation, (*timestep.step_type.shape, num_actions))
-        planned = search(params, key, stack, legal)
-        return planned.action, self.remember(planned), state
+        noise = noise_of(self.config.self_play, acting.updates, state.rung)
+        planned = search(acting.params, key, stack, legal, noise)
+        return planned.action, self.remember(planned), State(frames, planned.action, state.rung)
 
 
 def make_policy(step: Planner) -> Policy:
     """Makes the policy that acts by a search.
 
     Returns:
-      `Policy`; actions are int32 [B], the state is the nest of frames [B, ..., L-1], oldest first.
+      `Policy`; its params are `ActingParams`, its actions int32 [B], its states `State`.
     """
-    view, context = view_of(step.spec.observations), step.config.frame_stack - 1
+    config, spec = step.config, step.spec
+    seen, past = history.spec_of(config, view_of(spec.observations), spec.actions.num_values), config.frame_stack - 1
 
-    def initial_state(batch_size: int) -> Nest:
-        return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, context), x.dtype), view)
+    def initial_state(batch_size: int) -> State:
+        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, past), x.dtype), seen)
+        return State(frames, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size))
 
-    return Policy(initial_state, step, deterministic=not step.explore)
+    def placed(state: State, slots: Slots) -> State:
+        return state._replace(rung=rungs(slots))
+
+    def executed(state: State, action: jax.Array) -> State:
+        return state._replace(action=action)
+
+    return Policy(initial_state, step, deterministic=not step.explore, placed=placed, executed=executed)

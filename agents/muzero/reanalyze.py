@@ -29,9 +29,9 @@ def reanalyze(params: Nest, key: jax.Array, stack: Nest, steps: Steps, *, search
     Args:
       params: params of the target network.
       key: PRNG key, consumed.
-      stack: nest [M, B, ..., L], frames of each row.
+      stack: nest [M, B, ..., L], what the network sees in each row.
       steps: leaves [M, B, ...], context dropped.
-      search: the actors' search.
+      search: the actors' search; its noise is that of their first slot.
       config: hyper-parameters; they have the ratio, and which values are learned from.
 
     Returns:

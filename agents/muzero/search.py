@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
 
 import chex
 import jax
@@ -24,6 +24,7 @@ from boonta.agents.base import Nest
 from boonta.agents.exploration import random_actions
 from boonta.agents.heads import expectation, make_support
 from boonta.agents.muzero.config import Config
+from boonta.agents.muzero.groups import SelfPlay
 from boonta.agents.muzero.networks import Model
 
 
@@ -43,8 +44,49 @@ class Planned(NamedTuple):
     tree: Any
 
 
-# `(params, key, stack, a nest [B, ..., L], legal bool [B, A]) -> Planned`
-Search = Callable[[Nest, jax.Array, jax.Array, jax.Array], Planned]
+class Noise(NamedTuple):
+    """How much the search of each slot explores.
+
+    Attributes:
+      temperature: float32 [B]; "puct" and "stochastic" draw the action by visits ** (1 / temperature).
+      scale: float32 [B], in [0, 1], by which the noise at the root and the share of random actions are multiplied.
+    """
+
+    temperature: jax.Array
+    scale: jax.Array
+
+
+class Search(Protocol):
+    """A search for B states."""
+
+    def __call__(
+        self, params: Nest, key: jax.Array, stack: Nest, legal: jax.Array, noise: Noise | None = None
+    ) -> Planned:
+        """Searches.
+
+        Args:
+          params: params of the model.
+          key: PRNG key, consumed.
+          stack: nest [B, ..., L], what the network sees, see `agents.muzero.history`.
+          legal: bool [B, A].
+          noise: how much to explore, if the search does; None is as much as in the first slot, before any update.
+        """
+
+
+def noise_of(settings: SelfPlay, updates: jax.Array, rung: jax.Array) -> Noise:
+    """The noise of each slot, from the first, which has all of it, to the last.
+
+    The temperature falls with the learner's updates (MuZero, Appendix D), whose number comes with the acting params: so
+    it is the same in all actors, and in runs and actors that have been started again.
+
+    Args:
+      settings: the temperatures and the spread over slots.
+      updates: int32 [], the learner's number of updates.
+      rung: float32 [B], as from `exploration.rungs`.
+    """
+    part = jnp.sum(updates >= jnp.asarray(settings.temperature_updates, jnp.int32))
+    scale = 1 - settings.spread * rung
+    return Noise(jnp.asarray(settings.temperature, jnp.float32)[part] * scale, scale)
 
 
 def make_search(config: Config, model: Model, num_actions: int, explore: bool) -> Search:
@@ -96,16 +138,17 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
             action_logits=logits, value=out.value, reward=out.reward, discount=out.discount
         ), hidden
 
-    puct: dict[str, Any] = {
-        "dirichlet_alpha": config.dirichlet_alpha,
-        "dirichlet_fraction": config.dirichlet_fraction if explore else 0.0,
-        "temperature": config.temperature if explore else 0.0,
-        "pb_c_init": config.pb_c_init,
-        "pb_c_base": config.pb_c_base,
-    }
-
-    def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array) -> Planned:
+    def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array, noise: Noise | None = None) -> Planned:
         chex.assert_shape(legal, (jax.tree.leaves(stack)[0].shape[0], num_actions))
+        noise = noise_of(config.self_play, jnp.int32(0), jnp.zeros(len(legal))) if noise is None else noise
+        temperature, scale = jax.tree.map(lambda x: x[:, None], noise) if explore else (0.0, 0.0)  # [B, 1].
+        puct: dict[str, Any] = {
+            "dirichlet_alpha": config.puct.dirichlet_alpha,
+            "dirichlet_fraction": config.puct.dirichlet_fraction * scale,
+            "temperature": temperature,
+            "pb_c_init": config.puct.pb_c_init,
+            "pb_c_base": config.puct.pb_c_base,
+        }
         key, stray_key = jax.random.split(key)
         hidden = model.represent(params, stack)
         prediction = model.predict(params, hidden)
@@ -122,7 +165,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
                 root,
                 recurrent,
                 max_num_considered_actions=config.max_considered_actions or min(16, num_actions),
-                gumbel_scale=1.0 if explore else 0.0,
+                gumbel_scale=scale,
                 qtransform=functools.partial(mctx.qtransform_completed_by_mix_value, epsilon=config.min_value_range),
                 **common,
             )
@@ -134,8 +177,8 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         policy = out.action_weights[:, :num_actions]
         value = policy_value(policy, out.search_tree.summary(), num_actions)
         action = out.action.astype(jnp.int32)
-        if explore and config.random_actions:
-            action = random_actions(stray_key, action, legal, config.random_actions)
+        if explore:
+            action = random_actions(stray_key, action, legal, config.self_play.random_actions * noise.scale)
         return Planned(action, policy, value, out.search_tree)
 
     return search

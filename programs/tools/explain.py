@@ -88,7 +88,7 @@ def explain(
         others, _ = record(noisy, env, params, episodes - 1, max_steps - length, seed + 1)
         everything = jax.tree.map(lambda *leaves: np.concatenate(leaves), everything, others)
     hindsight = jax.device_get(
-        jax.jit(functools.partial(look_back, model=planner.model, config=planner.config))(params, everything)
+        jax.jit(functools.partial(look_back, model=planner.model, config=planner.config))(params.params, everything)
     )
     planned = jax.tree.map(lambda x: x[step, 0], steps.extras)
     folder = out or workdir / "explain"

@@ -141,7 +141,7 @@ def test_help_says_unit_bounds_and_source(capsys):
 PURE = {
     "discount", "clip_rho", "trace_lambda", "entropy_cost", "baseline_cost", "policy_cost", "reward_cost", "value_cost",
     "consistency_cost", "chance_cost", "learning_rate", "max_grad_norm", "epsilon", "decay", "weight_decay",
-    "random_actions", "dirichlet_alpha", "dirichlet_fraction", "temperature", "pb_c_init", "pb_c_base",
+    "random_actions", "dirichlet_alpha", "dirichlet_fraction", "temperature", "spread", "pb_c_init", "pb_c_base",
     "reanalyze_ratio", "priority_exponent", "importance_exponent",
 }  # fmt: skip
 

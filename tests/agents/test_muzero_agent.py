@@ -42,11 +42,9 @@ BOARD = EnvSpec(
         ("roots", 0),
         ("support_bins", 10),
         ("support_limit", 0.0),
-        ("pb_c_base", 0.0),
         ("discount", 0.0),
         ("discount", -1.5),
         ("trace_lambda", 1.1),
-        ("temperature", -1.0),
         ("max_considered_actions", 0),
     ],
 )
@@ -143,7 +141,7 @@ def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
         observation = np.full((2, 4), t + 1, np.float32)
         _, _, state = step(params, jax.random.PRNGKey(0), timestep(step_type, observation), state)
         wanted = {0: (0, 1), 1: (1, 2), 2: (2, 3), 3: (0, 4)}[t]
-        np.testing.assert_array_equal(state[0, 0], wanted)
+        np.testing.assert_array_equal(state.frames[0, 0], wanted)
 
 
 def seen_and_lost(config: muzero.Config, observations, spec) -> tuple:
@@ -191,7 +189,7 @@ def test_agent_travels_to_another_process():
             a.update.params(a.update.init(jax.random.PRNGKey(0))),
             jnp.array([0, 1], jnp.uint32),
             seen,
-            jnp.zeros((2, 4, 0)),
+            a.eval_policy.initial_state(2),
         )
         for a in (agent, copy)
     ]

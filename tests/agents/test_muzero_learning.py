@@ -5,9 +5,12 @@ import dataclasses
 import jax
 import numpy as np
 import pytest
+from dm_env import specs
 
 from boonta.agents import muzero
 from boonta.agents.base import Batch, Steps
+from boonta.agents.config import replaced
+from boonta.envs.base import FIRST, LAST, MID, BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import RandomPlayer
 from boonta.nodes.acting.local import jit_policy
@@ -58,3 +61,54 @@ def test_learns_to_beat_a_random_player():
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
     outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False)
     assert np.mean(outcome) >= 0.25  # Two random players would have 0, and these params before they learn 0.06.
+
+
+class Follow(BatchedEnv):
+    """An action earns 1 if it is the one after the last action, 0 after 2; observations show nothing of it.
+
+    Of the episode's eight actions the first earns nothing. So the best return is 7, that of random actions 7 / 3, and
+    that of the same action again and again 0.
+    """
+
+    spec = EnvSpec(specs.Array((1,), np.float32), specs.DiscreteArray(3))
+
+    def __init__(self, num_envs, seed):
+        self.num_envs = num_envs
+
+    def reset(self):
+        self._row, self._last = 0, np.full(self.num_envs, -2)
+        return self._show(np.zeros(self.num_envs, np.float32))
+
+    def step(self, action):
+        if self._row == 8:
+            return self.reset()
+        self._row += 1
+        reward = ((self._last >= 0) & (action == (self._last + 1) % 3)).astype(np.float32)
+        self._last = action
+        return self._show(reward)
+
+    def episodes(self):
+        return []
+
+    def _show(self, reward):
+        step_type = FIRST if self._row == 0 else LAST if self._row == 8 else MID
+        discount = np.full(self.num_envs, float(step_type != LAST), np.float32)
+        return TimeStep(
+            np.full(self.num_envs, step_type, np.int32), reward, discount, np.ones((self.num_envs, 1), np.float32)
+        )
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("action_history", [True, False])
+def test_what_no_frame_shows_is_learned_from_past_actions_alone(action_history):
+    changes = {"torso.widths": (32,), "head_width": 32, "num_simulations": 4, "consistency_cost": 0.0, "discount": 0.8}
+    changes |= {"roots": 4, "unroll_length": 2, "bootstrap_length": 3, "support_limit": 8.0, "replay.min_size": 64}
+    config = replaced(muzero.CATCH, {**changes, "action_history": action_history})
+    agent, params = learn(Follow, config, updates=120)
+    env, state, act = Follow(16, 0), agent.eval_policy.initial_state(16), jax.jit(agent.eval_policy.step)
+    timestep, earned = env.reset(), np.zeros(16)
+    for t in range(8):
+        action, _, state = act(params, jax.random.PRNGKey(t), timestep, state)
+        timestep = env.step(np.asarray(action))
+        earned += timestep.reward
+    assert np.mean(earned) >= 6 if action_history else np.mean(earned) <= 7 / 3

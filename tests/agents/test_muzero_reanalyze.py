@@ -7,9 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from boonta.agents import muzero, sequences
+from boonta.agents import muzero
 from boonta.agents.base import Batch, Steps
 from boonta.agents.groups import Replay, Torso
+from boonta.agents.muzero.groups import Puct
+from boonta.agents.muzero.history import recall
 from boonta.agents.muzero.networks import make_model
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.reanalyze import reanalyze
@@ -31,7 +33,7 @@ CONFIG = muzero.Config(
     bootstrap_length=2,
     replay=Replay(batch_size=4),
     search="puct",
-    dirichlet_fraction=0.0,  # Only the action is random then, and nothing learns from it.
+    puct=Puct(dirichlet_fraction=0.0),  # Only the action is random then, and nothing learns from it.
     frame_stack=2,
     reanalyze_ratio=0.5,
 )
@@ -40,9 +42,10 @@ BATCH = 4
 
 def make_params(agent, seed):
     """Params whose policies and values differ from state to state; the first ones are 0 in the last layers."""
-    leaves, structure = jax.tree.flatten(agent.update.params(agent.update.init(jax.random.PRNGKey(seed))))
+    acting = agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
     rng = np.random.default_rng(seed)
-    return jax.tree.unflatten(structure, [x + 0.5 * rng.normal(size=x.shape).astype(x.dtype) for x in leaves])
+    params = jax.tree.map(lambda x: x + 0.5 * rng.normal(size=x.shape).astype(x.dtype), acting.params)
+    return acting._replace(params=params)
 
 
 def record(env, agent, config, batch=BATCH) -> Steps:
@@ -70,6 +73,7 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
         action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(100 + t), timestep, state))
         shown = (timestep.observation, timestep.step_type, timestep.reward, timestep.discount)
         executed = stepped.executed_action(action)
+        state = agent.policy.executed(state, executed)
         rows.append(Steps(*shown, executed, extras, np.ones(batch, np.int32)))
         timestep = stepped.step(executed)
     return jax.tree.map(lambda *x: np.stack(x), *rows)
@@ -78,10 +82,9 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
 def within_update(env, params, steps: Steps, config) -> Steps:
     model = make_model(config, view_of(env.spec.observations), env.spec.actions.num_values)
     search = make_search(config, model, env.spec.actions.num_values, explore=True)
-    stack = sequences.stack(view_of(steps.observation), steps.step_type, config.frame_stack)
-    rest = sequences.drop_context(steps, config.frame_stack)
+    stack, rest = recall(config, steps)
     return jax.jit(lambda p, k: reanalyze(p, k, stack, rest, search=search, config=config))(
-        params, jax.random.PRNGKey(7)
+        params.params, jax.random.PRNGKey(7)
     )
 
 
@@ -90,6 +93,8 @@ def within_update(env, params, steps: Steps, config) -> Steps:
     [
         (Catch(), {}),
         (Catch(), {"value_target": "search"}),
+        (Catch(), {"action_history": True}),
+        (Catch(), {"action_history": True, "frame_stack": 1}),
         (OpenSpiel("tic_tac_toe"), {"discount": -1.0, "frame_stack": 1}),
     ],
 )
@@ -98,19 +103,18 @@ def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
     agent = muzero.make(config, env.spec)
     params = make_params(agent, 0)
     steps = record(env, agent, config)
-    played = sequences.drop_context(play_back(env, agent, params, steps), config.frame_stack)
-    renewed = within_update(env, params, steps, config)
+    played = recall(config, play_back(env, agent, params, steps))[1]
+    renewed, rest = within_update(env, params, steps, config), recall(config, steps)[1]
     rows = config.rows if config.value_target == "search" else config.roots + config.unroll_length
     searched, kept = slice(None, None, 2), slice(1, None, 2)  # Each is half of the sequences.
     for name in ("policy", "value"):
         new, back = getattr(renewed.extras, name), getattr(played.extras, name)
-        old = getattr(sequences.drop_context(steps, config.frame_stack).extras, name)
+        old = getattr(rest.extras, name)
         np.testing.assert_allclose(new[:rows, searched], back[:rows, searched], rtol=1e-4, atol=1e-5)
         np.testing.assert_array_equal(new[rows:], old[rows:])
         np.testing.assert_array_equal(new[:, kept], old[:, kept])
         assert np.abs(new[:rows, searched] - old[:rows, searched]).max() > 1e-3
     # All else is as it was recorded.
-    rest = sequences.drop_context(steps, config.frame_stack)
     for name in ("observation", "step_type", "reward", "discount", "action"):
         jax.tree.map(np.testing.assert_array_equal, getattr(played, name), getattr(rest, name))
 

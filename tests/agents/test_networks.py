@@ -89,7 +89,7 @@ def test_impala_has_the_torso_in_place_of_its_own(own, change):
 @pytest.mark.parametrize(("config", "own"), [(MUZERO, Flat), (MUZERO, lifted), (STOCHASTIC, Flat), (TOWER, Planes)])
 def test_muzero_has_the_torso_as_its_representation(config, own):
     agent = muzero.make(config, SPEC, network=own)
-    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0)))
+    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0))).params
     torsos = {name.split("/")[0] for name in params} & {"representation", "encoder"}
     assert torsos == ({"representation", "encoder"} if config is STOCHASTIC else {"representation"})
     assert outputs(agent)[0].policy.shape == (2, 3)

@@ -35,6 +35,7 @@ MUZERO = muzero.Config(
     consistency_cost=0.0,
     support_limit=20.0,
     search="puct",  # This search compiles fastest.
+    self_play=muzero.SelfPlay((1.0, 0.5), temperature_updates=(4,), random_actions=0.1, spread=0.5),
 )
 SMALL = {"torso.widths": (8,), "replay.batch_size": 8, "replay.min_size": 64}
 # Every part that the others don't have.
@@ -63,5 +64,5 @@ def make_agent(env: Env, agent: str, reanalyzers: int, acting: str = "local") ->
     discount = -1.0 if env.spec.num_players == 2 else 0.9
     if agent == "dqn":
         return dqn.make(dataclasses.replace(DQN, discount=discount), env.spec)
-    ratio = 0.5 if reanalyzers else 0.0
-    return muzero.make(dataclasses.replace(MUZERO, discount=discount, reanalyze_ratio=ratio), env.spec)
+    changes = {"discount": discount, "reanalyze_ratio": 0.5 if reanalyzers else 0.0}
+    return muzero.make(replaced(MUZERO, {**changes, "action_history": env.spec.num_players == 1}), env.spec)
