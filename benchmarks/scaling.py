@@ -1,13 +1,14 @@
-"""Measures how Sebulba scales over hosts on this machine, and calculates from it how it would scale over a pod.
+"""Measures how Sebulba and Anakin scale over hosts on this machine, and calculates how Sebulba would over a pod.
 
     ./run python benchmarks/scaling.py
+    ./run python benchmarks/scaling.py --launch anakin --processes 1 2
 
 The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
 and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
 if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
-don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. Each
-process has two simulated devices, one to act and one to learn: with a single one, XLA's only thread would wait in the
-reduction.
+don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. A process
+of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one, XLA's only thread
+would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device.
 
 The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
 Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +39,12 @@ from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement, make_mesh
 from boonta.nodes.watch.ending import end_now
+from boonta.programs.impala import impala as impala_program
 from boonta.programs.impala_atari import impala_atari
-from boonta.programs.wiring.launch import Run
-from boonta.programs.wiring.sebulba import build
+from boonta.programs.wiring import anakin, sebulba
+from boonta.programs.wiring.environments import make_env
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.launch import Program, Run
 
 FRAMES = 4  # Frames per env step.
 # From Podracer's use cases of Sebulba: 8 cores, trajectories of 60 steps and acting batches of 128 give 200,000
@@ -59,14 +64,16 @@ class Options:
     """Options of the benchmark.
 
     Attributes:
+      launch: the way to run the program.
       processes: numbers of processes, one row each.
-      num_envs: environment slots in each of the two threads of a process.
+      num_envs: half of the environment slots of a process; Sebulba has two threads for them.
       batch_size: sequences per process and update.
-      network: the agent's torso.
+      network: the torso of Sebulba's agent; Anakin's is that of the preset.
       seconds: time to measure, after a warm-up.
       worker: the `Hosts` of a worker process, as JSON; the benchmark uses it to start its workers.
     """
 
+    launch: Literal["sebulba", "anakin"] = "sebulba"
     processes: tuple[int, ...] = (1, 2, 4)
     num_envs: int = 16
     batch_size: int = 16
@@ -80,7 +87,7 @@ def main(options: Options) -> None:
     if options.worker:
         return work(options, Hosts(**json.loads(options.worker)))
     cores = sorted(os.sched_getaffinity(0))
-    print(f"measured: weak scaling on {len(cores)} cores, Pong, {options.network} net, JAX {jax.__version__}")
+    print(f"measured: weak scaling of {options.launch} on {len(cores)} cores, JAX {jax.__version__}")
     print(f"{'processes':>9s} {'cores':>6s} {'steps/s':>9s} {'apart':>9s} {'share':>6s} {'all-reduce':>11s}")
     size = 0.0
     for number in options.processes:
@@ -90,7 +97,8 @@ def main(options: Options) -> None:
         shown = f"{reduce_ms:8.1f} ms" if number > 1 else "-"
         used = min(number, len(cores))
         print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {shown:>11s}", flush=True)
-    print_pod(size)
+    if options.launch == "sebulba":
+        print_pod(size)
 
 
 def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
@@ -104,8 +112,10 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
         command = [sys.executable, __file__, *sys.argv[1:], "--worker", json.dumps(hosts)]
         core = {cores[index % len(cores)]}
         pin = lambda core=core: os.sched_setaffinity(0, core)  # noqa: E731  # JAX must count the cores after this.
-        pipe, two = subprocess.PIPE, {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-        processes.append(subprocess.Popen(command, env=two, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
+        devices = {"sebulba": 2, "anakin": 1}[options.launch]
+        pipe = subprocess.PIPE
+        own = {**os.environ, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        processes.append(subprocess.Popen(command, env=own, stdout=pipe, stderr=pipe, text=True, preexec_fn=pin))
     outputs = [process.communicate(timeout=START_S + 10 * options.seconds) for process in processes]
     try:
         return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
@@ -116,23 +126,38 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
 def work(options: Options, hosts: Hosts) -> None:
     """Learns with the others; prints this process's env steps per second, and the seconds of an all-reduce."""
     hosts.join("a benchmark", os.path.join(tempfile.gettempdir(), f"boonta-scaling-{os.getuid()}"))
-    batch = options.batch_size * hosts.number
-    config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
-    run = Run("sebulba", tempfile.mkdtemp(), placement=Placement(threads=THREADS), hosts=hosts)
-    program = impala_atari(run, "Pong", num_envs=THREADS * options.num_envs, config=config)
-    agent, (_, nodes) = program.agent, build(program)
-    learner, actor = nodes[:2]
+    program = {"sebulba": pong, "anakin": breakout}[options.launch](options, hosts)
+    agent = program.agent
+    _, (learner, *others) = {"sebulba": sebulba.build, "anakin": anakin.build}[options.launch](program)
+    acting = others[0] if others else learner  # Of several hosts of Anakin the first one counts the steps of all.
     weights = jax.eval_shape(lambda seed: agent.update.params(agent.update.init(jax.random.PRNGKey(seed))), 0)
     number = sum(leaf.size for leaf in jax.tree.leaves(weights))
     measured = {"bytes": 4.0 * number, "reduce_s": reduction_s(number)}
-    with running([learner, actor]):
+    with running([learner, *others[:1]]):
         warm_up(learner, str(hosts))
-        before, start = actor.report()["counts"]["env_steps"], time.perf_counter()
+        before, start = acting.report()["counts"].get("env_steps", 0), time.perf_counter()
         time.sleep(options.seconds)
-        measured["steps_per_s"] = (actor.report()["counts"]["env_steps"] - before) / (time.perf_counter() - start)
+        steps = acting.report()["counts"].get("env_steps", 0) - before
+        measured["steps_per_s"] = steps / (time.perf_counter() - start)
         print(json.dumps(measured), flush=True)
         time.sleep(LINGER_S + hosts.first)
         end_now(0)  # A normal exit would wait for the others in the next update.
+
+
+def pong(options: Options, hosts: Hosts) -> Program:
+    """IMPALA in Atari's Pong as Sebulba."""
+    batch = options.batch_size * hosts.number
+    config = impala.Config(Torso(options.network), batch_size=batch, queue_size=2 * batch)  # type: ignore[arg-type]
+    run = Run("sebulba", tempfile.mkdtemp(), placement=Placement(threads=THREADS), hosts=hosts)
+    return impala_atari(run, "Pong", num_envs=THREADS * options.num_envs, config=config)
+
+
+def breakout(options: Options, hosts: Hosts) -> Program:
+    """IMPALA in MinAtar's Breakout, fused, without evaluations."""
+    batch, num_envs = (hosts.number * size for size in (options.batch_size, THREADS * options.num_envs))
+    config = dataclasses.replace(impala.MINATAR, batch_size=batch, queue_size=2 * batch)
+    run, never = Run("anakin", tempfile.mkdtemp(), hosts=hosts), Evaluation(every_updates=0)
+    return impala_program(run, config, never, make_env("minatar/breakout"), num_envs=num_envs)
 
 
 def reduction_s(number: int) -> float:

@@ -19,6 +19,7 @@ def central_inference(
     env: Env = Catch(),  # noqa: B008
     actors: int = 8,
     num_envs: int = 4,
+    inference: int = 1,
     updates_per_step: int | None = None,
     publish_every: int | None = None,
 ) -> Program:
@@ -33,13 +34,14 @@ def central_inference(
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
+      inference: number of inference nodes, to which actors are dealt in turn.
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
     """
     agent = make(config, env.spec)
     groups = [
         group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
-        group(Inference),
+        group(Inference, inference),
         group(Actor, actors, num_envs=num_envs),
         evaluator(env, evaluation),
     ]

@@ -23,7 +23,7 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
-from boonta.programs.wiring.program import Group, Program, limit_of, node_arguments, signature_of
+from boonta.programs.wiring.program import Group, Program, dealt, limit_of, node_arguments, signature_of
 from boonta.programs.wiring.shards import first_group
 
 try:
@@ -69,20 +69,21 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
       key: the file of the run's key, for nodes on several hosts; None for nodes on this machine.
     """
     launchpad_program = lp.Program(program.name)
-    served: dict[str, Any] = {}  # Handles by role.
+    served: dict[str, list[Any]] = {}  # Handles by role.
     nodes: dict[str, Any] = {}
     replays: list[_ReplayNode] = []
     for group in program.all_groups:
         role = group.node.role
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
-                handles = {**served, "replay": _tables(program, group, i, replays)} if replays else served
-                node = nodes[name] = _node(program, group, i, handles, key)
+                tables = {"replay": _tables(program, group, i, replays)} if replays else {}
+                node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key)
                 launchpad_program.add_node(node)
         if role == "replay":
             replays = [nodes[name] for name in group.names]
         elif group.is_called:
-            served[role] = node.create_handle(ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S)
+            deadline_s = ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S
+            served[role] = [nodes[name].create_handle(deadline_s) for name in group.names]
     return Launchable(launchpad_program, nodes)
 
 

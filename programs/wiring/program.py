@@ -171,6 +171,11 @@ def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
     return found
 
 
+def dealt(served: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
+    """The handles, by role, that node i of a group calls: where several nodes serve, callers are dealt to them."""
+    return {role: handles[i % len(handles)] for role, handles in served.items()}
+
+
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a node's constructor: its settings, and what it names among the following.
 

@@ -14,7 +14,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.journal import LOG
-from boonta.programs.wiring.program import Program, construct, signature_of
+from boonta.programs.wiring.program import Program, construct, dealt, signature_of
 from boonta.programs.wiring.view import View, warn_of_health
 
 
@@ -79,18 +79,18 @@ class _Address:
 
 def build(program: Program) -> list[Node]:
     """Constructs the program's nodes in this process; handles are the nodes themselves, or Reverb clients."""
-    served: dict[str, Any] = {}
+    served: dict[str, list[Any]] = {}
     nodes = []
     for group in program.all_groups:
         role = group.node.role
         address = _Address() if role == "replay" else None
-        members = [construct(program, group, i, {**served, "address": address}) for i in range(group.number)]
+        members = [construct(program, group, i, {**dealt(served, i), "address": address}) for i in range(group.number)]
         if address is not None:
             from boonta.nodes.tables.reverb.client import connect
 
-            served[role] = connect(address.resolve(), signature_of(program))
+            served[role] = [connect(address.resolve(), signature_of(program))]
         elif group.is_called:
-            (served[role],) = members
+            served[role] = members
         nodes += members
     return nodes
 

@@ -31,7 +31,9 @@ class Light:
         return Catch()(num_envs, seed)
 
 
-def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, max_batch: int = 256) -> Program:
+def inference_program(
+    run: RunFlags, actors: int = 2, processes: bool = False, max_batch: int = 256, inference: int = 1
+) -> Program:
     """The smallest cluster with central inference.
 
     Args:
@@ -39,13 +41,14 @@ def inference_program(run: RunFlags, actors: int = 2, processes: bool = False, m
       actors: actor nodes, of 4 environments each.
       processes: each actor has a process, and so nothing in it that it doesn't need.
       max_batch: the most environment slots in a batch of the inference node.
+      inference: inference nodes.
     """
     env = Light(processes)
     agent = tiny.make(env.spec)
     groups = [
         group(Monitor, log_every_s=1.0),
         group(Learner),
-        group(Inference, max_batch=max_batch),
+        group(Inference, inference, max_batch=max_batch),
         group(Actor, actors, num_envs=4),
     ]
     return Program("inference_program", run, agent, env, groups)

@@ -35,6 +35,12 @@ def test_one_thread_gives_the_same_run_twice(tmp_path):
     assert rows[0]["updates"] == 30 and rows[0]["inferences"] == rows[0]["env_steps"] / 2
 
 
+def test_actors_are_dealt_to_several_inference_nodes(tmp_path):
+    row = serial(tmp_path, "--stop.updates", "30", "--inference", "2")
+    assert row["updates"] == 30 and row["inferences"] == row["env_steps"] / 2
+    assert {"rss_mb/inference/0", "rss_mb/inference/1"} <= set(row)
+
+
 def require_inferences(workdir) -> None:
     """The program has learned, and its actors have acted by the inference node."""
     assert not undeclared(workdir)

@@ -12,12 +12,13 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.nodes.variables import VariableServer
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import construct, node_arguments, parameters
+from boonta.programs.wiring.program import construct, dealt, node_arguments, parameters
 from boonta.programs.wiring.restarts import Restarts
 
 
@@ -94,6 +95,18 @@ def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
     config = dataclasses.replace(muzero.REANALYZE_CATCH, reanalyze_ratio=0.0)
     program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
     with pytest.raises(ValueError, match="reanalyzers need a replay table to read and one to write to"):
+        check_nodes(program)
+
+
+def test_callers_are_dealt_to_the_nodes_that_serve():
+    served = {"inference": ["first", "second"], "variables": ["only"]}
+    assert [dealt(served, i)["inference"] for i in range(3)] == ["first", "second", "first"]
+    assert [dealt(served, i)["variables"] for i in range(2)] == ["only", "only"]
+
+
+def test_a_server_of_which_there_can_be_one_is_refused_in_numbers(tmp_path):
+    program = program_of(tmp_path, group(Learner), group(VariableServer, 2), group(Actor))
+    with pytest.raises(ValueError, match="the number of variables nodes is 2; it must be 1"):
         check_nodes(program)
 
 
