@@ -6,9 +6,9 @@
 The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
 and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
 if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
-don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. A process
-of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one, XLA's only thread
-would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device.
+don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. A
+process of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one, XLA's only
+thread would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device.
 
 The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
 Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
