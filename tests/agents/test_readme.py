@@ -7,16 +7,22 @@ import re
 import sys
 import types
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from boonta.agents import impala, muzero
-from boonta.agents.base import Agent
+from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
+from boonta.agents.base import Agent, Batch
 from boonta.agents.config import replaced
 from boonta.envs.catch import Catch
+from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes import metrics
+from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
+from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
@@ -42,7 +48,7 @@ def my_agent(monkeypatch):
 @pytest.fixture(scope="module")
 def networks():
     """What the rest of the page's code defines."""
-    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 3
+    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 5
     defined = {}
     for code in NETWORKS:
         exec(compile(code, "networks.py", "exec"), defined)
@@ -73,3 +79,30 @@ def test_muzero_learns_catch_with_the_pages_networks(networks, whole, tmp_path):
     """At random an agent returns -0.6 on average."""
     network = networks["small_model"](MUZERO, ENV.spec) if whole else networks["Torso"]
     assert learn(muzero.make(MUZERO, ENV.spec, network=network), tmp_path, 0.3, 2_000) >= 0.3
+
+
+@pytest.mark.unoptimised
+@pytest.mark.parametrize(
+    ("agent", "own"),
+    [
+        (dqn, "small_values"),
+        (r2d2, "gru_values"),
+        (ppo, "gru_network"),
+        *((agent, "Torso") for agent in (dqn, r2d2, ppo, sac, td3)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.__name__.rpartition(".")[2],
+)
+def test_the_other_agents_act_and_learn_by_the_pages_networks(networks, agent, own):
+    """One update; `make` has checked the network's outputs."""
+    spec = Gymnasium("Pendulum-v1").spec if agent in (sac, td3) else ENV.spec
+    config = agent.Config.preset("default" if agent in (sac, td3) else "catch")
+    config = replaced(config, {"value_torso": "shared"}) if own == "gru_network" else config
+    network = networks[own] if own == "Torso" else networks[own](config, spec)
+    made = agent.make(config, spec, network=network)
+    (table,) = made.tables
+    rows = (table.sequence_length, table.batch_size)
+    steps = jax.tree.map(lambda leaf: jnp.ones((*rows, *leaf.shape), leaf.dtype), step_shapes(made, spec))
+    batch = Batch(contract.with_one_core(table, steps), jnp.ones(table.batch_size))
+    state = jax.jit(made.update.init)(jax.random.PRNGKey(0))
+    before, (after, *_) = made.update.params(state), jax.jit(made.update.step)(state, batch)
+    assert any(np.any(x != y) for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(made.update.params(after))))
