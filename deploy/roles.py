@@ -26,6 +26,8 @@ SAVED = {
     UNIT: ("run", ""),
 }
 LONGEST_NAME = 63
+PLATFORMS = "JAX_PLATFORMS"
+ON_DEVICE = ("actor", "evaluator", "inference", "learner", "reanalyzer")  # The roles whose nodes compute with JAX.
 LONGEST_SCRIPT = 120_000  # Bytes; Linux takes 131,072 for one word of a command.
 # How often a failed pod restarts alone before the whole program does. The learner never does: all restart with it. The
 # monitor does a few times, since it refuses the same each time, while others wait. The rest do as often as they fail.
@@ -163,9 +165,8 @@ def _service(
         raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
     own = ("--label", label, "--index", index, "--hosts", hosts, "--key", KEY)
-    environment = {**built.environment[label], core.ENTERED: core.entered(built.environment[label])}
-    if not (group.chips or group.gpus):
-        environment.setdefault("JAX_PLATFORMS", "cpu")  # The image's JAX may be for an accelerator, and look for one.
+    environment = _environment(built, members, group)
+    environment = {**environment, core.ENTERED: core.entered(environment)}
     return Role(
         label,
         group,
@@ -177,6 +178,28 @@ def _service(
         label == LEARNER,
         f"{name}-key",
     )
+
+
+def _environment(built: Built, members: Group, group: resources.Group) -> dict[str, str]:
+    """The environment variables of a group, by which its JAX looks for an accelerator if and only if it has one.
+
+    Raises:
+      BadInput: it has one, but can't use it.
+    """
+    label, kind, environment = members.label, members.node, dict(built.environment[members.label])
+    if not (group.chips or group.gpus):
+        environment.setdefault(PLATFORMS, "cpu")  # The image's JAX may be for an accelerator, and look for one.
+        return environment
+    given = f"groups.{label}: " + (f"gpus is {group.gpus}" if group.gpus else f"topology is {group.topology!r}")
+    asks = kind.role == "actor" and built.program.of_role("inference") is not None
+    if kind.role not in ON_DEVICE or asks:
+        why = "has an inference node act for it" if asks else "computes nothing on a device"
+        raise BadInput(f"{given}, and {kind.__name__} {why}: leave it out")
+    if any(each.startswith(f"{label}:{PLATFORMS}=cpu") for each in built.run.process_env):
+        raise BadInput(f"{given}, and --process-env {label}:{PLATFORMS}=cpu leaves it idle: leave one of them out")
+    if environment.get(PLATFORMS) == "cpu":  # The default of nodes that share a machine with the learner.
+        del environment[PLATFORMS]
+    return environment
 
 
 def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:

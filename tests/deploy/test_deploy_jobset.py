@@ -120,12 +120,32 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
 
 
+@pytest.mark.parametrize("label", ["reanalyzer", "actor", "evaluator"])
 @pytest.mark.parametrize(("gpus", "platforms"), [(0, "cpu"), (1, None)])
-def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(gpus, platforms):
-    table = resources.Table(TABLE.image, groups={"reanalyzer": resources.Group(gpus=gpus)})
+def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platforms):
+    table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=gpus)})
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "reanalyze.py", ["catch"], table))
-    variables = {each["name"]: each.get("value") for each in container(manifest, "reanalyzer")["env"]}
+    variables = {each["name"]: each.get("value") for each in container(manifest, label)["env"]}
     assert variables.get("JAX_PLATFORMS") == platforms
+
+
+@pytest.mark.parametrize(
+    ("program", "label", "flags", "message"),
+    [
+        ("impala.py", "replay", [], "groups.replay: gpus is 1, and Replay computes nothing on a device: leave it out"),
+        ("central_inference.py", "actor", [], "gpus is 1, and Actor has an inference node act for it: leave it out"),
+        (
+            "impala.py",
+            "evaluator",
+            ["--process-env", "evaluator:JAX_PLATFORMS=cpu"],
+            "gpus is 1, and --process-env evaluator:JAX_PLATFORMS=cpu leaves it idle",
+        ),
+    ],
+)
+def test_an_accelerator_that_would_idle_is_refused(program, label, flags, message):
+    table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=1, volume="1Gi")})
+    with pytest.raises(BadInput, match=message):
+        jobset.prepare(ROOT / "programs" / program, ["catch", *flags], table)
 
 
 def test_the_learner_decides_how_it_ends(manifest):
