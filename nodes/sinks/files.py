@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import pathlib
@@ -78,6 +79,8 @@ class TensorBoard:
         file = f"events.out.tfevents.{time.time():.6f}.{platform.node()}.{os.getpid()}"
         self._file = metrics.Appended(run.folder / "tensorboard" / file, self._warn)
         self._file.append(self._record(self._event(wall_time=time.time(), file_version="brain.Event:2")))
+        if run.config:
+            self._append([summary.text("config", f"```json\n{json.dumps(run.config, indent=2)}\n```")], 0)
 
     def write(self, row: Mapping[str, float]) -> None:
         scalars, histograms = split({name: value for name, value in row.items() if math.isfinite(value)})

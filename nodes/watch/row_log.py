@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import pathlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -53,7 +54,10 @@ class RowLog:
         """Opens the sinks, and remembers the rows of the run's earlier part."""
         with contextlib.suppress(OSError):  # There is no earlier part.
             self.health.remember(metrics.read(self._folder))
-        self._files.begin(TrackedRun(self._folder))
+        config: dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
+            config = json.loads((self._folder / "config.json").read_bytes())
+        self._files.begin(TrackedRun(self._folder, config=config))
         self.begun = True
         self._earlier = self._mark = self._now()  # Where the rates of the newest row began, and where it ended.
 

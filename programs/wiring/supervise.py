@@ -280,9 +280,9 @@ class _Supervisor:
 
     def _kill_the_late(self) -> None:
         late = [worker for worker in self._workers if worker.alive()]
-        doing = {worker.name: self._doing(worker) for worker in late}
-        harmless = ("starting", "compiling", "ended", "monitoring")  # Nothing is lost.
-        cut_short = [f"{name} ({what})" for name, what in doing.items() if what not in harmless]
+        # Nothing is lost of a node that compiles, or that hasn't come as far as its work.
+        working = {worker.name: self._doing(worker) for worker in late if self._reported(worker)["started"]}
+        cut_short = [f"{name} ({what})" for name, what in working.items() if what not in ("compiling", "ended")]
         if cut_short:
             self._failure = (
                 self._failure or f"{', '.join(cut_short)} did not end within {round(self._grace.whole_s, 1):g} s"

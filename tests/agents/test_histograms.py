@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents.metrics import ENDS, expanded, histogram
+from boonta.nodes.fused.updates import priority_metrics
 
 VALUES = np.array([[0.0, 0.0005, 0.5], [1.0, 1.03, 1.04], [29.0, 30.5, 1e9]], np.float32)
 
@@ -36,3 +37,8 @@ def test_each_bin_becomes_a_value():
     assert metrics["loss"].tolist() == [1.0, 2.0] and len(metrics) == 1 + len(ENDS)
     assert metrics["histogram/rho/30"].tolist() == pytest.approx([1 / 9] * 2)
     assert metrics["histogram/rho/inf"].tolist() == pytest.approx([2 / 9] * 2)
+
+
+def test_priorities_are_a_histogram_too():
+    shares = priority_metrics(np.array([0.2, 0.2, 5.0, 40.0], np.float32))["histogram/priority"]
+    assert [shares[ENDS.index(end)] for end in (0.3, 10.0, np.inf)] == pytest.approx([0.5, 0.25, 0.25])

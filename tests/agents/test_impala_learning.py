@@ -45,4 +45,5 @@ def test_learns_catch(lstm_size):
         returns += [episode.episode_return for episode in env.episodes()]
         assert len(returns) < 12_000, f"mean return {np.mean(returns[-300:])} after {learner.updates} updates"
     assert all(np.isfinite(x) and x.shape == () for x in expanded(metrics).values())
+    assert float(metrics["histogram/rho"].sum()) == pytest.approx(1, abs=1e-3)
     assert act._cache_size() == 1 and update._cache_size() == 1  # Nothing was compiled twice.

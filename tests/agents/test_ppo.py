@@ -130,6 +130,7 @@ def test_updates_and_metrics_are_finite(changes):
     state, batch = acted(agent, config=config)
     after, priorities, metrics = jax.jit(agent.update.step)(state, batch)
     assert priorities is None and all(np.isfinite(value) for value in expanded(metrics).values())
+    assert float(metrics["histogram/ratio"].sum()) == pytest.approx(1, abs=1e-3)
     assert float(metrics["rho_error"]) < 1e-5
     assert any((x != y).any() for x, y in zip(jax.tree.leaves(state.params), jax.tree.leaves(after.params)))
 

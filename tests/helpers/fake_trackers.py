@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import types
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ def runs(name: str) -> tuple[types.ModuleType, Calls]:
 
     module.init = init
     module.Settings, module.teardown = dict, lambda: None
+    module.Video = lambda path, format: {"video": path, "format": format}
+    module.Histogram = lambda np_histogram: {"shares": np_histogram[0], "edges": np_histogram[1]}
     return module, calls
 
 
@@ -62,6 +65,7 @@ def mlflow() -> dict[str, types.ModuleType]:
     """`mlflow` and its modules, by name; a client has one store, as with a server."""
     found: dict[str, types.SimpleNamespace] = {}  # Runs by id.
     history: dict[tuple[str, str], list[Metric]] = {}
+    artifacts: list[tuple[str, str]] = []
 
     class MlflowClient:
         def get_experiment_by_name(self, name: str) -> Any:
@@ -90,6 +94,12 @@ def mlflow() -> dict[str, types.ModuleType]:
             found[run_id].data.params.update(params)
             for metric in metrics:
                 history.setdefault((run_id, metric.key), []).append(metric)
+
+        def log_artifact(self, run_id: str, path: str, folder: str) -> None:
+            artifacts.append((run_id, f"{folder}/{pathlib.Path(path).name}"))
+
+        def list_artifacts(self, run_id: str, folder: str) -> list[Any]:
+            return [types.SimpleNamespace(path=path) for run, path in artifacts if run == run_id]
 
         def get_metric_history(self, run_id: str, key: str) -> list[Metric]:
             return history.get((run_id, key), [])

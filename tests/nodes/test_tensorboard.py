@@ -26,7 +26,7 @@ START_S = 120.0  # It imports for seconds, on a busy machine for many.
 def address(tmp_path) -> Iterator[str]:
     """TensorBoard's address; it shows a run of two rows, the second with a histogram, and a video."""
     writer = TensorBoard(print)
-    writer.begin(TrackedRun(tmp_path / "runs" / "impala-catch"))
+    writer.begin(TrackedRun(tmp_path / "runs" / "impala-catch", config={"seed": 3}))
     bins = {"histogram/rho/0.97": 0.25, "histogram/rho/1.03": 0.5, "histogram/rho/inf": 0.25}
     for step, more in ((100, {}), (200, bins)):
         writer.write({"eval_return": step / 200, "env_steps": step, **more})
@@ -87,3 +87,5 @@ def test_it_shows_a_runs_scalars_histograms_and_videos_by_env_steps(address):
     assert video["step"] == 200
     with urllib.request.urlopen(f"{address}/data/plugin/images/individualImage?{video['query']}", timeout=30) as answer:
         assert imageio.imread(answer.read(), index=None).shape[:3] == (2, 16, 24)
+    (config,) = ask(address, "/data/plugin/text/text", run=run, tag="config/text_summary")
+    assert '"seed": 3' in config["text"].replace("&quot;", '"')

@@ -101,6 +101,41 @@ def test_mlflow_goes_on_with_the_run_by_env_steps(tmp_path, monkeypatch, kind):
     assert len(client.get_metric_history(run.info.run_id, "share/learner/updating")) == 1
 
 
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_histogram_and_a_video_come_in_the_trackers_own_form_if_it_has_one(tmp_path, monkeypatch, name):
+    module, calls = fake_trackers.runs(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    bins = {"histogram/rho/1.03": 0.75, "histogram/rho/inf": 0.25, "histogram/rho/0.97": 0.0}
+    sink: Any = base.make(name)
+    sink.begin(base.TrackedRun(tmp_path, ID, "", CONFIG))
+    sink.write({**ROWS[0], **bins})
+    sink.video(tmp_path / "film.gif", 20)
+    drawn = {"histogram/rho": {"shares": [0.0, 0.75, 0.25], "edges": [0.0, 0.97, 1.03, 2.06]}}
+    film = {"video": str(tmp_path / "film.gif"), "format": "gif"}
+    assert [given for what, given in calls if what == "log"] == [
+        {**ROWS[0], **(drawn if name == "wandb" else {}), "step": 0},
+        {"videos": film, "env_steps": 20, "step": 1},
+    ]
+
+
+@both
+def test_mlflow_keeps_videos_and_no_histograms(tmp_path, monkeypatch, kind):
+    if not is_real(kind, "mlflow"):
+        for name, module in fake_trackers.mlflow().items():
+            monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.chdir(tmp_path)  # Its artifacts are in the working directory.
+    (tmp_path / "film.gif").write_bytes(b"GIF89a")
+    sink: Any = base.make("mlflow")
+    sink.begin(base.TrackedRun(tmp_path, ID, "", CONFIG))
+    sink.write({**ROWS[0], "histogram/rho/inf": 1.0})
+    sink.video(tmp_path / "film.gif", 20)
+    sink.close()
+    client: Any = importlib.import_module("mlflow").MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("of-tests").experiment_id])
+    assert [each.path for each in client.list_artifacts(run.info.run_id, "videos")] == ["videos/film.gif"]
+    assert not client.get_metric_history(run.info.run_id, "histogram/rho/inf")
+
+
 def test_mlflow_takes_many_metrics_and_names_in_its_own_letters(tmp_path, monkeypatch):
     """Its limits are in the fake, too."""
     for name, module in fake_trackers.mlflow().items():

@@ -25,4 +25,7 @@ def test_a_runs_last_checkpoint_plays_and_trackers_get_it(tmp_path):
     assert env_steps == metrics.read(tmp_path)[-1]["env_steps"]
     assert imageio.imread(video, index=None).shape[0] > 2
     assert taken(tmp_path, "video") == [[video.name, env_steps]]
-    assert len(list((tmp_path / "tensorboard").iterdir())) == 2  # The monitor's file, and that of the videos.
+    events = [file.read_bytes() for file in (tmp_path / "tensorboard").iterdir()]
+    assert len(events) == 2  # The monitor's file, and that of the videos.
+    with_config = [b"config/text_summary" in each and b'"solo_program"' in each for each in events]
+    assert sorted(with_config) == [False, True]

@@ -64,6 +64,8 @@ def test_the_page_has_all_of_the_run_and_needs_nothing_else(run, capsys):
     frames = np.zeros((2, 8, 8, 3), np.uint8)
     imageio.imwrite(run / "play.gif", frames)
     imageio.imwrite(run / "play 2.mp4", np.zeros((4, 32, 32, 3), np.uint8))
+    (run / "explain").mkdir()
+    (run / "explain" / "tree.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><title>a search</title></svg>')
     (run / "tensorboard").mkdir()
     (run / "tensorboard" / "hidden.png").write_bytes(b"no picture")
     (run / "matches.txt").write_text("against uct:10\n  3 won\n")
@@ -75,7 +77,8 @@ def test_the_page_has_all_of_the_run_and_needs_nothing_else(run, capsys):
     assert re.findall(r'(?:src|href)="([^"]{0,40})', page)  # Nothing on the page comes from elsewhere.
     assert all(source.startswith("data:") for source in re.findall(r'(?:src|href)="([^"]{0,40})', page))
     assert page.count('src="data:image/gif') == 1 and page.count('<video controls src="data:video/mp4') == 1
-    assert page.count("data:image/svg+xml") == 7  # Two of returns, throughput, time, learning, memory, the program.
+    # Two of returns, throughput, time, learning, memory, the program, and the search tree.
+    assert page.count("data:image/svg+xml") == 8 and "explain/tree.svg" in page
     for text in (
         "It has ended. done: updates reached 3",
         "env steps 300, updates 3, seconds 30",

@@ -59,7 +59,7 @@ class Monitor:
                 "report_age_s": 0,
                 "rss_mb": 0,
                 "process": "host/1",
-                "started": activity != "starting",
+                "started": activity not in ("starting", "restoring"),
                 "failure": (failures or {}).get(name, ""),
                 "hung": (hung or {}).get(name, ""),
                 "warnings": [],
@@ -146,6 +146,13 @@ def test_a_node_that_does_not_end_in_time_is_killed_and_named(capsys, monkeypatc
     code, message = ending(capsys, monitor, *late, caught=signal.SIGTERM)
     assert (code, message) == (1, "error: learner (saving a checkpoint) did not end within 0 s")
     assert all(worker.killed for worker in late)
+
+
+def test_a_node_that_has_not_come_to_its_work_in_time_is_killed_without_a_word(capsys, monkeypatch):
+    monkeypatch.setattr(supervise, "GRACE_S", 0.0)
+    learner = Worker("learner", polls=10**9)
+    assert ending(capsys, Monitor(learner="restoring"), learner, caught=signal.SIGINT) == (130, "ended by SIGINT")
+    assert learner.killed
 
 
 def test_the_end_waits_for_a_node_that_saves_and_says_so(capsys, monkeypatch):
