@@ -29,6 +29,7 @@ from boonta.nodes.fused.evaluations import Evaluations
 from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_fits, one_learner
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
+from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.watch.stopping import StopRule
 
@@ -251,6 +252,8 @@ class Anakin(Node):
         self._decision = self._agreement.merge(reports, pending.updates)
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
+        if not hasattr(self, "_last_update"):
+            self.measure(start_seconds(self.stopwatch))
         self._last_update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)

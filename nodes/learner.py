@@ -22,6 +22,7 @@ from boonta.nodes.fused.updates import StepResult, allowed_lag, compile_step, pr
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn, open_dataset
@@ -131,6 +132,7 @@ class Learner(Node):
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._updated = False  # Whether it has been.
+        self._has_results = False  # Whether an update of this process has.
         self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
         self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
@@ -223,6 +225,9 @@ class Learner(Node):
         logs = [{name: float(value[i]) for name, value in values.items()} for i in range(len(drawn))]
         for i, log in enumerate(logs):
             require_finite(log, before + i + 1)
+        if logs and not self._has_results:
+            self._has_results = True
+            self.measure(start_seconds(self.stopwatch))
         if not drawn or before // self._publish_every < version // self._publish_every:
             with self.stopwatch("publishing"):
                 self._publisher.put(version, outcome.params)

@@ -16,11 +16,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+import psutil
+
 from boonta.nodes.snapshots import files
 
 FILE = "metrics.jsonl"
 STATUS = "status.json"  # What the monitor knew of each node a second ago, for `boonta report`.
 MEMBERS = "members.jsonl"  # The metrics of each member of a population.
+SHORT_S = 0.05  # Phases of a start that are shorter aren't worth a metric.
 SE = "_se"  # How the names of standard errors end; the mean has the same name without it.
 
 
@@ -89,6 +92,17 @@ class Stopwatch:
 
     def _innermost(self) -> list[_Activity]:
         return [running[-1] for running in self._running.values() if running]
+
+
+def start_seconds(stopwatch: Stopwatch) -> dict[str, float]:
+    """Metrics of how a process came to the first update of its node, which has just been made: in all, and by phase.
+
+    Imports, and whatever else came before the node's first activity, are the phase "importing".
+    """
+    age = time.time() - psutil.Process().create_time()
+    phases = {name.replace(" ", "_"): seconds for name, seconds in stopwatch.seconds().items()}
+    phases["importing"] = max(0.0, age - sum(phases.values()))
+    return {"start_s": age, **{f"start_s/{name}": seconds for name, seconds in phases.items() if seconds >= SHORT_S}}
 
 
 @dataclasses.dataclass

@@ -67,6 +67,10 @@ LEARNER = (
     Metric("batch_share/<table>", "Share of the batch's sequences that comes from a table.", healthy="near the wanted"),
     Metric("batch_share_wanted/<table>", "The share that the agent asks for."),
     Metric("target_age/<table>", "Mean age of the targets that a table's sequences carry.", "updates"),
+    Metric("start_s", "Time from the start of the learner's process to its first update.", "seconds"),
+    Metric(
+        "start_s/<phase>", "The part of that which the learner's thread spent on an activity, or on imports.", "seconds"
+    ),
     Metric("compile_s", "Time to compile the fused program.", "seconds"),
     Metric("compile_s/<part>", "Time to compile a part of it.", "seconds"),
 )

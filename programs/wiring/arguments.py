@@ -195,7 +195,7 @@ def load(file: pathlib.Path) -> ModuleType:
     """Imports a program's file; like a script, it may import the modules beside it.
 
     Raises:
-      BadInput: the file doesn't exist, or is no Python file.
+      BadInput: the file doesn't exist, is no Python file, or imports what is missing.
     """
     file = file.absolute()
     spec = importlib.util.spec_from_file_location(f"program_{file.stem}", file)
@@ -205,7 +205,10 @@ def load(file: pathlib.Path) -> ModuleType:
         sys.path.insert(0, str(file.parent))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # An import would do so, and dataclasses look their module up.
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BadInput(f"program file {file} can't be imported: {error}") from error
     return module
 
 

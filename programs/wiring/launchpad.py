@@ -190,7 +190,7 @@ def _workers(
         handle = active[title][i]
         if isinstance(handle, subprocess.Popen):  # Its title is also the name of its log.
             start = functools.partial(_start_again, active[title], i, environment[groups[name]], logs / title)
-            launched.append(workers.Process(name, handle, start))
+            launched.append(workers.Process(name, handle, start, logs / title))
         else:
             launched.append(workers.Thread(name, handle.future))
     return launched

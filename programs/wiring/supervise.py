@@ -207,7 +207,7 @@ class _Supervisor:
             return why or "ended before the program did", bool(why)
         if how:
             starved = " (out of memory)" if "SIGKILL" in how and self._memory.happened() else ""
-            return f"{how}{starved} while {self._doing(worker)}", False
+            return self._cause(worker, f"{how}{starved}"), False
         if not self._restarts and worker is not self._monitor_worker:
             return "", False  # The monitor decides.
         return self._hung(worker, node), False
@@ -239,8 +239,14 @@ class _Supervisor:
             # One that waits to be started again has been reported.
             harmless = doing == "ended" or (self._signals.number and doing == "starting")
             if how and not harmless and self._histories[worker.name].due is None:
-                return f"{worker.name} {how} while {doing}"
+                return f"{worker.name} {self._cause(worker, how)}"
         return ""
+
+    def _cause(self, worker: Worker, how: str) -> str:
+        """How a worker died, and while doing what; of one that reported nothing also what its log ends with."""
+        doing = self._doing(worker)
+        words = worker.last_words() if doing == "starting" and "exited" in how else ""
+        return f"{how} while {doing}" + (f": {words}" if words else "")
 
     def _reported(self, worker: Worker) -> Mapping[str, Any]:
         """The monitor's status of a worker's present life."""

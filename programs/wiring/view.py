@@ -97,6 +97,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
         ("waits", waits(row) or "-"),
         ("saved", saved(status.get("snapshot"))),
+        *([("start", start(row))] if "start_s" in row else []),
         *([("health", ", ".join(status["health"]))] if status.get("health") else []),
     ]
 
@@ -108,6 +109,14 @@ def evaluation(row: dict[str, float], totals: dict[str, float]) -> str:
     error = f" ± {row['eval_return_se']:.2f}" if "eval_return_se" in row else ""
     age = totals.get("updates", 0.0) - row.get("eval_version", math.inf)
     return f"{row['eval_return']:.2f}{error}" + (f", {max(0.0, age):,.0f} updates ago" if age > -math.inf else "")
+
+
+def start(row: dict[str, float]) -> str:
+    """The time until the first update, and the two longest of its phases."""
+    phases = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("start_s/")}
+    longest = sorted(phases.items(), key=lambda phase: -phase[1])[:2]
+    shown = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in longest)
+    return f"{row['start_s']:.1f} s ({shown})"
 
 
 def warn_of_health(status: dict[str, Any]) -> None:

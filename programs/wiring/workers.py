@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -11,6 +13,8 @@ from concurrent import futures
 
 import psutil
 
+LAST_BYTES = 10_000  # The end of a log in which an exception is looked for.
+EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")  # The last line of a traceback.
 KILL_S = 5.0  # Time that a killed process may take to be gone; one that waits for a disk takes longer.
 StartAgain = Callable[[int], subprocess.Popen]  # Takes the number of lives that the node has had.
 
@@ -22,6 +26,7 @@ class Process:
       name: the node's name.
       process: its first one.
       start_again: starts the next one.
+      log: the file that its processes write to; None for nowhere.
 
     Attributes:
       name: the node's name.
@@ -29,8 +34,15 @@ class Process:
       past_lives: the number of its processes before that.
     """
 
-    def __init__(self, name: str, process: subprocess.Popen, start_again: StartAgain | None = None):
+    def __init__(
+        self,
+        name: str,
+        process: subprocess.Popen,
+        start_again: StartAgain | None = None,
+        log: pathlib.Path | None = None,
+    ):
         self.name = name
+        self._log = log
         self.pid = process.pid
         self.past_lives = 0
         self._process = process
@@ -46,6 +58,18 @@ class Process:
         if not code or -code in self._sent:
             return ""
         return f"exited with code {code}" if code > 0 else f"was killed by {signal.Signals(-code).name}"
+
+    def last_words(self) -> str:
+        """The exception with which its log ends, or else the log's last line; empty if there is none."""
+        try:
+            with open(self._log or os.devnull, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+                lines = file.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        said = [line.strip() for line in lines if line.strip()]
+        raised = [line for line in said if EXCEPTION.match(line)]
+        return (raised or said or [""])[-1]
 
     def is_stopped(self) -> bool:
         """Whether a signal has stopped it, from which another one may wake it."""
@@ -92,6 +116,9 @@ class Thread:
         """Describes how it died; empty if it is alive or ended normally."""
         error = None if self.alive() else self._future.exception()
         return f"raised {error!r}" if error else ""
+
+    def last_words(self) -> str:
+        return ""
 
     def is_stopped(self) -> bool:
         return False

@@ -61,13 +61,23 @@ class Learner(Counter):
 
 
 class Actor(Counter):
-    """Counts env steps."""
+    """Counts env steps; can be made in the process `only_in` alone, if that isn't 0."""
 
     role = "actor"
 
+    def __init__(self, *handles, only_in=0, **settings):
+        super().__init__(*handles, **settings)
+        if only_in not in (0, os.getpid()):
+            raise LookupError("there is no robot here")
+
 
 def light_program(
-    run: RunFlags, actors: int = 1, breaks_after: int = 0, hangs_after: int = 0, eats_mb: int = 0
+    run: RunFlags,
+    actors: int = 1,
+    breaks_after: int = 0,
+    hangs_after: int = 0,
+    eats_mb: int = 0,
+    refuses: bool = False,
 ) -> Program:
     """Counters.
 
@@ -77,13 +87,15 @@ def light_program(
       breaks_after: steps until an actor raises.
       hangs_after: steps until an actor hangs, in its first life.
       eats_mb: megabytes that an actor takes in each step.
+      refuses: actors can be made in the launcher alone.
     """
     nothing: Any = None
+    settings = {"breaks_after": breaks_after, "hangs_after": hangs_after, "eats_mb": eats_mb}
     groups = [
         group(Monitor, log_every_s=0.5),
         group(Board),
         group(Learner),
-        group(Actor, actors, breaks_after=breaks_after, hangs_after=hangs_after, eats_mb=eats_mb),
+        group(Actor, actors, only_in=os.getpid() if refuses else 0, **settings),
     ]
     return Program("light_program", run, nothing, nothing, groups)
 

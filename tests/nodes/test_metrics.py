@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 
 import pytest
 from tensorboard.backend.event_processing import event_file_loader
@@ -88,3 +89,15 @@ def _events(folder: pathlib.Path):
     """The records of the events' file, as TensorBoard reads them."""
     (file,) = (folder / "tensorboard").iterdir()
     return event_file_loader.LegacyEventFileLoader(str(file)).Load()
+
+
+def test_the_phases_of_a_start_add_up_to_it():
+    stopwatch = metrics.Stopwatch()
+    with stopwatch("restoring the checkpoint"):
+        time.sleep(0.1)
+    with stopwatch("publishing"):
+        pass
+    found = metrics.start_seconds(stopwatch)
+    assert set(found) == {"start_s", "start_s/importing", "start_s/restoring_the_checkpoint"}
+    assert found["start_s/restoring_the_checkpoint"] >= 0.1
+    assert sum(found.values()) == pytest.approx(2 * found["start_s"], abs=0.01)

@@ -143,3 +143,20 @@ def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
     starter.join()
     assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
     late._server.stop()
+
+
+@pytest.mark.parametrize(
+    ("kind", "period", "items", "left"),
+    [
+        ("replay", 1, 4, 12),  # The newest three of four rows.
+        ("replay", 1, 16, 32),  # Reverb would warn of more than 50 in all.
+        ("replay", 2, 4, 4),
+        ("replay", 4, 4, 0),  # Rows that make no item of their own have no wait to share.
+        ("queue", 1, 4, 0),
+    ],
+)
+def test_of_short_periods_some_items_may_be_under_way(kind, period, items, left):
+    from boonta.nodes.tables.reverb.writer import under_way
+
+    sampler = "fifo" if kind == "queue" else "uniform"
+    assert under_way(Table("t", kind, 8, period, 1, 1, sampler), items) == left

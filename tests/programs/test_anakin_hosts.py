@@ -62,6 +62,21 @@ def test_a_host_that_is_told_to_end_ends_both_after_the_same_update_saved(tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["queue", "replay"])
+def test_eight_devices_learn_the_same_however_hosts_have_them(tmp_path, kind):
+    flags = ("--kind", kind, "--stop.updates", "20")
+    for hosts in (1, 2, 4):
+        run(tmp_path / str(hosts), hosts, *flags, devices=8 // hosts)
+    (one, counts), *others = (checkpoint(tmp_path / str(hosts), kind) for hosts in (1, 2, 4))
+    for leaves, counted in others:
+        assert [counted[name] for name in ("updates", "env_steps", "episodes")] == [
+            counts[name] for name in ("updates", "env_steps", "episodes")
+        ]
+        for ours, theirs in zip(leaves, one, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
 def test_a_populations_members_are_split_over_hosts(tmp_path):
     population = "../../programs/population.py"
     flags = ("--vary", "optimiser.learning_rate=1e-2,1e-3", "--seeds", "2", "--stop.updates", "200")

@@ -90,6 +90,10 @@ ALWAYS = [
     ("minatar", "muzero", "central", 1, "local_mp"),
 ]
 RUNS = [(*choice, schedule) for choice in MATRIX for schedule in ("serial", "local_mt")]
+# In one process there is no inference node, and a fused program is for environments in JAX.
+ALONE = [("catch", agent) for agent in ("impala", "muzero", "ppo", "dqn", "r2d2")]
+RUNS += [(*choice, "local", 0, schedule) for choice in ALONE for schedule in ("sebulba", "anakin")]
+RUNS += [("pendulum", agent, "local", 0, "sebulba") for agent in ("sac", "td3", "impala", "ppo")]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import signal
-import subprocess
-import sys
 from concurrent import futures
 
 import pytest
@@ -33,6 +31,9 @@ class Worker:
 
     def death(self) -> str:
         return self._death
+
+    def last_words(self) -> str:
+        return "ImportError: no" if self._death.startswith("exited") else ""
 
     def is_stopped(self) -> bool:
         return self.stopped
@@ -179,24 +180,6 @@ def test_a_monitor_that_does_not_answer_is_named(capsys, monkeypatch):
     assert code == 1 and re.fullmatch(r"error: monitor has not answered for \d+ s", message)
 
 
-@pytest.mark.parametrize(
-    ("code", "death"),
-    [("", ""), ("exit(3)", "exited with code 3"), ("os.kill(os.getpid(), 9)", "was killed by SIGKILL")],
-)
-def test_how_a_process_died(code, death):
-    process = subprocess.Popen([sys.executable, "-c", f"import os; {code}"])
-    process.wait()
-    assert workers.Process("learner", process).death() == death
-
-
-@pytest.mark.parametrize("end", ["terminate", "kill"])
-def test_what_we_ended_did_not_die(end):
-    worker = workers.Process("learner", subprocess.Popen(["sleep", "60"]))
-    getattr(worker, end)()
-    worker._process.wait()
-    assert worker.death() == ""
-
-
 def test_a_dead_worker_is_started_again_and_named(capsys):
     learner = Worker("learner", death="was killed by SIGKILL")
     supervised(Monitor("", learner="updating"), learner, restarts=1)
@@ -221,6 +204,12 @@ def test_a_hung_worker_is_killed_and_started_again(capsys):
     supervised(Monitor(hung={"actor/0": "has been acting for 9 s"}, **{"actor/0": "acting"}), actor, restarts=1)
     assert actor.killed and actor.pid == 2  # The report of the life before says nothing of this one.
     assert "warning: actor/0 has been acting for 9 s; it starts again in 0 s" in capsys.readouterr().out
+
+
+def test_the_words_of_a_node_that_could_not_start_are_told(capsys):
+    evaluator = Worker("evaluator", death="exited with code 1")
+    message = "error: evaluator exited with code 1 while starting: ImportError: no"
+    assert ending(capsys, Monitor(), evaluator) == (1, message)
 
 
 def test_what_a_silent_monitor_makes_of_the_end_is_not_the_cause(capsys, monkeypatch):

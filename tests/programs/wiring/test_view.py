@@ -52,6 +52,12 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_a_start_is_told_with_its_longest_phases():
+    row = {"start_s": 14.25, "start_s/importing": 4.0, "start_s/compiling": 9.5, "start_s/initialising": 0.75}
+    assert view.start(row) == "14.2 s (compiling 9.5, importing 4.0)"
+    assert "start" not in view.line(STATUS) and "start 14.2 s" in view.line({**STATUS, "row": {**STATUS["row"], **row}})
+
+
 def test_those_for_whom_others_wait_are_named():
     shares = {"learner/waiting_for_trajectories": 0.9, "replay/resting": 1.0}
     shares |= {"actor/stepping_environments": 0.41, "actor/acting": 0.3, "learner/updating": 0.1}
