@@ -83,6 +83,8 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
 ALWAYS = [
     ("catch", "impala", "central", 0, "serial"),
     ("catch", "r2d2", "central", 0, "serial"),
+    ("catch", "r2d2", "local", 0, "sebulba"),
+    ("catch", "dqn", "local", 0, "anakin"),
     ("pendulum", "ppo", "local", 0, "local_mt"),
     ("pendulum", "sac", "local", 0, "serial"),
     ("pendulum", "td3", "central", 0, "serial"),
