@@ -151,7 +151,7 @@ def waits(row: dict[str, float]) -> str:
     shares = {
         name.removeprefix("share/").replace("/waiting_for_", " for ").replace("_", " "): value
         for name, value in row.items()
-        if "/waiting_for_" in name and value >= 0.05
+        if name.startswith("share/") and "/waiting_for_" in name and value >= 0.05
     }
     waiting = ", ".join(f"{who} {shares[who]:.0%}" for who in sorted(shares, key=shares.__getitem__, reverse=True))
     at_work = busiest(row)
