@@ -165,8 +165,7 @@ def _service(
         raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
     index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
     own = ("--label", label, "--index", index, "--hosts", hosts, "--key", KEY)
-    environment = _environment(built, members, group)
-    environment = {**environment, core.ENTERED: core.entered(environment)}
+    environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
     return Role(
         label,
         group,

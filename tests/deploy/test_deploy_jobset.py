@@ -127,6 +127,8 @@ def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platf
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "reanalyze.py", ["catch"], table))
     variables = {each["name"]: each.get("value") for each in container(manifest, label)["env"]}
     assert variables.get("JAX_PLATFORMS") == platforms
+    role = {"actor": ON_CPU, "evaluator": ON_CPU, "reanalyzer": ROLE_ENVIRONMENT["reanalyzer"]}[label]
+    assert json.loads(variables[core.ENTERED]) == role  # Or the node would set them anew.
 
 
 @pytest.mark.parametrize(
