@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import jax
 
 from boonta.agents import networks, optimisation
-from boonta.agents.base import Agent, Nest, Table
+from boonta.agents.base import Agent, Nest, Table, from_archives
 from boonta.agents.config import require
 from boonta.agents.dqn.config import Config
 from boonta.agents.dqn.loss import dqn_loss
@@ -74,8 +73,7 @@ def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | 
       spec: spec of the recorded environment.
       network: as in `make`.
     """
-    table = dataclasses.replace(make_table(config), name="reanalyzed", writer="reanalyzer", errors=None)
-    return make(config, spec, network)._replace(tables=(table,))
+    return from_archives(make(config, spec, network))
 
 
 def require_discount(config: Config, spec: EnvSpec) -> None:

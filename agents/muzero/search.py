@@ -177,7 +177,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
         policy = out.action_weights[:, :num_actions]
         value = policy_value(policy, out.search_tree.summary(), num_actions)
         action = out.action.astype(jnp.int32)
-        if explore:
+        if explore and config.self_play.random_actions:
             action = random_actions(stray_key, action, legal, config.self_play.random_actions * noise.scale)
         return Planned(action, policy, value, out.search_tree)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 import jax
 
 from boonta.agents import networks, optimisation
-from boonta.agents.base import Agent, Table
+from boonta.agents.base import Agent, Table, from_archives
 from boonta.agents.exploration import with_updates
 from boonta.agents.heads import num_actions
 from boonta.agents.n_step import FreshErrors
@@ -75,8 +74,7 @@ def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | 
       spec: spec of the recorded environment.
       network: as in `make`.
     """
-    table = dataclasses.replace(make_table(config), name="reanalyzed", writer="reanalyzer", errors=None)
-    return make(config, spec, network)._replace(tables=(table,))
+    return from_archives(make(config, spec, network))
 
 
 def make_table(config: Config) -> Table:

@@ -15,7 +15,7 @@ from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner
 from boonta.nodes.fused.updates import compiler_options
-from boonta.nodes.hosts.coordination import place
+from boonta.nodes.hosts.coordination import place, whole
 
 
 class Compiled:
@@ -38,7 +38,7 @@ class Compiled:
         program = fused.program
         self._everywhere = everywhere = _everywhere(fused)
         self.by_device = NamedSharding(fused.mesh, PartitionSpec("batch"))
-        self._share = jax.jit(lambda rows: rows, out_shardings=everywhere)
+        self._share = whole(fused.mesh)
         self._copy = jax.jit(lambda nest: jax.tree.map(jnp.copy, nest))
         ends = {"out_shardings": (jax.tree.map(lambda leaf: leaf.sharding, shapes), everywhere)}
         if begins:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
 
 from boonta.agents.base import Nest
+from boonta.nodes.hosts.coordination import whole
 
 
 def copy(nest: Nest) -> Nest:
@@ -57,13 +56,8 @@ def from_host(nest: Nest, shapes: Nest) -> Nest:
 def _on_host(leaf: Any) -> np.ndarray:
     if isinstance(leaf, jax.Array) and not (leaf.is_fully_addressable or leaf.is_fully_replicated):
         assert isinstance(leaf.sharding, NamedSharding)
-        leaf = _replicate(leaf.sharding.mesh)(leaf)
+        leaf = whole(leaf.sharding.mesh)(leaf)
     return np.array(leaf)
-
-
-@functools.cache
-def _replicate(mesh: Mesh) -> Callable[[jax.Array], jax.Array]:
-    return jax.jit(lambda leaf: leaf, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def _numbers(leaf: Any) -> Any:

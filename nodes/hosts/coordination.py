@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import inspect
 import os
 import pathlib
@@ -27,7 +28,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax._src import distributed
-from jax.sharding import Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 Nest = Any
 
@@ -180,6 +181,12 @@ def place(nest: Nest, sharding: Any) -> Nest:
 def own(leaves: np.ndarray) -> np.ndarray:
     """This host's part of an array [B, ...] of all hosts: the inverse of `place`."""
     return np.split(leaves, jax.process_count())[jax.process_index()]
+
+
+@functools.cache
+def whole(mesh: Mesh) -> Callable[[Nest], Nest]:
+    """A compiled function that gives each device of a mesh the whole of arrays that are split over it."""
+    return jax.jit(lambda nest: nest, out_shardings=NamedSharding(mesh, PartitionSpec()))
 
 
 def on_first(key: str, work: Callable[[], None], deadline_s: float) -> None:

@@ -43,15 +43,15 @@ class Recorder:
         self._tensorboard: TensorBoard | None = None
         self._recorded = 0  # The number of updates of the newest checkpoint that has been looked at.
 
-    def look(self) -> pathlib.Path | None:
-        """Records the newest checkpoint, if there is one that has no video yet; returns the file.
+    def look(self) -> None:
+        """Records the newest checkpoint, if there is one that has no video yet.
 
         Raises:
           BadInput, OSError, ValueError: it can't be read, or its program can't be made.
         """
         number = max(numbers(checkpoints_of(self._folder, "newest")), default=0)
         if number <= self._recorded:
-            return None
+            return
         self._recorded = number
         if self._made is None:
             self._made = self._make()
@@ -60,7 +60,7 @@ class Recorder:
         env_steps, seed = int(counts.get("env_steps", 0)), int(counts.get("updates", 0))
         video = video_at(self._folder, env_steps)
         if video.exists():  # From before the run was resumed.
-            return None
+            return
         video.parent.mkdir(exist_ok=True)
         part = video.with_name(f".part{video.suffix}")
         with contextlib.closing(play.readable(env)(1, seed)) as batch:
@@ -70,7 +70,6 @@ class Recorder:
         part.rename(video)  # Trackers only see whole files.
         if self._tensorboard is not None:
             self._tensorboard.video(video, env_steps)
-        return video
 
     def close(self) -> None:
         """Closes TensorBoard's file."""

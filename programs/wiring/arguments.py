@@ -158,8 +158,12 @@ def presets_of(settings: dict[str, Any]) -> str:
 
 def network_of(program: Program) -> str:
     """A line for the user: the network, if it isn't the config's."""
-    own = program.agent.network if program.agent else ""
+    own = _own_network(program)
     return f"network {own.removeprefix('__main__:')}, in the place of the config's" if own else ""
+
+
+def _own_network(program: Program) -> str:
+    return program.agent.network if program.agent else ""
 
 
 def name_of(function: ProgramFunction) -> str:
@@ -180,8 +184,8 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
       The program's file and arguments, its provenance and its picture, for `claim_workdir`.
     """
     file = os.path.abspath(inspect.getfile(function))
-    network = program.agent.network if program.agent else ""
-    provenance = provenance_of(pathlib.Path(file), environments.name_of(program.env), seeds_of(program), network)
+    network, env = _own_network(program), environments.name_of(program.env)
+    provenance = provenance_of(pathlib.Path(file), env, seeds_of(program), network)
     return {
         "file": file,
         "function": function.__name__,
