@@ -8,13 +8,13 @@ import sys
 
 GROUPS = {
     "Start": ("train", "sweep"),
-    "Look": ("list", "runs", "status", "report", "metrics", "compare"),
+    "Look": ("list", "runs", "status", "report", "metrics", "plot", "compare"),
     "See what an agent does": ("play", "evaluate", "match", "explain"),
     "Archives": ("export", "convert"),
     "Set up": ("doctor", "completion"),
 }
 TOOLS = tuple(name for names in GROUPS.values() for name in names)
-RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "report", "runs", "status", "sweep")
+RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "plot", "report", "runs", "status", "sweep")
 FOLDER = pathlib.Path(__file__).parent / "programs" / "tools"
 
 

@@ -21,6 +21,8 @@ from boonta.agents.heads import Box, scalar_head
 from boonta.agents.optimisation import Statistics
 from boonta.envs.base import EnvSpec, TimeStep
 
+M = 2  # Rows that a whole network is checked with.
+
 
 @documented
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +75,12 @@ class Networks(NamedTuple):
     critics: Callable[[Nest, Nest, jax.Array], jax.Array]
 
 
-def updates_at_once(layers: Layers, torso: networks.MakeTorso | None) -> int:
+Own = networks.MakeTorso | Networks  # A user's own network: a torso of policy and critics, or all of both.
+
+
+def updates_at_once(layers: Layers, own: Own | None) -> int:
     """Updates in one dispatch: eight of dense layers, one of others, which may take long to compile."""
-    return 8 if layers.torso.kind == "mlp" and torso is None else 1
+    return 8 if layers.torso.kind == "mlp" and own is None else 1
 
 
 def make_networks(
@@ -83,7 +88,8 @@ def make_networks(
     spec: EnvSpec,
     box: Box,
     last: Callable[[jax.Array, str], jax.Array],
-    torso: networks.MakeTorso | None = None,
+    outputs: int,
+    own: Own | None = None,
 ) -> Networks:
     """Makes the networks; computes nothing yet.
 
@@ -92,13 +98,17 @@ def make_networks(
       spec: the env's spec.
       box: the bounds of its actions.
       last: `(features [M, F], name) -> outputs [M, P]`, the policy's last layer; a haiku function.
-      torso: makes torsos in place of the settings'; their features are [M, F].
+      outputs: P.
+      own: makes torsos in place of the settings', with features [M, F]; or the whole, which is only checked.
 
     Raises:
-      ValueError: the torso can't take the observations.
+      ValueError: the torso can't take the observations; or an output of a whole network doesn't fit.
     """
-    check_encoder(layers, spec, torso)
-    make_torso = networks.encoder(layers.torso, spec.observations) if torso is None else torso
+    if isinstance(own, Networks):
+        check_whole(own, layers.frame_stack, spec, box, outputs)
+        return own
+    check_encoder(layers, spec, own)
+    make_torso = networks.encoder(layers.torso, spec.observations) if own is None else own
 
     def act(stack: Nest) -> jax.Array:
         x = encoders.perceptron(make_torso(name="torso")(stack), layers.widths, "policy", normalised=False)
@@ -128,6 +138,26 @@ def make_networks(
     )
 
 
+def check_whole(own: Networks, frame_stack: int, spec: EnvSpec, box: Box, outputs: int) -> None:
+    """Refuses a whole network whose outputs don't fit.
+
+    Raises:
+      ValueError: the message says which output, what it is, and what it must be.
+    """
+    params = networks.trace("init", lambda _: own.init(jax.random.PRNGKey(0)), ())
+    if not isinstance(params, dict) or set(params) != {"policy", "critic"}:
+        raise ValueError(
+            f'network: init must return a dict of "policy" and "critic", but returns {networks.describe(params)}'
+        )
+    networks.require_params(params)
+    stack = networks.frames(spec.observations, frame_stack, M)
+    policy = networks.trace("policy", own.policy, params["policy"], stack)
+    networks.require_array("policy's outputs", policy, {"M": M, "P": outputs})
+    action = jax.ShapeDtypeStruct((M, box.size), jnp.float32)
+    values = networks.trace("critics", own.critics, params["critic"], stack, action)
+    networks.require_array("critics' values", values, {"M": M, "K": None})
+
+
 def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | None) -> None:
     """Refuses a torso that can't take the observations, and images for an "mlp", which learns nothing from pixels.
 
@@ -135,7 +165,7 @@ def check_encoder(layers: Layers, spec: EnvSpec, torso: networks.MakeTorso | Non
       ValueError: the message says what it is and what is allowed.
     """
     if torso is not None:
-        networks.check_torso(torso, "", spec.observations, layers.frame_stack, {"F": None})
+        networks.check_torso(torso, "actor_critic.Networks", spec.observations, layers.frame_stack, {"F": None})
         return
     encoders.check_observation(layers.torso, spec.observations)
     for leaf in jax.tree.leaves(spec.observations):

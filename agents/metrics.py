@@ -38,15 +38,17 @@ METRICS = (
         "Global norm of the gradient before it is clipped.",
         healthy="steady; 0 means that the loss no longer depends on the params",
     ),
-    Metric("grad_norm/<optimiser>", "The same for one of several optimisers."),
+    Metric("grad_norm/<optimiser>", "The same for one of several optimisers.", healthy="as grad_norm"),
     Metric(
         "update_norm",
         "Global norm of the change that the optimiser makes to the params.",
         healthy="small beside the params, and falling with the learning rate",
     ),
-    Metric("update_norm/<optimiser>", "The same for one of several optimisers."),
-    Metric("learning_rate", "The optimiser's learning rate at this update, from its schedule."),
-    Metric("learning_rate/<optimiser>", "The same for one of several optimisers."),
+    Metric("update_norm/<optimiser>", "The same for one of several optimisers.", healthy="as update_norm"),
+    Metric(
+        "learning_rate", "The optimiser's learning rate at this update, from its schedule.", healthy="by its schedule"
+    ),
+    Metric("learning_rate/<optimiser>", "The same for one of several optimisers.", healthy="by its schedule"),
     Metric("value", "Mean of the predicted values of a batch.", "discounted return", "near the returns that are seen"),
     Metric(
         "entropy",
@@ -62,8 +64,16 @@ METRICS = (
         "nats",
         "falling slowly",
     ),
-    Metric("histogram/<quantity>/<end>", "Share of a quantity's values up to a bin's end and above the one before."),
-    Metric("meta/loss", "The meta-loss: that of the other half of the batch, after an update with the learned values."),
+    Metric(
+        "histogram/<quantity>/<end>",
+        "Share of a quantity's values up to a bin's end and above the one before.",
+        healthy="of ratios most between 0.9 and 1.1; of priorities no second hill far above the first",
+    ),
+    Metric(
+        "meta/loss",
+        "The meta-loss: that of the other half of the batch, after an update with the learned values.",
+        healthy="finite; it need not fall",
+    ),
     Metric("meta/<field>", "The learned value of a hyper-parameter.", healthy="it settles within the field's bounds"),
 )
 

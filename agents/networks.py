@@ -64,7 +64,7 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
 
     Args:
       make: the torso.
-      whole: the name of the agent's whole network, for the message if `make` is neither; empty if it takes none.
+      whole: the name of the agent's whole network, for the message if `make` is neither.
       observation: nest of specs of one frame.
       frame_stack: L.
       axes: the features' axes after the first, see `require_array`.
@@ -73,8 +73,9 @@ def check_torso(make: MakeTorso, whole: str, observation: Nest, frame_stack: int
       ValueError: the message has the features' shape and the one that is expected.
     """
     if not callable(make):
-        other = f"a whole network, {whole}" if whole else "None"
-        raise ValueError(f"network is {make!r}; it must be a torso, such as a class of hk.Module, or {other}")
+        raise ValueError(
+            f"network is {make!r}; it must be a torso, such as a class of hk.Module, or a whole network, {whole}"
+        )
     torso = hk.transform(lambda stack: make(name="torso")(stack))
 
     def features_of(key: jax.Array, stack: Nest) -> tuple[Nest, jax.Array]:

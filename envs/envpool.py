@@ -84,6 +84,6 @@ def _package() -> Any:
     except (ImportError, AttributeError) as error:  # Its 0.8 takes from JAX what 0.6 no longer has.
         raise ImportError(
             f"envs.envpool needs envpool 1.0 or newer, which can't be imported ({error}); on CPython 3.11 and newer: "
-            "pip install 'boonta-rl[envpool]'"
+            "pip install 'boonta-rl[envpool]', or in a clone ./run pip install envpool"
         ) from error
     return envpool

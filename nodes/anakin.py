@@ -227,7 +227,7 @@ class Anakin(Node):
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
         pending = self._pending[0]
-        coming = self._collector.submit(jax.device_get, pending[1:4])
+        coming = self._collector.submit(jax.device_get, pending.results)
         results = self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
         del self._pending[0]
         self._take(pending, *results)
@@ -241,7 +241,7 @@ class Anakin(Node):
         with self.stopwatch("waiting for the device"):
             while self._pending:
                 pending = self._pending.pop(0)
-                self._take(pending, *jax.device_get(pending[1:4]))
+                self._take(pending, *jax.device_get(pending.results))
 
     def _take(
         self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: Evaluation | None

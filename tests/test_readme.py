@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import shlex
+import textwrap
 
 from boonta.__main__ import RUN_TOOLS, TOOLS
 
@@ -26,3 +27,10 @@ def test_all_programs_and_tools_are_on_the_page():
 
 def test_it_is_read_in_five_minutes():
     assert len([word for word in PAGE.split() if re.search(r"\w", word)]) <= 1_200
+
+
+def test_the_picture_in_code_is_the_program():
+    """The page leaves the indentation out."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    program = (ROOT / "programs" / "impala_atari.py").read_text()
+    assert textwrap.indent(block, "    ") in program

@@ -7,7 +7,12 @@ from boonta.agents.metrics import Metric
 METRICS = (
     Metric("value_target", "Mean of the targets of a batch's values.", "discounted return", "near value"),
     Metric("value_error", "Mean distance between values and their targets.", "discounted return", "falling"),
-    Metric("reward", "Mean reward of a row, as clipped for learning.", "reward"),
+    Metric(
+        "reward",
+        "Mean reward of a row, as clipped for learning.",
+        "reward",
+        "rising, as the table is filled by better policies",
+    ),
     Metric(
         "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
     ),

@@ -11,16 +11,40 @@ METRICS = (
     Metric(
         "policy_loss", "Cross-entropy of the predicted policy and the search's.", "nats", "falling to search_entropy"
     ),
-    Metric("value_loss", "Cross-entropy of the predicted value and its target, both on the support.", "nats"),
-    Metric("reward_loss", "Cross-entropy of the predicted reward and the one received, both on the support.", "nats"),
+    Metric(
+        "value_loss",
+        "Cross-entropy of the predicted value and its target, both on the support.",
+        "nats",
+        "falling at first; it rises where better play has new values to learn",
+    ),
+    Metric(
+        "reward_loss",
+        "Cross-entropy of the predicted reward and the one received, both on the support.",
+        "nats",
+        "falling to near 0 where rewards can be foreseen",
+    ),
     Metric(
         "consistency_loss",
         "Cosine distance between a predicted hidden state and the representation of what followed.",
         healthy="falling; at once at its least, hidden states have collapsed to one",
     ),
-    Metric("chance_loss", "Loss of the codes of chance outcomes (Stochastic MuZero)."),
-    Metric("afterstate_loss", "Cross-entropy of the predicted value of afterstates and its target.", "nats"),
-    Metric("value_target", "Mean of the targets of the roots' values.", "discounted return"),
+    Metric(
+        "chance_loss",
+        "Loss of the codes of chance outcomes (Stochastic MuZero).",
+        healthy="falling; 0 at once: all outcomes have one code",
+    ),
+    Metric(
+        "afterstate_loss",
+        "Cross-entropy of the predicted value of afterstates and its target.",
+        "nats",
+        "falling, near value_loss",
+    ),
+    Metric(
+        "value_target",
+        "Mean of the targets of the roots' values.",
+        "discounted return",
+        "near value; rising with the return",
+    ),
     Metric("value_error", "Mean distance between the roots' values and their targets.", "discounted return", "falling"),
     Metric(
         "search_entropy",
@@ -31,7 +55,12 @@ METRICS = (
     Metric(
         "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
     ),
-    Metric("largest_target", "The largest value or reward of the batch, as a distance from 0.", "discounted return"),
+    Metric(
+        "largest_target",
+        "The largest value or reward of the batch, as a distance from 0.",
+        "discounted return",
+        "below support_limit",
+    ),
     Metric("largest_target_share", "The same in units of the support's limit.", healthy="at most 1"),
     Metric("outside_support", "Share of targets beyond the support's limit.", healthy="0: raise support_limit"),
 )

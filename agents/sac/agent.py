@@ -17,7 +17,7 @@ from boonta.agents.transitions import make_table
 from boonta.envs.base import EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = None) -> Agent:
+def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None) -> Agent:
     """Makes a SAC agent: a squashed Gaussian policy that earns for its entropy, and critics of it, learn from replay.
 
     See "Soft Actor-Critic Algorithms and Applications" (https://arxiv.org/abs/1812.05905). Computes nothing and touches
@@ -26,18 +26,20 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
     Args:
       config: hyper-parameters.
       spec: the env's spec.
-      network: a torso of your own, from frames [M, ..., L] to features [M, F], below the dense layers of policy and
-        critics, which have one each. None makes the config's.
+      network: a network of your own. A torso, from frames [M, ..., L] to features [M, F], is below the dense layers of
+        policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
+        the config's.
 
     Returns:
       `Agent` with one table, "transitions".
 
     Raises:
-      ValueError: actions are not real numbers, or have no bounds; or the torso can't take the observations.
+      ValueError: actions are not real numbers, or have no bounds; the torso can't take the observations; or an
+        output of your own network doesn't fit, and the message says what it must be.
     """
     box, frame_stack = real_actions(spec.actions, "SAC"), config.layers.frame_stack
     head = make_action_head(spec.actions, "SAC", Gaussian("squashed", "state"))
-    made = actor_critic.make_networks(config.layers, spec, box, head.layer, network)
+    made = actor_critic.make_networks(config.layers, spec, box, head.layer, head.size, network)
 
     def init(key: jax.Array) -> Nest:
         return {**made.init(key), "temperature": jnp.log(jnp.float32(config.temperature))}

@@ -17,7 +17,7 @@ from boonta.agents.transitions import make_table
 from boonta.envs.base import EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = None) -> Agent:
+def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None) -> Agent:
     """Makes a TD3 agent, or a DDPG agent by the config `DDPG`: a deterministic policy and critics learn from replay.
 
     See "Addressing Function Approximation Error in Actor-Critic Methods" (https://arxiv.org/abs/1802.09477) and
@@ -27,14 +27,16 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
     Args:
       config: hyper-parameters.
       spec: the env's spec.
-      network: a torso of your own, from frames [M, ..., L] to features [M, F], below the dense layers of policy and
-        critics, which have one each. None makes the config's.
+      network: a network of your own. A torso, from frames [M, ..., L] to features [M, F], is below the dense layers of
+        policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
+        the config's.
 
     Returns:
       `Agent` with one table, "transitions".
 
     Raises:
-      ValueError: actions are not real numbers, or have no bounds; or the torso can't take the observations.
+      ValueError: actions are not real numbers, or have no bounds; the torso can't take the observations; or an
+        output of your own network doesn't fit, and the message says what it must be.
     """
     box, frame_stack = real_actions(spec.actions, "TD3"), config.layers.frame_stack
 
@@ -42,7 +44,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | None = Non
         # Actions start near the middle of their range, where tanh has its full slope.
         return jnp.tanh(hk.Linear(box.size, name=name, w_init=hk.initializers.VarianceScaling(1e-4))(x))
 
-    made = actor_critic.make_networks(config.layers, spec, box, last, network)
+    made = actor_critic.make_networks(config.layers, spec, box, last, box.size, network)
 
     def explore(params: Nest, key: jax.Array, stack: Nest) -> jax.Array:
         action = made.policy(params, stack)

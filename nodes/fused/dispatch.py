@@ -32,6 +32,11 @@ class Pending(NamedTuple):
     learner: Nest
     updates: int
 
+    @property
+    def results(self) -> tuple[Any, Any, Any]:
+        """What the host collects: outcomes, reports and evaluation."""
+        return self.outcomes, self.reports, self.evaluation
+
 
 class Lengths:
     """Chooses how many rounds a dispatch has, as a function of nothing that differs between hosts.

@@ -198,7 +198,10 @@ def require(name: str) -> None:
         _own(name)
     elif importlib.util.find_spec(TRACKERS[name].package) is None:
         package = TRACKERS[name].package
-        raise ImportError(f"--log {name}: the package {package} is missing: pip install 'boonta-rl[{name}]'")
+        raise ImportError(
+            f"--log {name}: the package {package} is missing: pip install 'boonta-rl[{name}]', or in a clone ./run pip "
+            f"install {package}"
+        )
 
 
 def make(name: str) -> Sink:

@@ -93,6 +93,38 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     return list(found)
 
 
+def results_of_all(
+    folders: Sequence[pathlib.Path], metric: str | None, which: Which
+) -> tuple[list[Result], str, list[str]]:
+    """The results of runs, the metric, and warnings, as by `results_of`.
+
+    Args:
+      folders: the runs' folders.
+      metric: the metric to compare; None is "eval_return", or "return" where a run has no evaluations.
+      which: the checkpoint whose evaluations after the run count.
+    """
+    try:
+        found = [results_of(folder, metric or RETURN, which) for folder in folders]
+    except NoCurve as error:
+        if metric is not None:
+            raise
+        metric = TRAINING
+        found = [results_of(folder, metric, which) for folder in folders]
+        found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
+    return [one for each, _ in found for one in each], metric or RETURN, [one for _, each in found for one in each]
+
+
+def metrics_of(folder: pathlib.Path) -> list[str]:
+    """The metrics of which a run has values, or the members of its population, in the order in which they came.
+
+    Raises:
+      BadInput: it has none.
+    """
+    file = metrics.MEMBERS if (folder / metrics.MEMBERS).exists() else metrics.FILE
+    rows = _rows(folder, file, [])
+    return list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
+
+
 def results_of(folder: pathlib.Path, metric: str, which: Which) -> tuple[list[Result], list[str]]:
     """The results of a run, one for each member of a population, and warnings about its files.
 

@@ -27,12 +27,9 @@ from boonta.programs.experiments.page import Content
 from boonta.programs.experiments.results import (
     COMPARISON,
     CONFIG,
-    RETURN,
-    TRAINING,
-    NoCurve,
     Result,
     folders_of,
-    results_of,
+    results_of_all,
 )
 from boonta.programs.experiments.summary import Band
 from boonta.programs.tools import status
@@ -80,7 +77,7 @@ def compare(
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    results, metric, warnings = _read(folders, metric, which)
+    results, metric, warnings = results_of_all(folders, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
     by_group = summary.normalised(suite, scale)
@@ -122,19 +119,6 @@ def captions(suite: Suite) -> dict[str, str]:
             "suite_seconds": "All environments, over wall time",
         }
     return {**found, "profiles": "Performance profiles"}
-
-
-def _read(folders: Sequence[pathlib.Path], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
-    """The results of runs, the metric, and warnings."""
-    try:
-        found = [results_of(folder, metric or RETURN, which) for folder in folders]
-    except NoCurve as error:
-        if metric is not None:
-            raise
-        found = [results_of(folder, TRAINING, which) for folder in folders]
-        found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
-        metric = TRAINING
-    return [one for each, _ in found for one in each], metric or RETURN, [one for _, each in found for one in each]
 
 
 def _draw(target: pathlib.Path, content: Content) -> None:

@@ -61,7 +61,7 @@ def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name)
 def test_critics_share_nothing_and_policies_see_images():
     box = real_actions(SPEC.actions, "SAC")
     layers = Layers(Torso("nature", channels=(4, 4, 4), widths=(32,)), widths=(16, 15), critics=3, frame_stack=2)
-    made = make_networks(layers, IMAGE, box, lambda x, name: hk.Linear(4, name=name)(x))
+    made = make_networks(layers, IMAGE, box, lambda x, name: hk.Linear(4, name=name)(x), 4)
     params = made.init(jax.random.PRNGKey(0))
     stack = np.random.default_rng(0).integers(0, 256, (6, 36, 36, 3, 2)).astype(np.uint8)
     action = jnp.zeros((6, 2))
@@ -108,10 +108,38 @@ def test_a_torso_of_ones_own_takes_the_place_of_the_configs():
     agent = AGENTS["sac"](IMAGE, network=Mine)
     params = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0)).params
     assert params["critic"]["critic_0_0"]["w"].shape == (6 + 2, 8)
-    with pytest.raises(ValueError, match="network is 7; it must be a torso, such as a class of hk.Module, or None"):
+    message = (
+        "network is 7; it must be a torso, such as a class of hk.Module, or a whole network, actor_critic.Networks"
+    )
+    with pytest.raises(ValueError, match=message):
         AGENTS["sac"](SPEC, network=7)
     with pytest.raises(ValueError, match=r"the torso's features must be float32\[N=6, F\]"):
         AGENTS["sac"](SPEC, network=lambda name: lambda stack: stack)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"init": lambda key: {"policy": jnp.zeros(2)}},
+            'init must return a dict of "policy" and "critic", but returns',
+        ),
+        ({"policy": lambda params, stack: jnp.zeros((2, 5))}, r"policy's outputs must be float32\[M=2, P=\d\], but is"),
+        (
+            {"critics": lambda params, stack, action: jnp.zeros(2)},
+            r"critics' values must be float32\[M=2, K\], but is float32\[2\]",
+        ),
+        ({"critics": lambda params, stack: jnp.zeros((2, 2))}, "critics failed on .*float32.*: TypeError"),
+    ],
+)
+@pytest.mark.parametrize(("name", "size"), [("sac", 4), ("td3", 2)])
+def test_a_whole_network_that_does_not_fit_is_refused(name, size, change, message):
+    box = real_actions(SPEC.actions, name)
+    whole = make_networks(SMALL, SPEC, box, lambda x, name: hk.Linear(size, name=name)(x), size)
+    own = AGENTS[name](SPEC, network=whole)
+    assert own.network and own.update.at_once == 1
+    with pytest.raises(ValueError, match=message):
+        AGENTS[name](SPEC, network=whole._replace(**change))
 
 
 def test_ddpg_is_td3_without_what_it_adds():

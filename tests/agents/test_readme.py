@@ -48,7 +48,7 @@ def my_agent(monkeypatch):
 @pytest.fixture(scope="module")
 def networks():
     """What the rest of the page's code defines."""
-    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 5
+    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 6
     defined = {}
     for code in NETWORKS:
         exec(compile(code, "networks.py", "exec"), defined)
@@ -88,6 +88,8 @@ def test_muzero_learns_catch_with_the_pages_networks(networks, whole, tmp_path):
         (dqn, "small_values"),
         (r2d2, "gru_values"),
         (ppo, "gru_network"),
+        (sac, "small_critics"),
+        (td3, "small_critics"),
         *((agent, "Torso") for agent in (dqn, r2d2, ppo, sac, td3)),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__.rpartition(".")[2],
@@ -97,7 +99,11 @@ def test_the_other_agents_act_and_learn_by_the_pages_networks(networks, agent, o
     spec = Gymnasium("Pendulum-v1").spec if agent in (sac, td3) else ENV.spec
     config = agent.Config.preset("default" if agent in (sac, td3) else "catch")
     config = replaced(config, {"value_torso": "shared"}) if own == "gru_network" else config
-    network = networks[own] if own == "Torso" else networks[own](config, spec)
+    network = networks[own]
+    if own == "small_critics":
+        network = network(spec, 2 if agent is sac else 1)
+    elif own != "Torso":
+        network = network(config, spec)
     made = agent.make(config, spec, network=network)
     (table,) = made.tables
     rows = (table.sequence_length, table.batch_size)

@@ -35,7 +35,9 @@ def read(folder: pathlib.Path) -> Iterator[Episode]:
         import tensorflow  # noqa: F401  # The other one is imported without it, too, but can't read its own files then.
         import tensorflow_datasets
     except ImportError as error:
-        raise BadInput(f"{folder} needs TensorFlow Datasets: pip install 'boonta-rl[rlds]' ({error})") from error
+        raise BadInput(
+            f"{folder} needs TensorFlow Datasets: pip install 'boonta-rl[rlds]' in an environment of its own ({error})"
+        ) from error
     builder = tensorflow_datasets.builder_from_directory(str(folder))
     if "steps" not in builder.info.features:
         raise BadInput(f"{folder} isn't of episodes with steps; it has {', '.join(builder.info.features)}")

@@ -1,0 +1,121 @@
+"""Draws metrics of runs: a panel for each metric and environment, a curve for runs that differ in the seed alone.
+
+./run boonta plot runs/impala-catch runs/muzero-catch
+./run boonta plot runs/impala-catch --metric loss entropy 'share/learner/*' --x seconds
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import pathlib
+import shlex
+from collections.abc import Sequence
+
+import tyro
+
+from boonta.envs.base import suggest
+from boonta.programs.experiments import figures, groups, origins, summary
+from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.results import Result, folders_of, metrics_of, results_of_all
+from boonta.programs.experiments.summary import Band
+from boonta.programs.wiring.run import BadInput, command
+
+FORMATS = (".png", ".svg", ".pdf")
+
+
+def plot(
+    workdirs: tyro.conf.Positional[tuple[pathlib.Path, ...]],
+    metric: tuple[str, ...] = (),
+    x: X = "env_steps",
+    out: pathlib.Path | None = None,
+) -> None:
+    """Draws metrics of runs into one picture.
+
+    A curve is the interquartile mean of a group of runs that differ in the seed alone, with an interval of 95 % where
+    there are two or more; `boonta compare` has statistics of final scores.
+
+    Args:
+      workdirs: folders of runs and of sweeps.
+      metric: metrics to draw, as `boonta metrics` lists them, or patterns such as share/learner/*; default:
+        eval_return, or return where a run has no evaluations.
+      x: what the curves are over.
+      out: the picture's file, a .png, .svg or .pdf; default: plot.png in the folder that is given, or that holds all
+        that are.
+
+    Raises:
+      BadInput: a folder holds no run; a run lacks a metric; the environments make no suite; or the picture can't be
+        written.
+    """
+    folders = folders_of(workdirs)
+    if not folders:
+        raise BadInput("there is no run to draw: give folders of runs or of sweeps")
+    target = out or pathlib.Path(os.path.commonpath([path.absolute() for path in workdirs])) / "plot.png"
+    if target.suffix not in FORMATS:
+        raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
+    panels: dict[str, dict[str, Band]] = {}
+    found: list[Result] = []
+    warnings: dict[str, None] = {}
+    chosen: Sequence[str | None] = _named(metric, folders) if metric else (None,)
+    for each in chosen:
+        found, name, of_it = results_of_all(folders, each, "newest")
+        warnings |= dict.fromkeys(of_it)
+        panels |= _panels(found, name, x)
+    _write(panels, target, x, shlex.join(["boonta", "plot", *map(str, workdirs)]), found)
+    for warning in warnings:
+        print(f"warning: {warning}")
+    print(target)
+
+
+def _named(asked: Sequence[str], folders: Sequence[pathlib.Path]) -> list[str]:
+    """The metrics that names and patterns mean, each once; a pattern means those that all runs have.
+
+    Raises:
+      BadInput: a run lacks one of that name, or no metric of all runs fits a pattern.
+    """
+    of_runs = [metrics_of(folder) for folder in folders]
+    shared = [name for name in of_runs[0] if all(name in names for names in of_runs)]
+    found: dict[str, None] = {}
+    for text in asked:
+        fitting = [name for name in shared if fnmatch.fnmatchcase(name, text)]
+        if not fitting:
+            without = next((folder for folder, names in zip(folders, of_runs) if text not in names), folders[0])
+            raise BadInput(f"--metric {text}: {without.name} has no such metric: {suggest(text, shared)}")
+        found |= dict.fromkeys(fitting)
+    return list(found)
+
+
+def _panels(results: Sequence[Result], metric: str, x: X) -> dict[str, dict[str, Band]]:
+    """The curves of a metric in each environment, by a panel's title and a group's name."""
+    suite = groups.suite_of(results)
+    return {
+        metric if len(suite) == 1 else f"{metric}, {environment}": {each.name: summary.band(each, x) for each in found}
+        for environment, found in suite.items()
+    }
+
+
+def _write(
+    panels: dict[str, dict[str, Band]], target: pathlib.Path, x: X, made_by: str, results: Sequence[Result]
+) -> None:
+    """Writes the picture.
+
+    Raises:
+      BadInput: it can't be drawn or written.
+    """
+    origin, footer = origins.complete(made_by, results), origins.footer(results)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figures.draw(panels, target.with_suffix(""), figures.LABELS[x], "", origin, footer, [target.suffix[1:]])
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
+    except OSError as error:
+        raise BadInput(f"--out {target} can't be written: {error}") from error
+
+
+def main() -> None:
+    """The command line of `plot`."""
+    command(plot)
+
+
+if __name__ == "__main__":
+    main()

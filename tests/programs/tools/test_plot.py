@@ -1,0 +1,81 @@
+"""Pictures of metrics as a command: its panels and curves, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+from boonta.programs.experiments import figures
+from boonta.programs.tools.plot import plot
+from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.run_folders import provenance, rows, write_run
+
+pytestmark = pytest.mark.once
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """What the pictures show: their panels, the names of their axes and their endings."""
+    shown, draw = [], figures.draw
+
+    def record(panels, target, xlabel, ylabel, origin, footer, formats):
+        shown.append((panels, xlabel, formats))
+        draw(panels, target, xlabel, ylabel, origin, footer, formats)
+
+    monkeypatch.setattr(figures, "draw", record)
+    return shown
+
+
+def write(folder, program="impala", seed=0, env="catch", **more):
+    """A run with losses and shares of time besides its returns."""
+    lines = [
+        {**row, "loss": 10.0 - i - seed, "share/learner/updating": 0.5, "share/learner/publishing": 0.1, **more}
+        for i, row in enumerate(rows((0.0, 0.5, 1.0)))
+    ]
+    origin = provenance(environment=env)
+    return write_run(folder, seed=seed, program=program, metrics=lines, origin=origin, arguments=[env])
+
+
+def test_seeds_are_one_curve_and_each_metric_has_a_panel(tmp_path, drawn, capsys):
+    folders = [write(tmp_path / f"{program}-{seed}", program, seed) for program in ("impala", "ppo") for seed in (0, 1)]
+    plot(tuple(folders), ("loss", "share/learner/*"), x="seconds")
+    target = tmp_path / "plot.png"
+    assert capsys.readouterr().out.splitlines()[-1] == str(target)
+    assert Image.open(target).format == "PNG"
+    ((panels, xlabel, formats),) = drawn
+    assert list(panels) == ["loss", "share/learner/updating", "share/learner/publishing"]
+    assert [list(bands) for bands in panels.values()] == [["impala", "ppo"]] * 3
+    assert panels["loss"]["impala"].y.value.tolist() == [9.5, 8.5, 7.5]  # The mean of two seeds.
+    assert (xlabel, formats) == ("wall time in seconds", ["png"])
+
+
+def test_environments_have_panels_and_the_ending_chooses_the_kind(tmp_path, drawn):
+    folders = [write(tmp_path / env, env=env) for env in ("catch", "grid_world")]
+    plot(tuple(folders), out=tmp_path / "pictures" / "returns.svg")
+    assert (tmp_path / "pictures" / "returns.svg").read_text().startswith("<?xml")
+    ((panels, xlabel, _),) = drawn
+    assert (list(panels), xlabel) == (["eval_return, catch", "eval_return, grid_world"], "env steps")
+
+
+def test_without_evaluations_it_is_the_return_of_training(tmp_path, drawn, capsys):
+    lines = [{"env_steps": 10.0 * i, "seconds": 1.0 * i, "updates": 1.0 * i, "return": 0.1 * i} for i in range(3)]
+    plot((write_run(tmp_path / "run", metrics=lines),))
+    assert list(drawn[0][0]) == ["return"]
+    assert "warning: returns are those of training" in capsys.readouterr().out
+
+
+def test_what_can_not_be_drawn_is_refused(tmp_path):
+    run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
+    with pytest.raises(BadInput, match="there is no run to draw"):
+        plot(())
+    with pytest.raises(BadInput, match="--metric los: run has no such metric: did you mean 'loss'"):
+        plot((run,), ("los",))
+    with pytest.raises(BadInput, match="--metric extra: other has no such metric"):
+        plot((run, other), ("extra",))
+    with pytest.raises(BadInput, match=r"--out .*picture.txt must end with .png, .svg, .pdf"):
+        plot((run,), out=tmp_path / "picture.txt")
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="--out .* can't be written"):
+        plot((run,), out=tmp_path / "file" / "plot.png")
+    with pytest.raises(BadInput, match="no suite"):
+        plot((run, write(tmp_path / "muzero", "muzero", env="grid_world")))
