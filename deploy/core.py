@@ -24,6 +24,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import failure_of
+from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.view import View
@@ -75,7 +76,7 @@ def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     tasks, port = [], base_port
     for group in program.all_groups:
         for index, name in enumerate(group.names):
-            ports = (port,) if group.is_called else ()
+            ports = (port,) if group.is_called or (meeting(group) and index == 0) else ()
             tasks.append(Task(group.label, index, name, ports))
             port += len(ports)
     return tuple(tasks)
@@ -276,9 +277,8 @@ class _Ending:
         return self._instance.ending
 
     def _failure(self) -> str:
-        if isinstance(self._instance, Monitor):
-            return failure_of(self._instance.status())
-        return self._instance.failure
+        instance = self._instance
+        return failure_of(instance.status()) if isinstance(instance, Monitor) else instance.failure
 
 
 @contextlib.contextmanager

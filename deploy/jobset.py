@@ -5,9 +5,9 @@
 A pod per node of the program, in a replicated job per group; with `--launch sebulba` or `anakin`, a pod per host. What
 makes the program end or start again, where "learner" stands for the unit, too:
 
-- the learner's job succeeds: so does the set, and all other pods are ended;
-- the learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
-- the learner's pod is preempted or evicted: the set starts again, however often;
+- the learner's job succeeds, with a pod for each of several learners: so does the set, and all other pods are ended;
+- a learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
+- a learner's pod is preempted or evicted: the set starts again, however often;
 - the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
 - another pod fails or is preempted: it alone starts again. `deploy.core.RESTARTABLE` lists the groups without which
   the program goes on.

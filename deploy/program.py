@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring import shards
+from boonta.programs.wiring import learners, shards
 from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
@@ -82,7 +82,7 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
     Raises:
       BadInput: the program is one process per host.
-      ValueError: its replay servers can't share its tables.
+      ValueError: its replay servers can't share its tables, or its learners can't learn together.
     """
     built = build(file, flags)
     if built.is_unit:
@@ -90,6 +90,7 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
             f"--launch {built.run.launch} makes one process per host: start it there with ./run python {file}"
         )
     shards.check(built.program)
+    learners.check(built.program)
     return built
 
 
@@ -104,22 +105,3 @@ def host_flags(first: str, port: int | str, number: int, index: int | str) -> li
     """
     flags = {"coordinator": f"{first}:{port}", "number": number, "index": index}
     return [word for name, value in flags.items() for word in (f"--hosts.{name}", str(value))] if number > 1 else []
-
-
-def require_span(spans: bool, name: str, number: int, asked: str) -> None:
-    """Refuses several hosts for a node or program that runs on one only.
-
-    Args:
-      spans: whether it can use several.
-      name: the name of the node's class, or of the program.
-      number: the number of hosts.
-      asked: the setting that asks for them, with its value.
-
-    Raises:
-      BadInput: there are several, and it can use only one.
-    """
-    if number > 1 and not spans:
-        raise BadInput(
-            f"{asked}, and {name} works on one; ask for one (for example a slice of one host, 2x4), or run a program "
-            "whose hosts are units (--launch sebulba or anakin)"
-        )

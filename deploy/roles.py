@@ -7,9 +7,10 @@ import pathlib
 import shlex
 
 from boonta.deploy import core, resources
-from boonta.deploy.program import Built, build, host_flags, require_span
+from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, planned
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
@@ -42,7 +43,7 @@ class Role:
     Attributes:
       label: the role's name.
       group: the resources of each pod.
-      pods: the number of pods: one for each host of each node.
+      pods: the number of pods: one for each node, or host of a unit.
       command: each pod's command; `$(BOONTA_INDEX)` in it stands for the pod's number.
       environment: each pod's environment variables.
       ports: the ports that each pod listens on.
@@ -157,19 +158,14 @@ def _service(
     tasks: tuple[core.Task, ...],
     members: Group,
 ) -> Role:
-    label, number, kind = members.label, members.number, members.node
-    group = table.group(label)
-    spans = getattr(kind, "spans_hosts", False)
-    require_span(spans, kind.__name__, group.hosts, f"groups.{label}: {group.describe_hosts()}")
-    if group.hosts > 1 and number > 1:
-        raise BadInput(f"groups.{label}: {number} nodes of {group.hosts} hosts each; only one node may span hosts")
-    index = "0" if group.hosts > 1 else f"$({INDEX})"  # JAX itself numbers the hosts of one node.
-    own = ("--label", label, "--index", index, "--hosts", hosts, "--key", KEY)
+    label, group = members.label, table.group(members.label)
+    _require_a_host_each(members, group)
+    own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
     environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
     return Role(
         label,
         group,
-        number * group.hosts,
+        members.number,
         ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
         environment,
         tuple(port for task in tasks if task.label == label for port in task.ports),
@@ -177,6 +173,26 @@ def _service(
         label == LEARNER,
         f"{name}-key",
     )
+
+
+def _require_a_host_each(members: Group, group: resources.Group) -> None:
+    """Refuses hosts that aren't one for each node. Several learners share a slice, if they have TPUs.
+
+    Raises:
+      BadInput: names the resources, and what can work.
+    """
+    number, given = members.number, f"groups.{members.label}: {group.describe_hosts()}"
+    if members.node.role != LEARNER and group.hosts > 1:
+        raise BadInput(f"{given}, and {members.node.__name__} works on one: ask for one")
+    if group.hosts > 1 and group.hosts != number:
+        raise BadInput(
+            f"{given}, and the number of learners is {number}: give --learners {group.hosts}, or ask for one"
+        )
+    if meeting(members) and group.chips and group.hosts == 1:
+        raise BadInput(
+            f"{given}, and {number} learners share one slice: ask for one of {number} hosts (2x4 has 2 with "
+            "chips_per_host 4), or leave --learners out"
+        )
 
 
 def _environment(built: Built, members: Group, group: resources.Group) -> dict[str, str]:
@@ -205,7 +221,6 @@ def _unit(name: str, file: str, flags: tuple[str, ...], built: Built, table: res
     """One role: all of the program's nodes are threads of one process per host."""
     table.require_known([UNIT])
     group = table.group(UNIT)
-    require_span(built.is_unit, built.program.name, group.hosts, f"groups.{UNIT}: {group.describe_hosts()}")
     places = host_flags(f"{name}-{UNIT}-0-0.{name}", core.BASE_PORT, group.hosts, f"$({INDEX})")
     command = ("python", file, *map(_literal, flags), *places)
     ports = (core.BASE_PORT,) if places else ()

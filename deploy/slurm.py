@@ -24,7 +24,7 @@ from typing import NamedTuple
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags, require_span
+from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, is_sweep, planned
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
@@ -149,6 +149,9 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
     """
     check_nodes(built.program)
     tasks = core.plan(built.program)
+    learners = sum(task.label == "learner" for task in tasks)
+    if job.gpus_per_node and learners > job.nodes:
+        raise BadInput(f"--nodes is {job.nodes}; {learners} learners with GPUs need a machine each")
     places = job.nodes * job.tasks_per_node
     if len(tasks) > places:
         raise BadInput(
@@ -162,7 +165,6 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
 
 def _unit_command(job: Job, built: Built) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
-    require_span(built.is_unit, built.program.name, job.nodes, f"--nodes is {job.nodes}")
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])
 

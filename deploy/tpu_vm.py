@@ -24,7 +24,7 @@ from typing import IO
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags, require_span
+from boonta.deploy.program import Built, build, host_flags
 from boonta.nodes.rpc import keys
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
@@ -44,7 +44,8 @@ class Machines:
     Attributes:
       program: the program's file, such as programs/impala_atari.py.
       hosts: names separated by commas, valid for SSH here and among the machines; nodes are dealt over them in turn.
-      learner_host: the one that gets the learner, and nothing else if there are others; the first if empty.
+      learner_host: the one that gets the learner, and nothing else if there are others; of several learners the names,
+        separated by commas, of a host for each. If it is empty, the first ones.
       root: the repository's path, on all of them.
       base_port: servers listen on this port and those after it.
       tunnel: the tables are reached through a tunnel that asks for the run's key. With --no-tunnel, whoever reaches the
@@ -90,13 +91,11 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
     core.host_function(machines.hosts, tasks)  # It refuses what names no host.
-    hosts = machines.names
-    learns = machines.learner_host or hosts[0]
-    if learns not in hosts:
-        raise BadInput(f"--learner-host {learns!r} is none of --hosts {machines.hosts}")
-    others = [host for host in hosts if host != learns] or hosts
+    learns = _learner_hosts(machines, sum(task.label == "learner" for task in tasks))
+    others = [host for host in machines.names if host not in learns] or machines.names
     dealt = iter(others * len(tasks))
-    where = ",".join(learns if task.label == "learner" else next(dealt) for task in tasks)  # One host for each task.
+    # One host for each task.
+    where = ",".join(learns[task.index] if task.label == "learner" else next(dealt) for task in tasks)
     start = ["-m", "boonta.deploy.node", str(from_root(machines.program))]
     found = {}
     for task, host in zip(tasks, where.split(",")):
@@ -106,11 +105,26 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     return found
 
 
+def _learner_hosts(machines: Machines, number: int) -> list[str]:
+    """The hosts of so many learners.
+
+    Raises:
+      BadInput: there are fewer, or one is none of the machines.
+    """
+    given = machines.learner_host
+    learns = [host.strip() for host in given.split(",")] if given else machines.names[:number]
+    strange = [host for host in learns if host not in machines.names]
+    if strange:
+        raise BadInput(f"--learner-host {strange[0]!r} is none of --hosts {machines.hosts}")
+    if len(set(learns)) < number or (given and len(learns) > max(1, number)):
+        raise BadInput(f"{', '.join(learns)} can't be the hosts of {number} learners: each needs one of its own")
+    return learns
+
+
 def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     """The same for a program of threads, all of which runs on every host."""
     hosts = machines.names
     core.host_function(machines.hosts, ())  # It refuses what names no host.
-    require_span(built.is_unit, built.program.name, len(hosts), f"--hosts is {machines.hosts}")
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}

@@ -258,7 +258,7 @@ class Node:
         self.past_lives = max(self.past_lives, reply["past_lives"])
         self._acknowledged = True
         if reply["stop"]:
-            self._stop.set()
+            self.stop()
 
     def report(self) -> dict[str, Any]:
         """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that calls pass."""

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from boonta.agents.base import Agent, Batch, Table
+from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
@@ -27,12 +27,11 @@ from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn, open_dataset
 from boonta.nodes.tables.contract import learned_from, sequence_counts
-from boonta.nodes.tables.freshness import bounded
+from boonta.nodes.tables.freshness import require_every_published
 from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
-FINISH_DEADLINE_S = 300.0  # The first updates compile.
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
 REQUEST_S = 2.0  # Longest wait, after a save, for the request that the tables are saved, too.
 CHECK_S = 5.0  # Longest wait, before a save, for the newest update's loss.
@@ -42,7 +41,8 @@ class Learner(Node):
     """Steps the agent's update. Params are replicated over the mesh, batches split along B; one device or many.
 
     XLA inserts the all-reduce of the gradients, since the loss is a mean over a sharded batch. A mesh may span hosts,
-    each of which has a learner that brings its part of every batch.
+    each of which has a learner that brings its part of every batch. Where such learners have one monitor, only the
+    first has a handle of the variable server, and counts; see `nodes.hosts.learners`.
 
     Args:
       name: name of this node.
@@ -100,7 +100,7 @@ class Learner(Node):
                 f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; they must be at least "
                 "1 and 1"
             )
-        _require_every_published(name, agent.tables, updates_per_step, publish_every)
+        require_every_published(name, agent.tables, updates_per_step, publish_every)
         self._agent = agent
         self._replay = replay
         self._variables = variables
@@ -112,6 +112,7 @@ class Learner(Node):
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
     def start(self) -> None:
+        self._agreement.join(self, str(self._folder))
         self._tables = learned_from(self._agent.tables)
         self._sequences = sequence_counts(self._tables)
         self._allowed = allowed_lag(self._tables)
@@ -144,11 +145,21 @@ class Learner(Node):
         threading.Thread(target=self._keep_published, daemon=True).start()
         self._dataset = open_dataset(self._replay, self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
+        self._newest: tuple[Batch, Drawn] | None = None  # The batch that was drawn last.
         self._saved_at = time.monotonic()
+
+    def stop(self) -> None:
+        """Ends it, once the learners end that it learns together with: they would wait for it in an update."""
+        if self._agreement.may_end():
+            super().stop()
+
+    def fail(self, error: BaseException) -> None:
+        super().fail(self._agreement.explain(error))
 
     def step(self) -> None:
         while len(self._drawn) < self._updates_per_step:
             self._draw()
+        self._agreement.begin()
         batches, drawn = zip(*self._drawn)
         self._drawn.clear()
         due = time.monotonic() - self._saved_at > self._save_every_s
@@ -181,13 +192,7 @@ class Learner(Node):
 
     def settle(self) -> Any:
         """Waits until the last dispatched step is computed and published; returns its hosts' reports."""
-        deadline = time.monotonic() + FINISH_DEADLINE_S
-        while not self.stopping:
-            try:
-                return self._finished.result(timeout=0.5)
-            except futures.TimeoutError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"{self.name}: an update took over {FINISH_DEADLINE_S:.0f} s") from None
+        return self._agreement.settle(self, self._finished)
 
     def close(self) -> None:
         if hasattr(self, "_best") and self._agreement.first:
@@ -199,14 +204,19 @@ class Learner(Node):
                 self._publisher.put(self._updates, self._agent.update.params(self._state))
         if hasattr(self, "_dataset"):
             self._dataset.close()
+        self._agreement.leave(self.failed)
 
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
-        batch, drawn = self.wait_for(self._dataset.waits_for, self._dataset.next)
+        self._newest = batch, drawn = self.wait_for(self._dataset.waits_for, self._next)
         if drawn.stale:
             self.count(stale_sequences=drawn.stale)
         self._log_origin(drawn, self._updates + len(self._drawn))
         self._drawn.append((batch, drawn))
+
+    def _next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
+        """The next batch; the last one again where the learner is to end and none comes."""
+        return self._dataset.next(timeout_s) or (self._newest if self._agreement.makes_do() else None)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:
         """Measures each table's part of a batch: its share, the share wanted, its targets' age in updates."""
@@ -280,13 +290,3 @@ class Learner(Node):
         """The program's counters, as of the last heartbeat, with this node's own updates."""
         counts = {name: value for name, value in self.program_counts.items() if name != "eval_return"}
         return {**counts, "updates": float(self._updates)}
-
-
-def _require_every_published(name: str, tables: Sequence[Table], updates_per_step: int, publish_every: int) -> None:
-    """Refuses updates that aren't published one by one where data must be fresh: actors would wait for the others."""
-    table = bounded(tables)
-    if table is not None and (updates_per_step, publish_every) != (1, 1):
-        raise ValueError(
-            f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; both must be 1, since "
-            f"table {table.name!r} has max_staleness {table.max_staleness}"
-        )

@@ -243,7 +243,7 @@ class Publisher:
     long until the learner publishes the next: it may wait for the data of actors that wait for params.
 
     Args:
-      variables: handle of the variable server, or `DeviceVariables`.
+      variables: handle of the variable server, or `DeviceVariables`; None if another learner publishes the same.
       stopping: whether the learner is to stop.
     """
 
@@ -257,6 +257,7 @@ class Publisher:
         """Publishes params; waits for a variable server that is away."""
         if isinstance(self._variables, DeviceVariables):
             self._variables.put(version, params)
+        if isinstance(self._variables, DeviceVariables) or self._variables is None:
             return
         with self._sending:
             self._newest = version, pack(jax.device_get(params))
@@ -264,7 +265,7 @@ class Publisher:
 
     def renew(self) -> None:
         """Publishes the newest params again if the variable server doesn't have them."""
-        if isinstance(self._variables, DeviceVariables):
+        if isinstance(self._variables, DeviceVariables) or self._variables is None:
             return
         with self._sending:
             version = self._newest[0]

@@ -6,17 +6,21 @@ each host's report travels with the update, and every host derives the same deci
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from jax.sharding import NamedSharding
 
-from boonta.nodes.hosts.coordination import place
+from boonta.nodes.hosts.coordination import Hosts, place
 
 if TYPE_CHECKING:
-    from boonta.nodes.hosts.host_monitor import HostMonitor
+    from boonta.nodes.base import Node
 
+LOST = "lost another learner"  # The first words of the failure of a learner that another one's death has ended.
+FINISH_DEADLINE_S = 300.0  # The first updates compile.
 COUNTERS = ("env_steps", "frames", "episodes", "sequences")
 
 
@@ -102,29 +106,75 @@ class Decision(NamedTuple):
     pace: float = 0.0
 
 
-class Agreement(Protocol):
-    """A learner's agreement with those of the other hosts.
+class Agreement:
+    """A learner's agreement with those of the other hosts. What is defined here is for a learner that meets nobody.
 
     Attributes:
       first: whether this host keeps the program's counters.
     """
 
-    first: bool
+    first = True
+
+    def join(self, learner: Node, folder: str) -> None:
+        """Connects to the other learners, unless the program has done so; called before JAX looks for devices.
+
+        Args:
+          learner: the one that joins.
+          folder: the folder of the checkpoints, which all must share.
+        """
+
+    def begin(self) -> None:
+        """Waits, with the first batch in hand, until all learners have theirs.
+
+        Raises:
+          Stopped: one ends without a batch, and so do all.
+        """
+
+    def may_end(self) -> bool:
+        """Whether the learner, which is asked to end, may do so at once; if not, it ends when all have agreed to."""
+        return True
+
+    def makes_do(self) -> bool:
+        """Whether the learner, which is asked to end and gets no data, makes do with the batch that it had last."""
+        return False
+
+    def settle(self, learner: Node, finished: futures.Future[Any]) -> Any:
+        """The result of an update that is under way; None if the learner is stopped meanwhile.
+
+        Raises:
+          TimeoutError: it took too long.
+        """
+        deadline = time.monotonic() + FINISH_DEADLINE_S
+        while not learner.stopping:
+            try:
+                return finished.result(timeout=0.5)
+            except futures.TimeoutError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{learner.name}: an update took over {FINISH_DEADLINE_S:.0f} s") from None
+        return None
 
     def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
         """This host's report for the next update, on its devices; `saving` is whether a checkpoint is due here."""
+        raise NotImplementedError
 
     def merge(self, reports: Any, updates: int) -> Decision:
         """The decision after an update, from the reports that it returned and the number of updates so far."""
+        raise NotImplementedError
 
     def saves_at_end(self) -> bool:
         """Whether a learner that ends now may save: all hosts must be at the same update."""
+        raise NotImplementedError
+
+    def explain(self, error: BaseException) -> BaseException:
+        """The error with which a learner fails; it says so if another learner may be the cause."""
+        return error
+
+    def leave(self, failed: bool) -> None:
+        """Waits until this learner's process may end."""
 
 
-class SingleHost:
+class SingleHost(Agreement):
     """The trivial agreement: a single host saves whenever a checkpoint is due, and its monitor alone ends it."""
-
-    first = True
 
     def __init__(self) -> None:
         self._saving, self._pace = False, 0.0
@@ -143,14 +193,34 @@ class SingleHost:
         return True
 
 
-class SeveralHosts:
+class Party(Protocol):
+    """One of those that agree: what a host, or a learner that is a process of its own, reports and makes of reports.
+
+    Attributes:
+      hosts: all of them, and which one this is.
+      agreed: whether all end after the newest update.
+    """
+
+    hosts: Hosts
+    agreed: bool
+
+    def host_report(self, saving: bool, pace: float = 0.0) -> HostReport:
+        """Its report; `saving` is whether a checkpoint is due here, `pace` as in `HostReport`."""
+        ...
+
+    def follow(self, reports: Sequence[HostReport], updates: int) -> Merged:
+        """Takes note of all reports, which were made with the same update, number `updates`."""
+        ...
+
+
+class SeveralHosts(Agreement):
     """The agreement of several hosts. Reports travel as int32 [devices, 2 x fields], equal on all devices of a host.
 
     Args:
-      monitor: this host's monitor, which has its counters and ends its nodes.
+      monitor: this host's party: its monitor, which has its counters and ends its nodes, or a learner's `Together`.
     """
 
-    def __init__(self, monitor: HostMonitor):
+    def __init__(self, monitor: Party):
         self.first = monitor.hosts.first
         self._monitor = monitor
 

@@ -7,7 +7,8 @@ The processes connect to a coordinator in the first one. It distributes the addr
 others once one has died.
 
 Of JAX's private parts, `distributed` is used for the coordinator's key-value store, which no JAX has a public name for
-so far (0.12), and for the time of its heartbeats, which `jax.distributed.initialize` takes from JAX 0.8 on.
+so far (0.12), and for the time of its heartbeats, which `jax.distributed.initialize` takes from JAX 0.8 on. The address
+at which CPUs meet is chosen by `xla_bridge`: no JAX has a public way.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax._src import distributed
+from jax._src import distributed, xla_bridge
+from jax._src.lib import _jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 Nest = Any
@@ -71,6 +73,11 @@ class Hosts:
         """Whether this is the host that evaluates and keeps the run's folder."""
         return self.index == 0
 
+    @property
+    def _is_local(self) -> bool:
+        """Whether the hosts are processes of one machine."""
+        return self.coordinator.startswith(("127.0.0.1:", "localhost:"))
+
     def join(self, built_from: str, folder: str) -> None:
         """Connects to the other hosts, if there are any. It must be called before JAX looks for devices.
 
@@ -90,6 +97,8 @@ class Hosts:
             self._await_coordinator()
         jax.config.update("jax_cpu_collectives_implementation", "gloo")  # Devices of another kind have their own.
         self._meet()
+        if self._is_local:
+            _keep_to_loopback()
         self._require_alike(built_from)
         self._require_shared(pathlib.Path(folder))
 
@@ -135,7 +144,7 @@ class Hosts:
             ) from None
 
     def _require_alike(self, built_from: str) -> None:
-        _post(f"built_from/{self.index}", built_from)
+        post(f"built_from/{self.index}", built_from)
         for other in range(self.number):
             posted = _read(f"built_from/{other}", other)
             if posted != built_from:
@@ -151,7 +160,7 @@ class Hosts:
             for old in folder.glob(".shared-*"):
                 old.unlink()
             (folder / mark).touch()
-            _post("mark", mark)
+            post("mark", mark)
             return
         mark = _read("mark", 0)
         if folder.parent.is_dir():
@@ -208,9 +217,9 @@ def on_first(key: str, work: Callable[[], None], deadline_s: float) -> None:
     try:
         work()
     except OSError as error:
-        _post(key, f"failed:{error}")
+        post(key, f"failed:{error}")
         raise
-    _post(key, "done")
+    post(key, "done")
 
 
 def _initialize(hosts: Hosts) -> None:
@@ -222,7 +231,7 @@ def _initialize(hosts: Hosts) -> None:
         "cluster_detection_method": "deactivate",
         "initialization_timeout": int(hosts.reach_s) + JAX_LATER_S,
     }
-    if hosts.coordinator.startswith(("127.0.0.1:", "localhost:")):  # Otherwise JAX listens on every interface.
+    if hosts._is_local:  # Otherwise JAX listens on every interface.
         settings["coordinator_bind_address"] = hosts.coordinator
     if "heartbeat_timeout_seconds" in inspect.signature(jax.distributed.initialize).parameters:
         settings |= {"heartbeat_timeout_seconds": SILENT_S, "shutdown_timeout_seconds": LEAVE_S}
@@ -233,10 +242,31 @@ def _initialize(hosts: Hosts) -> None:
     distributed.global_state.initialize(**settings)
 
 
-def _post(key: str, value: str) -> None:
-    """Puts a value into the coordinator's key-value store."""
+def _keep_to_loopback() -> None:
+    """Lets CPUs meet on the loopback device.
+
+    By default they listen at the address of the host's own name, which a program's private network needn't have.
+    """
+    gloo = _jax.make_gloo_tcp_collectives(distributed.global_state.client, hostname="127.0.0.1")
+    make = functools.partial(xla_bridge.make_cpu_client, collectives=gloo)
+    xla_bridge.register_backend_factory("cpu", make, priority=0, fail_quietly=False)
+
+
+def post(key: str, value: str) -> None:
+    """Puts a value into the coordinator's key-value store, where no other may have this key."""
     assert distributed.global_state.client is not None
     distributed.global_state.client.key_value_set(f"boonta/{key}", value)
+
+
+def posted(key: str) -> str | None:
+    """A value in the coordinator's key-value store; None if it isn't there yet."""
+    assert distributed.global_state.client is not None
+    try:
+        return distributed.global_state.client.key_value_try_get(f"boonta/{key}")
+    except RuntimeError as error:
+        if "NOT_FOUND" in str(error):
+            return None
+        raise
 
 
 def _read(key: str, host: int, deadline_s: float = ALIKE_S) -> str:

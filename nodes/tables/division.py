@@ -1,4 +1,4 @@
-"""Equal parts of a table, for the hosts or the replay servers that share it."""
+"""Equal parts of a table, for the hosts or replay servers that share it, or of its batches, for several learners."""
 
 from __future__ import annotations
 
@@ -45,3 +45,22 @@ def require_divisible(table: Table, servers: int) -> None:
             f"table {table.name!r}: max_staleness is {table.max_staleness}, so that its sequences must come in the "
             f"order in which they were written; {servers} replay servers can't keep it: give one"
         )
+
+
+def drawn_by_one(table: Table, learners: int) -> Table:
+    """A table as one of several learners draws from it: an equal part of each batch, of all that the table holds.
+
+    Raises:
+      ValueError: batch_size doesn't divide; or its data must be fresh, and so none may be drawn before its time: one
+        learner would draw, for its next update, what another needs for this one.
+    """
+    if table.batch_size % learners:
+        raise ValueError(
+            f"table {table.name!r}: batch_size is {table.batch_size}; it must divide over {learners} learners"
+        )
+    if table.max_staleness is not None and learners > 1:
+        raise ValueError(
+            f"table {table.name!r}: max_staleness is {table.max_staleness}, so that no learner may draw before its "
+            f"time, as {learners} learners do: give one, or let hosts learn together (--launch sebulba or anakin)"
+        )
+    return dataclasses.replace(table, batch_size=table.batch_size // learners)

@@ -50,6 +50,20 @@ def bounded(tables: Sequence[Table]) -> Table | None:
     return next((table for table in tables if table.max_staleness is not None), None)
 
 
+def require_every_published(name: str, tables: Sequence[Table], updates_per_step: int, publish_every: int) -> None:
+    """Refuses updates that aren't published one by one where data must be fresh: actors would wait for the others.
+
+    Raises:
+      ValueError: names the learner, `name`, and its settings.
+    """
+    table = bounded(tables)
+    if table is not None and (updates_per_step, publish_every) != (1, 1):
+        raise ValueError(
+            f"{name}: updates_per_step is {updates_per_step}, publish_every {publish_every}; both must be 1, since "
+            f"table {table.name!r} has max_staleness {table.max_staleness}"
+        )
+
+
 def require_slots(who: str, table: Table, slots: int) -> None:
     """Refuses environment slots whose sequences don't make whole batches that are fresh.
 

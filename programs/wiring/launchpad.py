@@ -23,6 +23,7 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
+from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program, dealt, limit_of, node_arguments, signature_of
 from boonta.programs.wiring.shards import first_group
 
@@ -77,7 +78,7 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
                 tables = {"replay": _tables(program, group, i, replays)} if replays else {}
-                node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key)
+                node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key, nodes)
                 launchpad_program.add_node(node)
         if role == "replay":
             replays = [nodes[name] for name in group.names]
@@ -94,9 +95,13 @@ def _tables(program: Program, group: Group, i: int, replays: Sequence[_ReplayNod
     return handles[0] if len(handles) == 1 else worker.Shards(handles, first_group(group, i))
 
 
-def _node(program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None) -> Any:
+def _node(
+    program: Program, group: Group, i: int, served: Mapping[str, Any], key: str | None, before: Mapping[str, Any]
+) -> Any:
     """Launchpad's node for one of ours; Launchpad replaces the handles among the keywords by clients."""
     arguments, limit_s = node_arguments(program, group, i, served), limit_of(program, group)
+    if meeting(group):
+        return _LearnerNode(group, i, limit_s, before.get(group.names[0]), arguments)
     if group.node.role == "replay":
         return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
@@ -140,6 +145,20 @@ class _ReplayNode(lp.PyClassNode):
         return self._track_handle(worker.ReplayHandle(self._address, signature))
 
 
+class _LearnerNode(lp.PyClassNode):
+    """One of several learners, which meet at the address of the first one."""
+
+    def __init__(self, group: Group, i: int, limit_s: float, first: Any, arguments: Mapping[str, Any]):
+        self._address = lp_address.Address("coordinator")
+        agreement = worker.Meeting(first.create_handle() if first else self._address, group.number, i)
+        super().__init__(worker.construct, group.node, limit_s, **{**arguments, "agreement": agreement})
+        if first is None:
+            self.allocate_address(self._address)
+
+    def create_handle(self) -> Any:
+        return self._track_handle(worker.CoordinatorHandle(self._address))
+
+
 def launch(
     program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path, sockets: pathlib.Path
 ) -> tuple[list[workers.Worker], Any]:
@@ -181,7 +200,7 @@ def _workers(
     logs: pathlib.Path,
 ) -> list[workers.Worker]:
     """The processes or threads that Launchpad has launched, in program order."""
-    groups = {name: group.label for group in program.all_groups for name in group.names}
+    groups = {name: group for group in program.all_groups for name in group.names}
     # The manager has no public access to its workers; they are in program order, as the nodes are.
     active = manager._active_workers
     places = [(title, i) for title, handles in active.items() for i in range(len(handles))]
@@ -189,8 +208,8 @@ def _workers(
     for name, (title, i) in zip(names, places):
         handle = active[title][i]
         if isinstance(handle, subprocess.Popen):  # Its title is also the name of its log.
-            start = functools.partial(_start_again, active[title], i, environment[groups[name]], logs / title)
-            launched.append(workers.Process(name, handle, start, logs / title))
+            start = functools.partial(_start_again, active[title], i, environment[groups[name].label], logs / title)
+            launched.append(workers.Process(name, handle, start, logs / title, meeting(groups[name])))
         else:
             launched.append(workers.Thread(name, handle.future))
     return launched

@@ -9,13 +9,14 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring import accelerators, supervise, temporary
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.interrupts import Signals, held
 from boonta.programs.wiring.journal import LOG
+from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput
 
@@ -42,7 +43,24 @@ def prepare(program: Program) -> Callable[[], int]:
     from boonta.programs.wiring import launchpad  # noqa: F401  # Its ImportError names what is missing.
 
     check_nodes(program)
-    return functools.partial(_run, program, group_environment(program, learner_alone=accelerators.tpu_chips() > 0))
+    environment = group_environment(program, learner_alone=accelerators.tpu_chips() > 0)
+    _require_apart(program, environment)
+    return functools.partial(_run, program, environment)
+
+
+def _require_apart(program: Program, environment: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuses several learners on one machine's accelerators, of which each learner takes all.
+
+    Raises:
+      BadInput: names the setting, and what can work.
+    """
+    for label in filter(None, map(meeting, program.groups)):
+        on_cpu = environment[label].get("JAX_PLATFORMS") == "cpu"
+        if not on_cpu and (accelerators.gpus() or accelerators.tpu_chips()):
+            raise BadInput(
+                f"the program has several learners, and on one machine each would take all of its accelerators: give "
+                f"one, which uses them all, or --process-env {label}:JAX_PLATFORMS=cpu"
+            )
 
 
 def group_environment(program: Program, learner_alone: bool = False) -> dict[str, dict[str, str]]:

@@ -109,12 +109,17 @@ class Program:
     groups: Sequence[Group]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", tuple(self.groups))
+        object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
         if len(set(labels)) < len(labels):
             raise ValueError(f"{self.name}: groups are {labels}; each needs a label of its own")
         if any(group.node.role == "learner" and "replay" in parameters(group.node) for group in self.groups):
             self._require_writers()
+
+    def _numbered(self, group: Group) -> Group:
+        """The group, with as many learners as the run asks for unless the program itself names several."""
+        asks = group.node.role == "learner" and group.number == 1
+        return dataclasses.replace(group, number=self.run.learners) if asks else group
 
     def _require_writers(self) -> None:
         """Raises ValueError if no node fills a table that the learner reads: the learner would wait for ever."""
@@ -181,7 +186,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
     `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
-    `inference`. Launchpad's node for a replay server adds `address`.
+    `inference`. Launchpad's nodes add `address` for a replay server, and `agreement` for one of several learners.
 
     Args:
       program: the node's program.
@@ -284,8 +289,8 @@ def on_hosts(group: Group, run: Run) -> Group:
 
 
 def _seed(run: Run, group: Group, i: int) -> int:
-    """The seed of a group's node. With `seed + i`, runs with neighbouring seeds would share most seeds."""
-    if group.node.role not in WRITERS and group.number == 1:
+    """The seed of a group's node; all learners have one. With `seed + i`, neighbouring runs would share most seeds."""
+    if group.node.role not in WRITERS and (group.number == 1 or group.node.role == "learner"):
         return run.seed
     # One bit is dropped, so that each seed fits a signed int32, as environments and JAX take it.
     return int(np.random.SeedSequence(run.acting_seed).generate_state(group.number)[i] >> 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 SAME_EXCEPTION = 3  # Restarts don't help if a node raises the same exception so many times in a row.
 
@@ -140,3 +140,17 @@ class History:
     def begin(self, now: float) -> None:
         """Notes that the next life has started."""
         self.began, self.due, self.stopped_s = now, None, 0.0
+
+
+def past(histories: Mapping[str, History]) -> dict[str, dict[str, Any]]:
+    """For a view: the nodes that have died, how often, the last cause, and whether they are still down."""
+    return {
+        name: {"number": len(history.deaths), "cause": history.deaths[-1].cause, "down": history.due is not None}
+        for name, history in histories.items()
+        if history.deaths
+    }
+
+
+def pending(histories: Mapping[str, History]) -> bool:
+    """Whether a node is to start again."""
+    return any(history.due is not None for history in histories.values())

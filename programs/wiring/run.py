@@ -60,6 +60,7 @@ class Config:
 
 _CONFIG = pydantic.TypeAdapter(Config)
 SEVERAL_SERVERS = ("local_mp", "local_mt")  # The ways to run with more than one replay server.
+SEVERAL_LEARNERS = ("local_mp",)  # The ways to run with more than one learner; each has a process of its own.
 MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
@@ -76,8 +77,8 @@ class Run:
       seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
       stop: limits at which the program has done its work; without any it runs until Ctrl-C.
       save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
-      keep_newest: how many of the newest snapshots stay, tables included, so that a run goes on whole from each. With
-        large tables and a small disk choose less; while one is written there is one more.
+      keep_newest: how many of the newest snapshots stay, tables included; a run goes on whole from each. With large
+        tables and a small disk choose less; while one is written there is one more.
       keep_every_h: hours between older checkpoints that stay for good, without tables, which may take gigabytes.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
@@ -92,6 +93,8 @@ class Run:
         whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
         its share of the actors fills; one that dies takes its part alone.
+      learners: how many learners, usually one a host, learn together; for "local_mp". Each draws an equal part of every
+        batch, and they end, and start again, together.
       restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
         a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
         0 the first death of any node ends the run.
@@ -115,6 +118,7 @@ class Run:
     videos: bool = False
     network: Literal["private", "open"] = "private"
     replay_servers: int = 1
+    learners: int = 1
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
     placement: Placement = Placement()
@@ -129,12 +133,16 @@ class Run:
             raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
-        if self.replay_servers < 1:
-            raise ValueError(f"replay_servers is {self.replay_servers}; it must be at least 1")
-        if self.replay_servers > 1 and self.launch not in SEVERAL_SERVERS:
-            raise ValueError(
-                f"replay_servers is {self.replay_servers}; with --launch {self.launch} it must be 1: leave it out"
-            )
+        for field, several in (("replay_servers", SEVERAL_SERVERS), ("learners", SEVERAL_LEARNERS)):
+            number = getattr(self, field)
+            if number < 1:
+                raise ValueError(f"{field} is {number}; it must be at least 1")
+            if number > 1 and self.launch not in several:
+                units = field == "learners" and self.launch in ("sebulba", "anakin")
+                raise ValueError(
+                    f"{field} is {number}; with --launch {self.launch} it must be 1: leave it out"
+                    + (", or give --hosts.number" if units else "")
+                )
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":
             raise ValueError(

@@ -10,12 +10,12 @@ from typing import Any
 
 from boonta.nodes.monitor import SAVING_S, START_S
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
-from boonta.programs.wiring import guard
+from boonta.programs.wiring import guard, together
 from boonta.programs.wiring.grace import Grace
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
-from boonta.programs.wiring.restarts import History, Restarts
+from boonta.programs.wiring.restarts import History, Restarts, past, pending
 from boonta.programs.wiring.view import View, warn_of_health
 from boonta.programs.wiring.workers import Thread, Worker
 
@@ -62,10 +62,8 @@ class _Supervisor:
         policies: Mapping[str, Restarts],
         changed: Callable[[], None],
     ):
-        self._workers = workers
-        self._monitor = monitor
-        self._view = view
-        self._changed = changed
+        self._workers, self._monitor = workers, monitor
+        self._view, self._changed = view, changed
         now = time.monotonic()
         self._histories = {each.name: History(each.name, policies.get(each.name, NEVER), now) for each in workers}
         self._restarts = any(policy.number for policy in policies.values())
@@ -83,7 +81,7 @@ class _Supervisor:
 
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
-        while any(worker.alive() for worker in self._workers) or (self._asked is None and self._pending()):
+        while any(worker.alive() for worker in self._workers) or (self._asked is None and pending(self._histories)):
             self._refresh()
             guard.report(self._has_worked())
             if self._asked is None:
@@ -124,10 +122,6 @@ class _Supervisor:
         nodes = self._status.get("nodes", {})
         return len(nodes) == len(self._workers) - 1 and all(node["started"] for node in nodes.values())
 
-    def _pending(self) -> bool:
-        """Whether a worker is to start again."""
-        return any(history.due is not None for history in self._histories.values())
-
     def _refresh(self) -> None:
         if self._monitor_worker.death():
             self._fresh = False
@@ -144,15 +138,7 @@ class _Supervisor:
         self._passed_s = min(time.monotonic() - self._asked_at, ASKED_S)
         self._asked_at = time.monotonic()
         if self._fresh:
-            self._view.show({**self._status, "restarts": self._past()} if self._restarts else self._status)
-
-    def _past(self) -> dict[str, dict[str, Any]]:
-        """For the view: the nodes that have died, how often, the last cause, and whether they are still down."""
-        return {
-            name: {"number": len(history.deaths), "cause": history.deaths[-1].cause, "down": history.due is not None}
-            for name, history in self._histories.items()
-            if history.deaths
-        }
+            self._view.show({**self._status, "restarts": past(self._histories)} if self._restarts else self._status)
 
     def _tend_all(self) -> None:
         """Starts dead workers again; asks all to end if a signal came, one may not start again, or the monitor does."""
@@ -162,7 +148,7 @@ class _Supervisor:
             self._ask(f"{signal.Signals(self._signals.number).name} to the launcher")
         elif self._status.get("reason"):
             self._asked = time.monotonic()
-        for worker in self._workers:
+        for worker in together.victims_last(self._workers, self._reported):
             if self._asked is None:
                 self._tend(worker)
 
@@ -178,6 +164,7 @@ class _Supervisor:
         cause, raised = self._end_of_life(worker, node)
         if not cause:
             return
+        cause += together.silent(worker, self._workers, self._reported)
         decision = history.die(now, cause, raised)
         if decision.failure:
             self._failure = decision.failure
@@ -188,6 +175,15 @@ class _Supervisor:
         LOG.warning("%s %s; it starts again in %g s", worker.name, cause, decision.delay_s)
         if worker is not self._monitor_worker:
             self._report_end(worker.name, cause)
+        self._end_those_with(worker)
+
+    def _end_those_with(self, worker: Worker) -> None:
+        """Ends the workers that can't go on without one that has died; all of them start again together."""
+        for mate in together.mates(worker, self._workers):
+            mate.kill()
+            if mate is not worker:
+                self._histories[mate.name].due = self._histories[worker.name].due
+                self._report_end(mate.name, f"starts again with {worker.name}")
 
     def _start_again(self, worker: Worker) -> None:
         worker.kill()  # It may hang, or take its time to exit after an exception, whose traceback is in its log by now.

@@ -33,6 +33,21 @@ class Shards(NamedTuple):
     first: int
 
 
+class Meeting(NamedTuple):
+    """Where one of several learners meets the others.
+
+    Attributes:
+      coordinator: the address of the first one, once the launcher has bound it; for the others its handle, which
+        Launchpad replaces by "host:port".
+      number: how many learners there are.
+      i: this one's number.
+    """
+
+    coordinator: Any
+    number: int
+    i: int
+
+
 def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     """Constructs a node, with its limit, in the process or thread that Launchpad has made for it.
 
@@ -40,6 +55,8 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     """
     if isinstance(shards := arguments.get("replay"), Shards):
         arguments["replay"] = joined(shards.handles, shards.first)
+    if isinstance(meeting := arguments.get("agreement"), Meeting):
+        arguments |= _learning_together(meeting, arguments)
     if threading.current_thread() is threading.main_thread():
         stacks.offer()
     made = node(**arguments)
@@ -47,6 +64,21 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     made.launcher = _launcher
     made.past_lives = int(os.environ.get(PAST_LIVES, "0"))
     return made
+
+
+def _learning_together(meeting: Meeting, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that one of several learners gets in the place of a single one's: only the first publishes."""
+    from boonta.nodes.hosts.coordination import Hosts
+    from boonta.nodes.hosts.learners import SeveralLearners, Uncounted
+
+    place = meeting.coordinator
+    hosts = Hosts(place if isinstance(place, str) else place.resolve(), meeting.number, meeting.i)
+    together: dict[str, Any] = {"agreement": SeveralLearners(hosts, given.get("monitor"))}
+    if "replay" in given:
+        together["replay"] = joined([given["replay"]], learners=hosts.number)
+    if not hosts.first:
+        together |= {"variables": None, "monitor": Uncounted(given["monitor"])}
+    return {name: value for name, value in together.items() if name in given}
 
 
 class Service:
@@ -111,6 +143,16 @@ class ServiceHandle(base.Handle):
 
     def dereference(self) -> Client:
         return Client(self._address.resolve(), self._deadline_s, self._key)
+
+
+class CoordinatorHandle(base.Handle):
+    """Handle of the first of several learners, for the others."""
+
+    def __init__(self, address: lp_address.Address):
+        self._address = address
+
+    def dereference(self) -> str:
+        return self._address.resolve()
 
 
 class ReplayHandle(base.Handle):

@@ -27,9 +27,10 @@ class Process:
       process: its first one.
       start_again: starts the next one.
       log: the file that its processes write to; None for nowhere.
+      together: a name for those that can't go on without each other, and so start again together; empty for none.
 
     Attributes:
-      name: the node's name.
+      name, together: as given.
       pid: the id of its newest process.
       past_lives: the number of its processes before that.
     """
@@ -40,8 +41,9 @@ class Process:
         process: subprocess.Popen,
         start_again: StartAgain | None = None,
         log: pathlib.Path | None = None,
+        together: str = "",
     ):
-        self.name = name
+        self.name, self.together = name, together
         self._log = log
         self.pid = process.pid
         self.past_lives = 0
@@ -103,6 +105,7 @@ class Thread:
     """A node that is a thread, which nothing else can end, or start again."""
 
     past_lives = 0
+    together = ""
 
     def __init__(self, name: str, future: futures.Future):
         self.name = name

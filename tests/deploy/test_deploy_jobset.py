@@ -244,26 +244,6 @@ def test_the_table_says_what_each_group_gets(tmp_path):
     assert all(claim["storageClassName"] == "fast" for claim in claims.values())
 
 
-def test_a_node_that_spans_hosts_gets_a_pod_for_each(monkeypatch):
-    slice_of_4 = resources.Table(
-        "image", groups={"learner": resources.Group(accelerator="tpu-x", topology="4x4", volume="1Gi")}
-    )
-    with pytest.raises(BadInput, match="a 4x4 slice has 4 hosts of 4 chips, and Learner works on one"):
-        jobset.prepare(IMPALA, ["catch"], slice_of_4)
-    from boonta.nodes.learner import Learner
-
-    monkeypatch.setattr(Learner, "spans_hosts", True, raising=False)
-    manifest, _ = jobset.render(jobset.prepare(IMPALA, ["catch"], slice_of_4))
-    assert schemas.problems(manifest) == []
-    assert job(manifest, "learner")["template"]["spec"]["completions"] == 4
-    assert container(manifest, "learner")["resources"]["limits"]["google.com/tpu"] == "4"
-    command = container(manifest, "learner")["command"]
-    assert command[command.index("--index") + 1] == "0"
-    claims = {c["metadata"]["name"]: c["spec"] for c in manifest["spec"]["volumeClaimPolicies"][0]["templates"]}
-    assert claims["checkpoints"]["accessModes"] == ["ReadWriteMany"]
-    assert claims["replay"]["accessModes"] == ["ReadWriteOnce"]
-
-
 @pytest.mark.parametrize(
     ("flags", "table", "message"),
     [

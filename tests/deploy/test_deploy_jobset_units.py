@@ -57,7 +57,9 @@ def test_a_unit_per_host_of_a_slice_meets_the_others_at_the_first():
     manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "population.py", [], table))
     assert job(manifest, "unit")["template"]["spec"]["completions"] == 4
     machines = resources.Table("image", groups={"learner": resources.Group(machines=2, volume="1Gi")})
-    with pytest.raises(BadInput, match="groups.learner: machines is 2, and Learner works on one"):
+    with pytest.raises(
+        BadInput, match="groups.learner: machines is 2, and the number of learners is 1: give --learners 2"
+    ):
         jobset.prepare(IMPALA, ["catch"], machines)
 
 

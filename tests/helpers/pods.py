@@ -67,9 +67,9 @@ class Pods:
         (found,) = (pod for pod in self.pods if (pod.label, pod.index) == (label, index))
         return found
 
-    def run(self, until) -> bool:
+    def run(self, until, limit_s: float = LIMIT_S) -> bool:
         """Restarts failed pods until the set has succeeded (returns True) or `until()` is true (returns False)."""
-        end = time.monotonic() + LIMIT_S
+        end = time.monotonic() + limit_s
         while time.monotonic() < end:
             if self._succeeded():
                 return True
@@ -77,7 +77,7 @@ class Pods:
                 return False
             self._control()
             time.sleep(0.2)
-        raise AssertionError(f"after {LIMIT_S} s: {self.output()}")
+        raise AssertionError(f"after {limit_s} s: {self.output()}")
 
     def output(self) -> str:
         return "\n".join(f"{path.name}: {path.read_text()[-1500:]}" for path in sorted(self._logs.glob("*.log")))

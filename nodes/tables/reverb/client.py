@@ -15,6 +15,7 @@ from typing import Any
 
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables.base import Dataset, Stream, WaitFor, Writer
+from boonta.nodes.tables.division import drawn_by_one
 
 REVERB = "reverb"
 LIBRARY = "reverb.libpybind"
@@ -39,14 +40,15 @@ def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
     return ReverbStore([reverb.Client(address)], signature)
 
 
-def joined(stores: Sequence[ReverbStore], first: int) -> ReverbStore:
+def joined(stores: Sequence[ReverbStore], first: int = 0, learners: int = 1) -> ReverbStore:
     """One store of several, each of which has one replay server.
 
     Args:
       stores: the stores, in the order of the servers.
-      first: as for `ReverbStore`.
+      first, learners: as for `ReverbStore`.
     """
-    return ReverbStore([client for store in stores for client in store.clients], stores[0].signature, first)
+    clients = [client for store in stores for client in store.clients]
+    return ReverbStore(clients, stores[0].signature, first, learners)
 
 
 class ReverbStore:
@@ -58,12 +60,20 @@ class ReverbStore:
       clients: a `reverb.Client` or a `WriteOnlyClient` of each server.
       signature: makes one raw step in the agent's own classes; None for a node that only writes.
       first: the number of this node's first group of slots among those of all nodes of its kind.
+      learners: the learners that learn together; this one's batches are an equal part of theirs.
     """
 
-    def __init__(self, clients: Sequence[Any], signature: Callable[[], Steps] | None = None, first: int = 0):
+    def __init__(
+        self,
+        clients: Sequence[Any],
+        signature: Callable[[], Steps] | None = None,
+        first: int = 0,
+        learners: int = 1,
+    ):
         self.clients = clients
         self.signature = signature
         self._first = first
+        self._learners = learners
 
     def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
         """A group's writer; see `nodes.tables.base.Store`."""
@@ -73,10 +83,11 @@ class ReverbStore:
         return ReverbWriter(client, tables, num_envs, wait_for)
 
     def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
-        """The learner's batches; see `nodes.tables.base.Store`."""
+        """The learner's batches, or its part of them; see `nodes.tables.base.Store`."""
         from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
-        return ReverbDataset(self.clients, tables, sharding, self._require_signature(), updates)
+        own = [drawn_by_one(table, self._learners) for table in tables]
+        return ReverbDataset(self.clients, own, sharding, self._require_signature(), updates)
 
     def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
         """A table's sequences; see `nodes.tables.base.ReplayStore`."""

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from boonta.agents.base import Table
-from boonta.nodes.tables.division import HOSTS, SERVERS, divided, require_divisible
+from boonta.nodes.tables.division import HOSTS, SERVERS, divided, drawn_by_one, require_divisible
 
 TABLE = Table("t", "replay", 6, 5, batch_size=12, size=100, sampler="uniform", min_size=7, share=0.5)
 
@@ -37,3 +37,14 @@ def test_a_table_whose_data_must_be_fresh_stays_whole():
         ValueError, match="max_staleness is 0, .* in the order in which they were written; 2 replay serv"
     ):
         require_divisible(fresh, 2)
+
+
+def test_one_of_several_learners_draws_a_part_of_each_batch_of_the_whole_table():
+    assert drawn_by_one(TABLE, 1) == TABLE
+    assert drawn_by_one(TABLE, 4) == dataclasses.replace(TABLE, batch_size=3)
+    with pytest.raises(ValueError, match="table 't': batch_size is 12; it must divide over 5 learners"):
+        drawn_by_one(TABLE, 5)
+    fresh = Table("t", "queue", 6, 6, batch_size=4, size=8, max_staleness=0)
+    assert drawn_by_one(fresh, 1) == fresh
+    with pytest.raises(ValueError, match="max_staleness is 0, so that no learner may draw before its time, as 2 learn"):
+        drawn_by_one(fresh, 2)

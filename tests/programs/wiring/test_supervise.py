@@ -11,6 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+from boonta.nodes.hosts.agreement import LOST  # noqa: E402
 from boonta.programs.wiring import supervise, workers  # noqa: E402
 from boonta.programs.wiring.interrupts import Signals  # noqa: E402
 from boonta.programs.wiring.restarts import Restarts  # noqa: E402
@@ -20,7 +21,7 @@ class Worker:
     """One that lives for some polls and then died of `death`; started again, it ends well at once."""
 
     def __init__(self, name: str, polls: int = 0, death: str = ""):
-        self.name = name
+        self.name, self.together = name, ""
         self.pid = 1
         self.killed = self.stopped = False
         self._polls = itertools.count(-polls)
@@ -254,6 +255,20 @@ def test_an_exception_before_any_work_is_not_tried_again(capsys):
     supervisor = supervised(failing, Worker("actor/0", death="exited with code 1"), restarts=3)
     assert supervisor.report() == 1
     assert capsys.readouterr().err == "error: actor/0 failed while starting: ValueError: no\n"
+
+
+@pytest.mark.parametrize("victim", [{"death": "was killed by SIGABRT"}, {}])
+def test_workers_that_go_on_together_start_again_together_and_the_first_to_die_is_named(capsys, victim):
+    """The other one is found dead as well, killed by JAX, or by its own report; it is a victim."""
+    failed = {} if victim else {"learner/0": f"learner/0 failed while stepping: ConnectionError: {LOST}, of learner/1"}
+    learners = [Worker("learner/0", **victim), Worker("learner/1", death="was killed by SIGKILL"), Worker("actor/0")]
+    for each in learners[:2]:
+        each.together = "learner"
+    activities = {"learner/0": "updating", "learner/1": "updating", "actor/0": "acting"}
+    supervised(Monitor(failures=failed, **activities), *learners, restarts=1)
+    assert [each.pid for each in learners] == [2, 2, 1]
+    warnings = [line for line in capsys.readouterr().out.splitlines() if "starts again" in line]
+    assert warnings == ["warning: learner/1 was killed by SIGKILL while updating; it starts again in 0 s"]
 
 
 def test_a_back_off_ends_when_the_program_does(capsys):

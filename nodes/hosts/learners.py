@@ -1,0 +1,201 @@
+"""Several learners of one program that are processes of their own, usually one a host, and learn together.
+
+They are the layout of `nodes.hosts.coordination` without the rest of the program: the first learner publishes, counts
+and saves, and the program has one monitor. A learner that is asked to end says so with its next update, and goes on
+until all know it; their table may be empty by then, since actors end at once, and it learns from its last batch again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+import jax
+
+from boonta.nodes.base import Node, Stopped
+from boonta.nodes.hosts import coordination
+from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
+from boonta.nodes.hosts.coordination import Hosts
+
+OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
+PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
+UPDATE_S = 30.0  # Time after which an update isn't slow, but waits for another learner.
+LEAVE_S = 8.0  # Time for the others to be done, too; after it the process ends without them.
+NOTHING = HostReport(0, 0, 0, 0, 0, float("nan"), 0, 0, 0, 0)  # The counters are the one monitor's.
+
+
+class Together:
+    """A learner's part in the agreement: what `HostMonitor` is for a host.
+
+    Attributes:
+      hosts: all learners, and which one this is.
+      agreed: whether all end after the newest update.
+      asked_at: when this one was asked to end, by the monotonic clock; None if it wasn't.
+    """
+
+    def __init__(self, hosts: Hosts):
+        self.hosts = hosts
+        self.agreed = False
+        self.asked_at: float | None = None
+
+    def host_report(self, saving: bool, pace: float = 0.0) -> HostReport:
+        """This learner's report; the counters of the program are at its one monitor, and so are zeros here."""
+        return NOTHING._replace(pace=pace, ending=float(self.asked_at is not None), saving=float(saving))
+
+    def follow(self, reports: Sequence[HostReport], updates: int) -> Merged:
+        """Takes note whether any learner was asked to end: all end after the same update."""
+        merged = merge(reports, updates)
+        self.agreed = self.agreed or bool(merged.ending)
+        return merged
+
+
+class SeveralLearners(SeveralHosts):
+    """The agreement of several learners that have one monitor.
+
+    Until the first update none waits in one for another, and so may end at once. Each posts once whether it has a batch
+    for that update, or is to end without; if one of them is, so are all, and nothing was learned that could be saved.
+
+    Args:
+      hosts: all learners, and which one this is.
+      monitor: handle of the program's monitor; None runs the learners without.
+    """
+
+    def __init__(self, hosts: Hosts, monitor: Any = None):
+        self._part = Together(hosts)
+        super().__init__(self._part)
+        self._program = monitor
+        self._learner: Node | None = None
+        self._lock = threading.Lock()
+        self._joined = self._has_batch = self._begun = False
+
+    def join(self, learner: Node, folder: str) -> None:
+        """Connects to the others, in a thread: it may take minutes, and must not outlast the program's end."""
+        self._learner = learner
+        met: futures.Future[None] = futures.Future()
+
+        def meet() -> None:
+            try:
+                self._part.hosts.join(learner.build, folder)
+            except BaseException as error:
+                met.set_exception(error)
+            else:
+                met.set_result(None)
+
+        threading.Thread(target=meet, daemon=True).start()
+        learner.wait_for(OTHERS, lambda timeout_s: _result_of(met, timeout_s), self._part.hosts.reach_s + 60.0)
+        if threading.current_thread() is threading.main_thread():  # JAX's coordination has taken SIGTERM over.
+            signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
+        with self._lock:
+            self._joined = True
+            if self._part.asked_at is not None:
+                self._post(False)
+
+    def begin(self) -> None:
+        """See `Agreement.begin`; it posts that this learner has a batch, and reads what all have posted."""
+        if self._begun:
+            return
+        with self._lock:
+            self._has_batch = self._part.asked_at is None
+            if self._has_batch:
+                self._post(True)
+        assert self._learner is not None
+        if not self._learner.wait_for(OTHERS, self._all_have_batches):
+            self._part.asked_at = self._part.asked_at or time.monotonic()
+            self._has_batch = False
+            self._learner.stop()
+            raise Stopped
+        self._begun = True
+
+    def may_end(self) -> bool:
+        """See `Agreement.may_end`; it also tells the monitor, if that is not who asks."""
+        with self._lock:
+            asks, self._part.asked_at = self._part.asked_at is None, self._part.asked_at or time.monotonic()
+            if asks and self._joined and not self._has_batch:
+                self._post(False)
+        if self._learner is not None and not self._learner.ending and not self._part.agreed and asks:
+            with contextlib.suppress(Exception):  # It may have ended.
+                self._program.fail_program(f"{self._learner.name} was asked to end")
+        return self._part.agreed or not self._has_batch
+
+    def settle(self, learner: Node, finished: futures.Future[Any]) -> Any:
+        """See `Agreement.settle`. An update also takes as long as another learner waits for its data."""
+        soon = time.monotonic() + UPDATE_S
+        while not (finished.done() or learner.stopping or time.monotonic() > soon):
+            futures.wait([finished], 0.5)
+        if not finished.done():
+            learner.wait_for(OTHERS, lambda timeout_s: bool(futures.wait([finished], timeout_s).done) or None)
+        return finished.result()
+
+    def makes_do(self) -> bool:
+        """See `Agreement.makes_do`."""
+        asked_at = self._part.asked_at
+        return asked_at is not None and time.monotonic() - asked_at > PATIENCE_S
+
+    def explain(self, error: BaseException) -> BaseException:
+        """See `Agreement.explain`; which of several learners it is, JAX doesn't say."""
+        if not isinstance(error, jax.errors.JaxRuntimeError) or "RESOURCE_EXHAUSTED" in str(error):
+            return error
+        hosts, name = self._part.hosts, self._learner.name if self._learner else "learner"
+        label = name.rpartition("/")[0]
+        others = ", ".join(f"{label}/{i}" for i in range(hosts.number) if i != hosts.index)
+        explained = ConnectionError(f"{LOST}, of {others}, or the connection to it: {error}")
+        vars(explained).update(vars(error))  # What the learner was doing.
+        explained.__cause__ = error
+        return explained
+
+    def leave(self, failed: bool) -> None:
+        """See `Agreement.leave`."""
+        if failed:
+            self._part.hosts.leave(1)
+        elif self._joined:
+            left = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+            left.start()
+            left.join(LEAVE_S)
+
+    def _post(self, has_batch: bool) -> None:
+        coordination.post(f"has_batch/{self._part.hosts.index}", str(int(has_batch)))
+
+    def _all_have_batches(self, timeout_s: float) -> bool | None:
+        """Whether all learners have a batch for the first update; None while that isn't known."""
+        end = time.monotonic() + timeout_s
+        while True:
+            posted = [coordination.posted(f"has_batch/{i}") for i in range(self._part.hosts.number)]
+            if "0" in posted:
+                return False
+            if None not in posted:
+                return True
+            if time.monotonic() > end:
+                return None
+            time.sleep(0.05)
+
+
+class Uncounted:
+    """The monitor as all learners but the first reach it: it sees that they live, and counts what they do once.
+
+    Args:
+      monitor: handle of the monitor.
+    """
+
+    def __init__(self, monitor: Any):
+        self._monitor = monitor
+        self.report_end = monitor.report_end
+
+    def beat(self, report: dict[str, Any]) -> dict[str, Any]:
+        """A heartbeat without counters and metrics, which the first learner reports for all."""
+        return self._monitor.beat({**report, "counts": {}, "samples": {}, "metrics": {}})
+
+    def request_snapshot(self, number: int) -> None:
+        """Does nothing: the first learner has the tables saved."""
+
+
+def _result_of(met: futures.Future[None], timeout_s: float) -> bool | None:
+    """Whether a future is done; raises its error. None after `timeout_s`."""
+    if not futures.wait([met], timeout_s).done:
+        return None
+    met.result()
+    return True

@@ -1,0 +1,126 @@
+"""Two learners of a rendered JobSet, or of a Slurm job, run: they learn as one, nodes are killed, and it goes on."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("launchpad")
+
+from boonta.deploy import jobset, resources, roles, slurm, tpu_vm
+from boonta.nodes import metrics
+from boonta.nodes.rpc import keys
+from boonta.tests.helpers import namespaces, pods, slurm_cluster
+from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.runs import saved
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(2400)]
+ROOT = pathlib.Path(__file__).parents[2]
+TINY = ROOT / "tests" / "helpers" / "tiny_program.py"
+ON_CPU = resources.Table("image", groups={"learner": resources.Group(volume="1Gi")})
+LIMIT_S = 240.0
+ALL = ("catch", "--learners", "2", "--replay-servers", "2", "--actors", "4", "--save-every-s", "5")
+
+
+def rendered(program: pathlib.Path, monkeypatch, folder: pathlib.Path, *flags: str):
+    monkeypatch.setattr(roles, "WORKDIR", str(folder))
+    monkeypatch.setattr(roles, "KEY", str(folder / "rpc.pem"))
+    keys.make_once(folder / "rpc.pem")
+    manifest, _ = jobset.render(jobset.prepare(program, list(flags), ON_CPU))
+    return manifest, folder / manifest["metadata"]["name"]
+
+
+def updates_of(workdir: pathlib.Path, before: int = 0) -> float:
+    """The updates in the newest row, of those after so many rows."""
+    rows = metrics.read(workdir)[before:] if (workdir / "metrics.jsonl").exists() else []
+    return max((row["updates"] for row in rows if row.get("updates")), default=0.0)
+
+
+def grow(running: pods.Pods, workdir: pathlib.Path) -> None:
+    """Waits until updates have been made from now on."""
+    before = updates_of(workdir)
+    assert not running.run(lambda: updates_of(workdir) > before), running.output()
+
+
+def starts(running: pods.Pods, *but: str) -> list[int]:
+    """How often each pod has started, those of some roles left out."""
+    return [pod.starts for pod in running.pods if pod.label not in but]
+
+
+@pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing())
+@pytest.mark.parametrize(("program", "more"), [("impala", ()), ("reanalyze", ("--reanalyzers", "2"))])
+def test_an_actor_a_shard_and_a_learner_are_killed_and_it_learns_catch(tmp_path, monkeypatch, program, more):
+    file, flags = ROOT / "programs" / f"{program}.py", (*ALL, *more)
+    manifest, workdir = rendered(file, monkeypatch, tmp_path, *flags)
+    with pods.Pods(manifest, tmp_path) as running:
+        grow(running, workdir)
+        for label in ("actor", "replay"):  # Each comes back alone, and the learners go on.
+            running.pod(label, 1).process.kill()
+            assert not running.run(lambda label=label: running.pod(label, 1).starts == 2), running.output()
+            grow(running, workdir)
+        assert running.restarts == 0 and sorted(starts(running)) == [1] * (len(running.pods) - 2) + [2, 2]
+        assert not running.run(lambda: saved(workdir) > 0), running.output()
+        running.pod("learner", 1).process.send_signal(signal.SIGKILL)
+        assert not running.run(lambda: running.restarts == 1), running.output()
+        resumed_from, before = saved(workdir), len(metrics.read(workdir))
+        assert not running.run(lambda: updates_of(workdir, before) > resumed_from), running.output()
+        assert set(starts(running, "actor", "replay")) == {2}
+        running.end()
+    manifest, _ = rendered(file, monkeypatch, tmp_path, *flags, "--stop.eval-return", "0.95")
+    with pods.Pods(manifest, tmp_path) as running:
+        assert running.run(lambda: False, 1200.0), running.output()
+        running.end()
+        codes = {f"{pod.label}/{pod.index}": pod.process.returncode for pod in running.pods}
+        assert running.restarts == 0 and codes["learner/0"] == codes["learner/1"] == 0, running.output()
+    assert metrics.read(workdir)[-1]["eval_return"] >= 0.95
+
+
+@pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing())
+def test_a_learners_pod_that_is_asked_to_end_saves_with_the_other_one(tmp_path, monkeypatch):
+    manifest, workdir = rendered(TINY, monkeypatch, tmp_path, "--learners", "2", "--save-every-s", "1000")
+    with pods.Pods(manifest, tmp_path) as running:
+        grow(running, workdir)
+        both = [running.pod("learner", i) for i in range(2)]
+        both[1].process.send_signal(signal.SIGTERM)
+        until = time.monotonic() + LIMIT_S
+        while any(pod.process.poll() is None for pod in both):
+            assert time.monotonic() < until, running.output()
+            time.sleep(0.2)
+        assert [pod.process.returncode for pod in both] == [1, 143], running.output()
+        assert "learner/1 was asked to end" in running.output()
+    assert saved(workdir) > 0
+
+
+@pytest.mark.slurm
+@pytest.mark.skipif(bool(slurm_cluster.missing()), reason=slurm_cluster.missing())
+def test_slurm_runs_a_learner_on_each_machine_until_the_work_is_done(tmp_path):
+    flags = ("--learners", "2", "--stop.updates", "100", "--workdir", str(tmp_path / "run"))
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "job.sbatch").write_text(slurm.render(slurm.Job(TINY, nodes=2, tasks_per_node=4), flags))
+    with slurm_cluster.Slurm(tmp_path / "slurm") as cluster:
+        number = cluster.submit(tmp_path / "job.sbatch")
+        until = time.monotonic() + LIMIT_S
+        while cluster.job(number).get("JobState") not in ("COMPLETED", "FAILED"):
+            assert time.monotonic() < until, cluster.logs()
+            time.sleep(0.5)
+        assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
+    assert saved(tmp_path / "run") >= 100
+
+
+def test_over_ssh_two_learners_run_until_the_work_is_done(tmp_path, monkeypatch):
+    """A script that runs the command here replaces `ssh`."""
+    ssh, run = tmp_path / "ssh", tmp_path / "run"
+    ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')
+    run.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec "$@"\n')
+    ssh.chmod(0o755)
+    run.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    machines = tpu_vm.Machines(TINY, "127.0.0.1,127.0.0.2,127.0.0.3", root=tmp_path, base_port=free_ports())
+    flags = ["--learners", "2", "--stop.updates", "100", "--workdir", str(tmp_path / "folder")]
+    assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0
+    assert saved(tmp_path / "folder") >= 100
