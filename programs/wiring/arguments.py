@@ -40,11 +40,12 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
       arguments: the command line's arguments; None takes the process's own.
 
     Raises:
-      BadInput: the environment doesn't exist.
+      BadInput: the environment doesn't exist, or the function has an argument of a name that is taken.
       ValueError: the environment refuses its settings.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     signature = inspect.signature(function)
+    _require_free(function, signature)
     hints = inspect.get_annotations(function, eval_str=True)
     env: Env | None = None
     usual_env: Any = None  # The environment with its default settings.
@@ -90,6 +91,16 @@ def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
     except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong, which `parse` reports.
         return None
     return run
+
+
+def _require_free(function: ProgramFunction, signature: inspect.Signature) -> None:
+    """Refuses a function with an argument whose flag would be one that every run has."""
+    taken = [each.name for each in dataclasses.fields(Run) if each.name in signature.parameters]
+    if taken:
+        raise BadInput(
+            f"{function.__name__} takes {', '.join(taken)}, of which every run has a flag of its own: give "
+            "the argument another name"
+        )
 
 
 def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> inspect.Parameter | None:

@@ -57,9 +57,9 @@ from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
 
 def my_program(
-    run: RunFlags, config: Config, env: Env = narrow(), clocks: int = 1, learners: bool = True
+    run: RunFlags, config: Config, env: Env = narrow(), clocks: int = 1, learns: bool = True
 ) -> Program:
-    groups = [group(Learner), group(Actor, num_envs=16)] if learners else []
+    groups = [group(Learner), group(Actor, num_envs=16)] if learns else []
     if clocks:
         groups.append(group(Clock, clocks))
     return Program("my_program", run, make(config, env.spec), env, groups)
@@ -171,5 +171,5 @@ def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, pr
 
 @pytest.mark.once
 def test_its_node_runs_without_launchpad(python, project):
-    run(python, project, "--launch", "serial", "--no-learners", "--stop.seconds", "1")
+    run(python, project, "--launch", "serial", "--no-learns", "--stop.seconds", "1")
     assert metrics.read(project / "run")[-1]["ticks"] > 0

@@ -44,6 +44,15 @@ def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
     assert run.workdir == str(tmp_path / "runs" / "tiny_program-x")
 
 
+def test_an_argument_of_a_name_that_every_run_has_is_refused(capsys, tmp_path):
+    def my_program(run: launch.RunFlags, learners: bool = True):
+        raise AssertionError("it isn't called")
+
+    with pytest.raises(SystemExit, match="2"):
+        launch.main(my_program, ["--workdir", str(tmp_path / "run")])
+    assert "error: my_program takes learners, of which every run has a flag of its own" in capsys.readouterr().err
+
+
 def test_the_run_is_known_before_the_rest_is_parsed(capsys):
     known = run_of(impala, ["catch", "--env.rows", "5", "--launch", "anakin", "--restarts.number=2", "--width", "3"])
     assert known is not None and known.launch == "anakin" and known.restarts.number == 2 and known.restarts_itself
