@@ -23,6 +23,8 @@ def named(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ImportError as error:
-        raise ImportError(f"module {module!r} can't be imported: {error}") from error
+        missing = isinstance(error, ModuleNotFoundError) and error.name == module
+        where = f"; it is looked for in the folder of the command, too, {os.getcwd()}" if missing else ""
+        raise ImportError(f"module {module!r} can't be imported: {error}{where}") from error
     except AttributeError:
         raise ImportError(f"module {module!r} has no {attribute!r}") from None

@@ -16,7 +16,7 @@ from boonta.programs.experiments.page import escaped, number, table
 from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
 from boonta.programs.tools import status
-from boonta.programs.tools.metrics import declared, found, healthy
+from boonta.programs.tools.metrics import found, healthy
 from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import Config
 
@@ -51,7 +51,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
     parts += _media(folder)
     parts += _results(folder)
     parts += ["## Restarts and snapshots", *_code(status.snapshots_of(folder)), *_code(_notable(folder))]
-    parts += ["## The newest row of metrics", _newest(newest), "## Settings", _settings(config)]
+    parts += ["## The newest row of metrics", _newest(newest, config.agent), "## Settings", _settings(config)]
     parts += ["## Where it comes from", *_origin(config)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -130,11 +130,10 @@ def _notable(folder: pathlib.Path) -> list[str]:
     return [line for line in lines if line.split(" ", 2)[1:2] != ["INFO"] or journal.end_of([line]) is not None]
 
 
-def _newest(newest: Mapping[str, float | None]) -> str:
-    known = {metric.name: metric for metric in declared()}
+def _newest(newest: Mapping[str, float | None], agent: str) -> str:
     rows = []
     for name, value in newest.items():
-        declarations = [known[name]] if name in known else found(name)
+        declarations = found(name, agent)
         meaning = declarations[0].meaning if declarations else ""
         well = healthy(declarations[0]) if declarations else ""
         rows.append([name, "–" if value is None else number(value), meaning, well])

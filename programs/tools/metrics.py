@@ -28,14 +28,9 @@ from boonta.agents.td3 import metrics as td3
 from boonta.nodes import metrics as rows
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.run import BadInput, command, read_config
 
-GROUPS = {
-    "Counters": nodes.COUNTERS,
-    "Rates": nodes.RATES,
-    "Episodes of actors": nodes.EPISODES,
-    "Evaluations": nodes.EVALUATION,
-    "Learner": (*nodes.LEARNER, *shared.METRICS),
+AGENTS = {
     "IMPALA": impala.METRICS,
     "MuZero": muzero.METRICS,
     "PPO": ppo.METRICS,
@@ -43,11 +38,20 @@ GROUPS = {
     "R2D2": r2d2.METRICS,
     "SAC": sac.METRICS,
     "TD3": td3.METRICS,
+}
+GROUPS = {
+    "Counters": nodes.COUNTERS,
+    "Rates": nodes.RATES,
+    "Episodes of actors": nodes.EPISODES,
+    "Evaluations": nodes.EVALUATION,
+    "Learner": (*nodes.LEARNER, *shared.METRICS),
+    **AGENTS,
     "Tables": nodes.TABLES,
     "Processes": nodes.PROCESSES,
     "Populations": nodes.POPULATION,
     "Health": nodes.HEALTH,
 }
+CONFIG = "config.json"
 OF_ONE_NODE = re.compile(r"/[^/]+/\d+$")  # What several nodes measure has each one's value, too, as in loss/actor/1.
 
 
@@ -65,7 +69,8 @@ def metrics(
         print(page(), end="")
         return
     newest = {} if workdir is None else newest_row(workdir)
-    chosen = [(name, found(name)) for name in newest] or [(each.name, [each]) for each in declared()]
+    agent = "" if workdir is None else read_config(workdir / CONFIG).agent
+    chosen = [(name, found(name, agent)) for name in newest] or [(each.name, [each]) for each in declared()]
     if names:
         chosen = [(name, each) for name, each in chosen if any(part in name for part in names)]
     if not chosen:
@@ -82,17 +87,24 @@ def metrics(
     Console().print(table)
 
 
-def declared() -> list[Metric]:
-    """All declarations."""
-    return [metric for group in GROUPS.values() for metric in group]
+def declared(agent: str = "") -> list[Metric]:
+    """All declarations; given the module of one of our agents, those that its runs have, and no other agent's."""
+    own = next((title for title in AGENTS if title.lower() == agent.rpartition(".")[2]), None)
+    titles = [title for title in GROUPS if own is None or title == own or title not in AGENTS]
+    return [metric for title in titles for metric in GROUPS[title]]
 
 
-def found(name: str) -> list[Metric]:
-    """The declarations of a metric in a row: several where agents call theirs the same, none if it is undeclared."""
-    exact = [metric for metric in declared() if metric.name == name]
-    like = exact or [metric for metric in declared() if _pattern(metric.name).fullmatch(name)][:1]
+def found(name: str, agent: str = "") -> list[Metric]:
+    """The declarations of a metric in a row: several where agents call theirs the same, none if it is undeclared.
+
+    Args:
+      name: the metric's name.
+      agent: the module of the run's agent; empty if it isn't known.
+    """
+    exact = [metric for metric in declared(agent) if metric.name == name]
+    like = exact or [metric for metric in declared(agent) if _pattern(metric.name).fullmatch(name)][:1]
     of_all = OF_ONE_NODE.sub("", name)
-    return like or ([] if of_all == name else found(of_all))
+    return like or ([] if of_all == name else found(of_all, agent))
 
 
 def healthy(metric: Metric) -> str:

@@ -157,7 +157,8 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, di
     try:
         state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     except FileNotFoundError:
-        raise BadInput(f"--workdir {workdir} has no {which} checkpoint yet") from None
+        why = ", since no evaluation was made: leave --which out" if which == "best" else ""
+        raise BadInput(f"--workdir {workdir} has no {which} checkpoint yet{why}") from None
     return agent.update.params(state), counts
 
 

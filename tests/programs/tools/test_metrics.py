@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from boonta.nodes.watch.health import RULES
 from boonta.programs.tools import metrics
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.run_folders import write_run
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -42,6 +42,20 @@ def test_a_name_in_a_row_has_its_declarations(name, declared):
     assert [metric.name for metric in metrics.found(name)] == declared
 
 
+@pytest.mark.parametrize(
+    ("agent", "meanings"),
+    [
+        ("boonta.agents.impala", ["The policy gradient's surrogate, weighted by V-trace's advantages."]),
+        ("boonta.agents.td3", ["The first critic's value of the policy's actions, negated."]),
+        ("boonta.agents.dqn", []),
+    ],
+)
+def test_a_runs_metric_is_its_own_agents(agent, meanings):
+    assert [metric.meaning for metric in metrics.found("policy_loss", agent)] == meanings
+    assert metrics.found("loss", agent) == metrics.found("loss")  # It is all agents'.
+    assert len(metrics.found("policy_loss", "my_agent")) == len(metrics.found("policy_loss")) > 1
+
+
 def test_rules_of_health_read_declared_metrics():
     assert all(metrics.found(name) for rule in RULES for name in rule.reads)
     (lag,) = metrics.found("policy_lag")
@@ -51,7 +65,7 @@ def test_rules_of_health_read_declared_metrics():
 def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
     rows = [{"policy_lag": 1.0}, {"policy_lag": 2.5, "mine": None, "rss_mb/actor/0": 12345.0}]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_run(tmp_path, metrics=rows)
     metrics.metrics(workdir=tmp_path)
     _, lag, mine, memory = capsys.readouterr().out.splitlines()
     assert lag.split()[:3] == ["policy_lag", "2.5", "updates"] and mine.split() == ["mine"]
