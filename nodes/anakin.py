@@ -6,6 +6,7 @@ with Anakin".
 
 from __future__ import annotations
 
+import functools
 import pathlib
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
+from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_DEADLINE_S = 600.0
@@ -228,7 +230,7 @@ class Anakin(Node):
         """Collects the oldest dispatch."""
         pending = self._pending[0]
         coming = self._collector.submit(jax.device_get, pending.results)
-        results = self.wait_for("the device", lambda timeout_s: _poll(coming, timeout_s), DISPATCH_DEADLINE_S)
+        results = self.wait_for("the device", functools.partial(polled, coming), DISPATCH_DEADLINE_S)
         del self._pending[0]
         self._take(pending, *results)
         now = time.monotonic()
@@ -291,10 +293,3 @@ class Anakin(Node):
         for name, value in self.report()["counts"].items():
             counts[name] = counts.get(name, 0.0) + value
         return {**counts, "seconds": self.program_counts.get("seconds", counts.get("seconds", 0.0))}
-
-
-def _poll(coming: futures.Future, timeout_s: float) -> Any:
-    try:
-        return coming.result(timeout=timeout_s)
-    except futures.TimeoutError:
-        return None

@@ -25,7 +25,7 @@ from rich import console, table
 
 from boonta.programs.experiments import summary
 from boonta.programs.experiments.groups import Group
-from boonta.programs.experiments.results import folders_of, results_of
+from boonta.programs.experiments.results import folders_of, recorded, results_of
 from boonta.programs.experiments.statistics import Estimate
 
 RECORDED = pathlib.Path(__file__).with_name("recorded.json")
@@ -85,7 +85,7 @@ def _measure(sweep: str) -> Estimate:
         runs = [
             result
             for run in folders_of([pathlib.Path(folder)])
-            for result in results_of(run, "eval_return", "newest")[0]
+            for result in results_of(recorded(run), "eval_return", "newest")[0]
         ]
     return summary.final(Group(sweep, tuple(runs)))
 

@@ -20,7 +20,6 @@ import inspect
 import os
 import pathlib
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -31,6 +30,8 @@ import numpy as np
 from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+
+from boonta.nodes.watch.calls import in_thread
 
 Nest = Any
 
@@ -125,17 +126,7 @@ class Hosts:
 
     def _meet(self) -> None:
         """Joins JAX's coordination in another thread: if a host doesn't come, JAX may never return."""
-        met: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-        def meet() -> None:
-            try:
-                _initialize(self)
-            except Exception as error:
-                met.set_exception(error)
-            else:
-                met.set_result(None)
-
-        threading.Thread(target=meet, daemon=True).start()
+        met = in_thread(lambda: _initialize(self))
         try:
             met.result(self.reach_s)
         except concurrent.futures.TimeoutError:

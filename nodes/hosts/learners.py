@@ -8,6 +8,7 @@ until all know it; their table may be empty by then, since actors end at once, a
 from __future__ import annotations
 
 import contextlib
+import functools
 import signal
 import threading
 import time
@@ -21,6 +22,7 @@ from boonta.nodes.base import Node, Stopped
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
 from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.watch.calls import in_thread, polled
 
 OTHERS = "the other learners"  # What a learner waits for, in the monitor's lines.
 PATIENCE_S = 1.0  # Time without data, for a learner that is asked to end, until it makes do with its last batch.
@@ -76,18 +78,8 @@ class SeveralLearners(SeveralHosts):
     def join(self, learner: Node, folder: str) -> None:
         """Connects to the others, in a thread: it may take minutes, and must not outlast the program's end."""
         self._learner = learner
-        met: futures.Future[None] = futures.Future()
-
-        def meet() -> None:
-            try:
-                self._part.hosts.join(learner.build, folder)
-            except BaseException as error:
-                met.set_exception(error)
-            else:
-                met.set_result(None)
-
-        threading.Thread(target=meet, daemon=True).start()
-        learner.wait_for(OTHERS, lambda timeout_s: _result_of(met, timeout_s), self._part.hosts.reach_s + 60.0)
+        met = in_thread(lambda: self._part.hosts.join(learner.build, folder))
+        learner.wait_for(OTHERS, functools.partial(polled, met), self._part.hosts.reach_s + 60.0)
         if threading.current_thread() is threading.main_thread():  # JAX's coordination has taken SIGTERM over.
             signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM) or signal.SIG_DFL)
         with self._lock:
@@ -128,7 +120,7 @@ class SeveralLearners(SeveralHosts):
         while not (finished.done() or learner.stopping or time.monotonic() > soon):
             futures.wait([finished], 0.5)
         if not finished.done():
-            learner.wait_for(OTHERS, lambda timeout_s: bool(futures.wait([finished], timeout_s).done) or None)
+            learner.wait_for(OTHERS, functools.partial(polled, finished))
         return finished.result()
 
     def makes_do(self) -> bool:
@@ -191,11 +183,3 @@ class Uncounted:
 
     def request_snapshot(self, number: int) -> None:
         """Does nothing: the first learner has the tables saved."""
-
-
-def _result_of(met: futures.Future[None], timeout_s: float) -> bool | None:
-    """Whether a future is done; raises its error. None after `timeout_s`."""
-    if not futures.wait([met], timeout_s).done:
-        return None
-    met.result()
-    return True

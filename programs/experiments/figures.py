@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import matplotlib
@@ -12,6 +13,7 @@ import numpy as np
 
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.summary import Band
+from boonta.programs.wiring.run import BadInput
 
 matplotlib.use("agg")
 from matplotlib import pyplot, ticker  # noqa: E402  # The backend must be chosen first.
@@ -64,6 +66,15 @@ def draw(
         figure.supxlabel(footer, fontsize=6, color="0.4")
         _save(figure, target, origin, formats)
         pyplot.close(figure)
+
+
+@contextlib.contextmanager
+def only_showable() -> Iterator[None]:
+    """Raises BadInput where something is drawn of runs with numbers that no picture can show."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
 
 
 def _fill(place: Any, bands: Mapping[str, Band]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import statistics
 from collections.abc import Sequence
@@ -40,6 +41,26 @@ class Score(NamedTuple):
     value: float
     source: str
     episodes: int | None
+
+
+class Recorded(NamedTuple):
+    """What a run's files hold, of which `results_of` makes a metric's results.
+
+    Attributes:
+      folder: the run's folder.
+      config: the content of its config.json.
+      starts: the provenance of each start that has recorded it, the oldest first.
+      past: its moments.
+      members: the rows of all members; None where it is no population.
+      warnings: about its end, and lines that were cut.
+    """
+
+    folder: pathlib.Path
+    config: Config
+    starts: tuple[Provenance, ...]
+    past: list[Moment]
+    members: list[Row] | None
+    warnings: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,59 +114,67 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     return list(found)
 
 
-def results_of_all(
-    folders: Sequence[pathlib.Path], metric: str | None, which: Which
-) -> tuple[list[Result], str, list[str]]:
+def folder_of_all(paths: Sequence[pathlib.Path]) -> pathlib.Path:
+    """The folder that is given, or that holds all that are."""
+    return pathlib.Path(os.path.commonpath([path.absolute() for path in paths]))
+
+
+def recorded(folder: pathlib.Path) -> Recorded:
+    """Reads the files of a run.
+
+    Raises:
+      BadInput: it has no metrics, or its config.json is damaged.
+    """
+    config, found = read_config(folder / CONFIG), _ending(folder)
+    past = curves.moments(_rows(folder, metrics.FILE, found))
+    members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
+    return Recorded(folder, config, _starts(folder, config), past, members, tuple(found))
+
+
+def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
     """The results of runs, the metric, and warnings, as by `results_of`.
 
     Args:
-      folders: the runs' folders.
+      runs: the runs.
       metric: the metric to compare; None is "eval_return", or "return" where a run has no evaluations.
       which: the checkpoint whose evaluations after the run count.
     """
     try:
-        found = [results_of(folder, metric or RETURN, which) for folder in folders]
+        found = [results_of(run, metric or RETURN, which) for run in runs]
     except NoCurve as error:
         if metric is not None:
             raise
         metric = TRAINING
-        found = [results_of(folder, metric, which) for folder in folders]
+        found = [results_of(run, metric, which) for run in runs]
         found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
     return [one for each, _ in found for one in each], metric or RETURN, [one for _, each in found for one in each]
 
 
-def metrics_of(folder: pathlib.Path) -> list[str]:
-    """The metrics of which a run has values, or the members of its population, in the order in which they came.
-
-    Raises:
-      BadInput: it has none.
-    """
-    file = metrics.MEMBERS if (folder / metrics.MEMBERS).exists() else metrics.FILE
-    rows = _rows(folder, file, [])
+def metrics_of(run: Recorded) -> list[str]:
+    """The metrics of which a run has values, or the members of its population, in the order in which they came."""
+    rows = [moment.row for moment in run.past] if run.members is None else run.members
     return list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
 
 
-def results_of(folder: pathlib.Path, metric: str, which: Which) -> tuple[list[Result], list[str]]:
+def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], list[str]]:
     """The results of a run, one for each member of a population, and warnings about its files.
 
     Args:
-      folder: the run's folder.
+      run: the run.
       metric: the metric to compare.
       which: the checkpoint whose evaluations after the run count.
 
     Raises:
       NoCurve: the run has no value of the metric yet.
-      BadInput: it has no metrics, or its config.json is damaged.
+      BadInput: its evaluations can't be read.
     """
-    found: list[str] = []
-    config = read_config(folder / CONFIG)
+    found = list(run.warnings)
+    folder, config = run.folder, run.config
     environment = environment_of(config)
-    past = curves.moments(_rows(folder, metrics.FILE, found))
     evaluated = _evaluations(folder, which, found) if metric == RETURN else {}
-    learners = _members(folder, past, metric, found) or {None: ({}, curves.curve_of(past, metric))}
+    learners = _members(run, metric) or {None: ({}, curves.curve_of(run.past, metric))}
     if which == "best" and metric == RETURN and not learners.keys() <= evaluated.keys():
         found.append(f"{folder.name} has no evaluation of its best checkpoint after the run: the run's last one counts")
-    starts = _starts(folder, config)
     diverged = [str(member) for member, (row, _) in learners.items() if row.get("loss", 0.0) is None]
     if diverged:
         found.append(
@@ -161,30 +190,28 @@ def results_of(folder: pathlib.Path, metric: str, which: Which) -> tuple[list[Re
                 folder,
                 member,
                 config,
-                starts,
+                run.starts,
                 environment,
                 config.seed if member is None else int(row.get("seed") or 0),
                 settings_of(config, environment, row),
                 curve,
-                _score(name, config, metric, curve, evaluated.get(member), past, found),
+                _score(name, config, metric, curve, evaluated.get(member), run.past, found),
             )
         )
-    return results, [*_ending(folder), *found]
+    return results, found
 
 
-def _members(
-    folder: pathlib.Path, past: Sequence[Moment], metric: str, found: list[str]
-) -> dict[int | None, tuple[Row, Curve]]:
+def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     """The members of a population; none in any other run.
 
     Raises:
       NoCurve: there are no rows of members yet.
     """
-    if not (folder / metrics.MEMBERS).exists():
+    if run.members is None:
         return {}
-    members = curves.member_curves(_rows(folder, metrics.MEMBERS, found), past, metric)
+    members = curves.member_curves(run.members, run.past, metric)
     if not members:
-        raise NoCurve(f"{folder.name} has no evaluation in {metrics.MEMBERS} yet")
+        raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet")
     return {member: row_and_curve for member, row_and_curve in members.items()}
 
 

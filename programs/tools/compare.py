@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import pathlib
 import shlex
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,9 @@ from boonta.programs.experiments.results import (
     COMPARISON,
     CONFIG,
     Result,
+    folder_of_all,
     folders_of,
+    recorded,
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
@@ -70,14 +71,14 @@ def compare(
     folders = folders_of(workdirs)
     if not folders:
         raise BadInput("there is no run to compare: give folders of runs or of sweeps")
-    target = out or pathlib.Path(os.path.commonpath([path.absolute() for path in workdirs])) / COMPARISON
+    target = out or folder_of_all(workdirs) / COMPARISON
     options = {"metric": metric, "which": which, "reference": list(reference), "bar": bar}
     key = _key(folders, options)
     if (made := _made(target, key)) is not None:
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    results, metric, warnings = results_of_all(folders, metric, which)
+    results, metric, warnings = results_of_all([recorded(folder) for folder in folders], metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
     by_group = summary.normalised(suite, scale)
@@ -95,10 +96,8 @@ def compare(
     try:
         target.mkdir(parents=True, exist_ok=True)
         (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
-        try:
+        with figures.only_showable():
             _draw(target, content)
-        except (ValueError, OverflowError) as error:
-            raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
         text = page.markdown(content)
         files.write_whole(target / PAGE, text.encode())
         files.write_whole(target / HTML, page.html(text, [target]).encode())

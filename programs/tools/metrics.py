@@ -51,7 +51,6 @@ GROUPS = {
     "Populations": nodes.POPULATION,
     "Health": nodes.HEALTH,
 }
-CONFIG = "config.json"
 OF_ONE_NODE = re.compile(r"/[^/]+/\d+$")  # What several nodes measure has each one's value, too, as in loss/actor/1.
 
 
@@ -69,7 +68,7 @@ def metrics(
         print(page(), end="")
         return
     newest = {} if workdir is None else newest_row(workdir)
-    agent = "" if workdir is None else read_config(workdir / CONFIG).agent
+    agent = "" if workdir is None else read_config(workdir / "config.json").agent
     chosen = [(name, found(name, agent)) for name in newest] or [(each.name, [each]) for each in declared()]
     if names:
         chosen = [(name, each) for name, each in chosen if any(part in name for part in names)]

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import pathlib
 import shlex
 from collections.abc import Sequence
@@ -17,7 +16,15 @@ import tyro
 from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
 from boonta.programs.experiments.curves import X
-from boonta.programs.experiments.results import Result, folders_of, metrics_of, results_of_all
+from boonta.programs.experiments.results import (
+    Recorded,
+    Result,
+    folder_of_all,
+    folders_of,
+    metrics_of,
+    recorded,
+    results_of_all,
+)
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.run import BadInput, command
 
@@ -50,15 +57,16 @@ def plot(
     folders = folders_of(workdirs)
     if not folders:
         raise BadInput("there is no run to draw: give folders of runs or of sweeps")
-    target = out or pathlib.Path(os.path.commonpath([path.absolute() for path in workdirs])) / "plot.png"
+    target = out or folder_of_all(workdirs) / "plot.png"
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
     panels: dict[str, dict[str, Band]] = {}
     found: list[Result] = []
     warnings: dict[str, None] = {}
-    chosen: Sequence[str | None] = _named(metric, folders) if metric else (None,)
+    runs = [recorded(folder) for folder in folders]
+    chosen: Sequence[str | None] = _named(metric, runs) if metric else (None,)
     for each in chosen:
-        found, name, of_it = results_of_all(folders, each, "newest")
+        found, name, of_it = results_of_all(runs, each, "newest")
         warnings |= dict.fromkeys(of_it)
         panels |= _panels(found, name, x)
     _write(panels, target, x, shlex.join(["boonta", "plot", *map(str, workdirs)]), found)
@@ -67,20 +75,20 @@ def plot(
     print(target)
 
 
-def _named(asked: Sequence[str], folders: Sequence[pathlib.Path]) -> list[str]:
+def _named(asked: Sequence[str], runs: Sequence[Recorded]) -> list[str]:
     """The metrics that names and patterns mean, each once; a pattern means those that all runs have.
 
     Raises:
       BadInput: a run lacks one of that name, or no metric of all runs fits a pattern.
     """
-    of_runs = [metrics_of(folder) for folder in folders]
+    of_runs = [metrics_of(run) for run in runs]
     shared = [name for name in of_runs[0] if all(name in names for names in of_runs)]
     found: dict[str, None] = {}
     for text in asked:
         fitting = [name for name in shared if fnmatch.fnmatchcase(name, text)]
         if not fitting:
-            without = next((folder for folder, names in zip(folders, of_runs) if text not in names), folders[0])
-            raise BadInput(f"--metric {text}: {without.name} has no such metric: {suggest(text, shared)}")
+            without = next((run for run, names in zip(runs, of_runs) if text not in names), runs[0])
+            raise BadInput(f"--metric {text}: {without.folder.name} has no such metric: {suggest(text, shared)}")
         found |= dict.fromkeys(fitting)
     return list(found)
 
@@ -105,9 +113,8 @@ def _write(
     origin, footer = origins.complete(made_by, results), origins.footer(results)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        figures.draw(panels, target.with_suffix(""), figures.LABELS[x], "", origin, footer, [target.suffix[1:]])
-    except (ValueError, OverflowError) as error:
-        raise BadInput(f"the runs have numbers that no picture can show: {error}") from error
+        with figures.only_showable():
+            figures.draw(panels, target.with_suffix(""), figures.LABELS[x], "", origin, footer, [target.suffix[1:]])
     except OSError as error:
         raise BadInput(f"--out {target} can't be written: {error}") from error
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import shlex
 import signal
 import time
 
@@ -15,7 +13,7 @@ pytest.importorskip("launchpad")
 from boonta.deploy import jobset, resources, roles, slurm, tpu_vm
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
-from boonta.tests.helpers import namespaces, pods, slurm_cluster
+from boonta.tests.helpers import namespaces, pods, slurm_cluster, ssh
 from boonta.tests.helpers.apart import free_ports
 from boonta.tests.helpers.runs import saved
 
@@ -114,12 +112,7 @@ def test_slurm_runs_a_learner_on_each_machine_until_the_work_is_done(tmp_path):
 
 def test_over_ssh_two_learners_run_until_the_work_is_done(tmp_path, monkeypatch):
     """A script that runs the command here replaces `ssh`."""
-    ssh, run = tmp_path / "ssh", tmp_path / "run"
-    ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')
-    run.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec "$@"\n')
-    ssh.chmod(0o755)
-    run.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ssh.stand_in(tmp_path, monkeypatch)
     machines = tpu_vm.Machines(TINY, "127.0.0.1,127.0.0.2,127.0.0.3", root=tmp_path, base_port=free_ports())
     flags = ["--learners", "2", "--stop.updates", "100", "--workdir", str(tmp_path / "folder")]
     assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shlex
 
@@ -11,6 +10,7 @@ import pytest
 from boonta.deploy import tpu_vm
 from boonta.nodes import metrics
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers import ssh
 from boonta.tests.helpers.apart import free_ports
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
@@ -72,12 +72,7 @@ def test_machines_that_are_none_are_refused(machines, message):
 @pytest.mark.cluster
 @pytest.mark.timeout(480)
 def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monkeypatch):
-    ssh, run = tmp_path / "ssh", tmp_path / "run"
-    ssh.write_text('#!/bin/bash\nwhile [[ $1 == -o ]]; do shift 2; done\nexec sh -c "$2"\n')
-    run.write_text(f'#!/bin/sh\ncd {shlex.quote(str(ROOT))} && exec "$@"\n')
-    ssh.chmod(0o755)
-    run.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ssh.stand_in(tmp_path, monkeypatch)
     machines = tpu_vm.Machines(LIGHT, "127.0.0.1,127.0.0.2", root=tmp_path, base_port=free_ports())
     flags = ["--workdir", str(tmp_path / "run folder"), "--stop.updates", "60"]
     assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0

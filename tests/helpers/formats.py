@@ -273,7 +273,7 @@ def _results(folder: pathlib.Path) -> list[results.Result]:
     """The results of a run that has this folder's members and evaluations."""
     if not (folder / metrics.FILE).exists():
         run_folders.write_run(folder)
-    return results.results_of(folder, results.RETURN, "newest")[0]
+    return results.results_of(results.recorded(folder), results.RETURN, "newest")[0]
 
 
 def _read_archive(folder: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boonta.programs.experiments.groups import suite_of, warnings_of
-from boonta.programs.experiments.results import results_of
+from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.run_folders import provenance, write_run
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.once
 
 def result(folder, environment="catch", origin=None, **changes):
     origin = provenance(environment=environment, **(origin or {}))
-    (one,), _ = results_of(write_run(folder, origin=origin, **changes), "eval_return", "newest")
+    (one,), _ = results_of(recorded(write_run(folder, origin=origin, **changes)), "eval_return", "newest")
     return one
 
 
@@ -90,7 +90,7 @@ def test_what_runs_should_not_differ_in_is_reported(tmp_path, origin, warning_te
 
 def test_runs_whose_origin_is_not_recorded_are_reported(tmp_path):
     folders = [write_run(tmp_path / str(seed), origin=None, seed=seed) for seed in range(5)]
-    results = [one for folder in folders for one in results_of(folder, "eval_return", "newest")[0]]
+    results = [one for folder in folders for one in results_of(recorded(folder), "eval_return", "newest")[0]]
     assert warnings_of(suite_of(results)) == ["nothing is recorded of source, versions and machine of 0 and 4 others"]
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from boonta.programs.experiments.results import Score, folders_of, results_of
+from boonta.programs.experiments.results import Score, folders_of, recorded, results_of
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.run_folders import write_lines, write_run
@@ -23,7 +23,7 @@ EVALUATED = {
 
 
 def read(folder, metric="eval_return", which="newest"):
-    return results_of(folder, metric, which)
+    return results_of(recorded(folder), metric, which)
 
 
 def test_a_run_has_one_result(tmp_path):
