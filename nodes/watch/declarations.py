@@ -195,7 +195,8 @@ PROCESSES = (
     Metric("rss_mb/<node>", "Resident memory of the node's process.", "MB", "steady once the table is full"),
     Metric(
         "share/<group>/<activity>",
-        "Share of time that a group's threads have spent on an activity since the row before, a mean over its nodes.",
+        "Share of time that a group's threads have spent on an activity since the row before, a mean over its nodes. "
+        "What a status line calls waits are the shares of activities that begin with waiting_for.",
         healthy="the one who waits least holds up the others",
     ),
 )

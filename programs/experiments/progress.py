@@ -95,7 +95,8 @@ class Progress:
         row = last_row(self._folder / state.job.name)
         parts = [f"{state.job.name}{stands_for(state)}: {stage(state)}"]
         if state.stage == DONE:
-            parts += [f"eval {_number(row, 'eval_return', '.2f')}", f"after {_age(state)}"]
+            mean = "mean " if state.job.members else ""
+            parts += [f"{mean}eval {_number(row, 'eval_return', '.2f')}", f"after {_age(state)}"]
         return ", ".join(parts)
 
 

@@ -151,8 +151,8 @@ def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -
 
 
 def metrics_of(run: Recorded) -> list[str]:
-    """The metrics of which a run has values, or the members of its population, in the order in which they came."""
-    rows = [moment.row for moment in run.past] if run.members is None else run.members
+    """The metrics of which a run or the members of its population have values, in the order in which they came."""
+    rows = [*(run.members or []), *(moment.row for moment in run.past)]
     return list(dict.fromkeys(name for row in rows for name, value in row.items() if value is not None))
 
 
@@ -202,12 +202,13 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
 
 
 def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
-    """The members of a population; none in any other run.
+    """The members of a population; none in any other run, or where they share the metric, such as one of a node's.
 
     Raises:
       NoCurve: there are no rows of members yet.
     """
-    if run.members is None:
+    shared = run.members and not any(metric in row for row in run.members)
+    if run.members is None or (shared and any(metric in moment.row for moment in run.past)):
         return {}
     members = curves.member_curves(run.members, run.past, metric)
     if not members:

@@ -95,10 +95,11 @@ class Live:
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
         rows = page.rows_of(self._folder)
+        agent = read_config(self._folder / "config.json").agent
         group, lines = node.partition("/")[0], []
         for name, value in (rows[-1] if rows else {}).items():
             if name.endswith(f"/{node}") or name.startswith(f"share/{group}/"):
-                meaning = "".join(f"  {metric.meaning}" for metric in found(name)[:1])
+                meaning = "".join(f"  {metric.meaning}" for metric in found(name, agent)[:1])
                 lines.append(f"{name}  {'-' if value is None else format(value, ',.5g')}{meaning}")
         return "\n".join(lines) or "No row of metrics names this node yet."
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich import console
-from rich import table as tables
+from rich.table import Table
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import files
@@ -34,7 +33,7 @@ from boonta.programs.experiments.results import (
 )
 from boonta.programs.experiments.summary import Band
 from boonta.programs.tools import status
-from boonta.programs.wiring import journal
+from boonta.programs.wiring import journal, tables
 from boonta.programs.wiring.provenance import source_digest
 from boonta.programs.wiring.run import BadInput, Which, command
 
@@ -214,15 +213,16 @@ def _plain(found: summary.Estimate) -> dict[str, float | None]:
 
 
 def _print(made: Mapping[str, Any]) -> None:
-    """Prints the warnings and the final scores of `_data`."""
-    shown = tables.Table("environment", "group", "runs", made["metric"], page.INTERVAL)
+    """Prints the warnings, the final scores and the pictures of `_data`."""
+    shown = Table("environment", "group", "runs", made["metric"], page.INTERVAL)
     for env, each in made["environments"].items():
         for name, group in each.items():
             final = summary.Estimate(*np.array([*group["final"].values()], float))  # What is null becomes NaN.
             shown.add_row(env, name, str(len(group["runs"])), page.number(float(final.value)), page.interval(final))
     for warning in made["warnings"]:
         print(f"warning: {warning}")
-    console.Console().print(shown)
+    tables.show(shown)
+    print(f"pictures, each as .svg, too: {', '.join(name for name in made['files'] if name.endswith('.png'))}")
 
 
 def main() -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 import pathlib
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from boonta.programs.tools.train import FOLDER, programs
+from boonta.programs.wiring import tables
 from boonta.programs.wiring.environments import FAMILIES
 
 
@@ -46,7 +46,7 @@ def main() -> None:
         table.add_row(f"[bold]{kind}[/bold]")
         for name, text in listed:
             table.add_row(f"  {escape(name)}", escape(text))
-    Console().print(table)
+    tables.show(table)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -28,6 +27,7 @@ from boonta.agents.td3 import metrics as td3
 from boonta.nodes import metrics as rows
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
+from boonta.programs.wiring import tables
 from boonta.programs.wiring.run import BadInput, command, read_config
 
 AGENTS = {
@@ -60,7 +60,7 @@ def metrics(
     """Says what metrics mean.
 
     Args:
-      names: metrics, as rows call them, or a part of their names; none: all.
+      names: metrics, as rows call them, or a part of their names or else of their meanings; none: all.
       workdir: a run's folder; shows the metrics of its newest row with their values.
       markdown: print the page nodes/METRICS.md.
     """
@@ -71,7 +71,9 @@ def metrics(
     agent = "" if workdir is None else read_config(workdir / "config.json").agent
     chosen = [(name, found(name, agent)) for name in newest] or [(each.name, [each]) for each in declared()]
     if names:
-        chosen = [(name, each) for name, each in chosen if any(part in name for part in names)]
+        chosen = [each for each in chosen if any(_fits(part, each[0]) for part in names)] or [
+            (name, each) for name, each in chosen if any(part in one.meaning for part in names for one in each)
+        ]
     if not chosen:
         near = difflib.get_close_matches(names[0], [each.name for each in declared()])
         raise BadInput(f"no metric is called {names[0]!r}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
@@ -83,7 +85,7 @@ def metrics(
         declaration = each[0] if len(each) == 1 else Metric(name, " Or: ".join(one.meaning for one in each))
         value = [_number(newest.get(name))] if newest else []
         table.add_row(escape(name), *value, declaration.unit, declaration.meaning, healthy(declaration))
-    Console().print(table)
+    tables.show(table)
 
 
 def declared(agent: str = "") -> list[Metric]:
@@ -153,6 +155,12 @@ def _markdown(group: Iterable[Metric]) -> Iterable[str]:
 
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile("".join(".+" if part.startswith("<") else re.escape(part) for part in re.split(r"(<\w+>)", name)))
+
+
+def _fits(part: str, name: str) -> bool:
+    """Whether a name has this part, also where an angle bracket stands for a word of it, as in share/learner."""
+    words = zip(part.split("/"), name.split("/"), strict=False)
+    return part in name or ("/" in part and all(there.startswith("<") or here == there for here, there in words))
 
 
 def _number(value: float | None) -> str:

@@ -6,25 +6,21 @@
 from __future__ import annotations
 
 import datetime
-import os
 import pathlib
-import sys
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from boonta.nodes import metrics
 from boonta.programs.tools.status import state_of
-from boonta.programs.wiring import journal
+from boonta.programs.wiring import journal, tables
 from boonta.programs.wiring.run import BadInput, Config, command, read_config
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.
 STATES = {"it is running": "running", "it never started": "never started"}  # Short forms of what `state_of` returns.
 CUT_OFF = "cut off"
-UNBROKEN = 1_000  # Letters of a line.
 
 
 def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) -> None:
@@ -41,8 +37,7 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
         table.add_column(name, justify="right" if name in NUMBERS else "left", overflow="fold")
     for row in sorted((_row(run, workdirs) for run in found), key=lambda row: row[1], reverse=True):
         table.add_row(*map(escape, row))
-    # Where nobody sees it, a line isn't broken: names can be searched and copied.
-    Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else UNBROKEN).print(table)
+    tables.show(table)
 
 
 def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:

@@ -39,7 +39,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     log = _log(workdir)
     print(state_of(workdir, log))
     for line in log[-lines:]:
-        print(f"  {line}")
+        print(f"  {journal.for_people(line)}")
     last = _last_row(workdir)
     reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}
     if reached:

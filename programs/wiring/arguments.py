@@ -19,6 +19,7 @@ import tyro
 from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments, help
+from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
@@ -153,14 +154,16 @@ def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -
     ]
 
 
-def presets_of(settings: dict[str, Any]) -> str:
-    """Lines for the user: the environment, and the values that its presets change."""
+def presets_of(settings: dict[str, Any], launch: str) -> str:
+    """Lines for the user: the environment, the values that its presets change, and when the program evaluates."""
     env: Any = settings.get("env")
     if not hasattr(env, "spec"):
         return ""
     lines = [f"environment {environments.name_of(env)}, presets for {environments.kind_of(env)!r}:"]
     for name, value in settings.items():
-        if hasattr(value, "preset"):
+        if isinstance(value, Evaluation):
+            lines.append(f"  {name}: {value.described(fused=launch == 'anakin')}")
+        elif hasattr(value, "preset"):
             usual = leaves(type(value)())
             chosen = {field: one for field, one in leaves(value).items() if one != usual[field]}
             lines.append(f"  {name}: " + (", ".join(f"{field} {one}" for field, one in chosen.items()) or "as usual"))

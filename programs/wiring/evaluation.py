@@ -57,6 +57,14 @@ class Evaluation:
         left_out = {"episodes"} | ({"by"} if self.by == "default" else set())
         return {name: value for name, value in settings.items() if name not in left_out}
 
+    def described(self, fused: bool) -> str:
+        """When and on what is evaluated, for people; a fused program counts updates where others count seconds."""
+        by = {"default": "updates" if fused else "seconds"}.get(self.by, self.by)
+        every = {"seconds": f"{self.every_s:g} s", "updates": f"{self.every_updates:,d} updates"}
+        every["env_steps"] = f"{self.every_env_steps:,d} env steps"
+        share = "" if fused else f", in at most {self.max_share:.0%} of its node's time"
+        return f"{self.episodes} episodes every {every[by]}{share}"
+
     @property
     def fused(self) -> dict[str, Any]:
         """The settings of `nodes.anakin`.

@@ -83,6 +83,13 @@ def lines(folder: pathlib.Path) -> list[str]:
     return (folder / FILE).read_text(errors="replace").splitlines()
 
 
+def for_people(line: str) -> str:
+    """A line of the file without its level, unless it is a warning or an error."""
+    time, _, rest = line.partition(" ")
+    level, _, message = rest.partition(" ")
+    return f"{time} {message}" if level in ("DEBUG", "INFO") else line
+
+
 def last_start(folder: pathlib.Path) -> list[str]:
     """The lines of a run since it was started last; none if it never was, or its file can't be read."""
     try:

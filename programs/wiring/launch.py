@@ -85,7 +85,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        shown = presets_of(settings), network_of(program), f"run folder {run.workdir}"
+        shown = presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
         print("\n".join(filter(None, shown)), flush=True)
         if tight:
             journal.LOG.warning("%s", tight)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from boonta.programs.experiments.results import Score, folders_of, recorded, results_of
+from boonta.programs.experiments.results import Score, folders_of, metrics_of, recorded, results_of
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.run_folders import write_lines, write_run
@@ -96,6 +96,16 @@ def test_members_of_a_population_are_results_of_their_own(tmp_path):
     assert "vary" not in one.settings and "seeds" not in one.settings and one.settings["config.size"] == 8
     assert one.curve.env_steps.tolist() == [50, 150] and one.score.value == pytest.approx(0.3)
     assert other.score.value == 1.5 and warning.startswith("run: members 1 diverged")
+
+
+def test_what_all_members_share_is_the_runs(tmp_path):
+    lines = [{**row, "share/learner/updating": 0.5, "eval_return": 7.0} for row in run_folders.rows((0.0, 1.0))]
+    folder = write_run(tmp_path / "run", metrics=lines, program="population")
+    write_lines(folder / "members.jsonl", [{"member": i, "seed": i, "updates": 1, "eval_return": i} for i in (0, 1)])
+    (result,), _ = results_of(recorded(folder), "share/learner/updating", "newest")
+    assert result.member is None and result.curve.values.tolist() == [0.5, 0.5]
+    assert [each.curve.values.tolist() for each in read(folder)[0]] == [[0.0], [1.0]]
+    assert {"eval_return", "share/learner/updating"} <= set(metrics_of(recorded(folder)))
 
 
 def test_members_of_a_sweeps_population_have_the_flags_that_they_share(tmp_path):

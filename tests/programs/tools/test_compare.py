@@ -66,7 +66,10 @@ def write_suite(folder, environments=("catch", "grid_world"), seeds=(0, 1)):
 def test_a_suite_becomes_a_page(tmp_path, capsys):
     compare((write_suite(tmp_path / "sweep"),), bar=1.1)
     out = tmp_path / "sweep" / "comparison"
-    assert capsys.readouterr().out.splitlines()[-1] == str(out / "index.html")
+    *_, pictures, page = capsys.readouterr().out.splitlines()
+    assert page == str(out / "index.html")
+    named = pictures.removeprefix("pictures, each as .svg, too: ").split(", ")
+    assert set(named) == {path.name for path in out.glob("*.png")} and "curves_env_steps.png" in named
     found = json.loads((out / "results.json").read_text())
     final = found["environments"]["catch"]["muzero"]["final"]
     assert final["value"] == pytest.approx(1.09) and (final["low"], final["high"]) == pytest.approx((1.04, 1.14))

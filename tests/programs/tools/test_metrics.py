@@ -77,6 +77,21 @@ def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
     assert any(line.startswith("share/<group>/<activity> ") for line in capsys.readouterr().out.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        ("share/learner", {"share/<group>/<activity>"}),
+        ("share/learner/acting", {"share/<group>/<activity>"}),
+        ("rss_mb/actor/0", {"rss_mb/<node>"}),
+        ("waits", {"share/<group>/<activity>"}),  # No metric has this name, but a meaning has the word.
+    ],
+)
+def test_metrics_are_found_by_what_a_user_saw(asked, names, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    metrics.metrics((asked,))
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]} == names
+
+
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no metric is called 'polcy_lag'; did you mean policy_lag"):
         metrics.metrics(("polcy_lag",))

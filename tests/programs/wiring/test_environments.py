@@ -105,8 +105,10 @@ def test_settings_are_flags_and_presets_are_of_the_kind(tmp_path):
     run, settings = parse(impala, arguments)
     assert settings["env"] == MinAtar("asterix", sticky_actions=0.25)
     assert settings["config"].batch_size == 64 and settings["evaluation"].every_updates == 5_000
-    message = presets_of(settings)
+    message = presets_of(settings, "local_mp")
     assert "environment minatar-asterix, presets for 'minatar'" in message and "optimiser.max_grad_norm 0.5" in message
+    assert "evaluation: 50 episodes every 60 s, in at most 10% of its node's time" in message
+    assert "evaluation: 50 episodes every 5,000 updates" in presets_of(settings, "anakin").splitlines()[-1]
     run, _ = parse(impala, ["minatar/asterix"])
     assert run.workdir.endswith("runs/impala-minatar-asterix")
 
