@@ -4,7 +4,7 @@ import numpy as np
 import optax
 import pytest
 
-from boonta.agents import optimisation
+from boonta.agents import descent, optimisation
 from boonta.agents.base import Batch, Steps
 from boonta.agents.descent import make_schedule
 from boonta.agents.groups import Optimiser
@@ -154,6 +154,27 @@ def test_groups_of_params_have_optimisers_of_their_own():
         optimisation.make_update(init, loss, {"actor": settings["actor"]}).init(jax.random.PRNGKey(0))
     with pytest.raises(ValueError, match=r"optimisers are for the params \['actor', 'critic'\], but .* are ArrayImpl"):
         optimisation.make_update(lambda key: START, loss, settings).init(jax.random.PRNGKey(0))
+
+
+@pytest.mark.parametrize("kind", ["adam", "rmsprop", "sgd"])
+def test_many_arrays_as_one_vector_descend_as_they_do_one_by_one(kind, monkeypatch):
+    shapes = [(3, 2), (2,), (2, 4), (4,), ()]
+    params = {f"layer_{i}": jax.random.normal(jax.random.PRNGKey(i), shape) for i, shape in enumerate(shapes)}
+    gradient = jax.tree.map(lambda x: 3 * jnp.cos(x), params)
+    weight_decay = {"weight_decay": 0.1} if kind == "adam" else {}
+    settings = Optimiser(kind, 0.1, max_grad_norm=0.5, **weight_decay)
+
+    def descend(few: int):
+        monkeypatch.setattr(descent, "FEW", few)
+        made = descent.make_descent(settings, 1, {})
+        moved, state, metrics = params, made.init(params), {}
+        for updates in range(3):
+            moved, state, metrics = made.step(gradient, state, moved, jnp.int32(updates))
+        return moved, metrics, max(x.ndim for x in jax.tree.leaves(state))
+
+    one_by_one, packed = descend(len(shapes)), descend(len(shapes) - 1)
+    assert (one_by_one[2], packed[2]) == ((0, 0) if kind == "sgd" else (2, 1))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), one_by_one[:2], packed[:2])
 
 
 def test_only_what_is_published_goes_to_actors():
