@@ -10,7 +10,7 @@ import acme
 import jax
 import jax.numpy as jnp
 
-VERSION = "0.4.0"
+from boonta.nodes.acme import VERSION
 
 
 def install() -> None:

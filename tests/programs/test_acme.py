@@ -25,7 +25,7 @@ def test_the_scripts_of_the_page_run_on_one_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "from_acme.py"
     script.write_text(PROGRAM)
-    assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 40
+    assert len([line for line in PROGRAM.splitlines() if line.strip()]) <= 30
     workdir = tmp_path / "runs" / "from_acme"
     config = [f"--config.{pair}" for pair in f"{TINY} {FEW}".split()]
     arguments = ["--launch", "local_mt", "--evaluation.episodes", "1", *config]
@@ -58,3 +58,14 @@ def test_muzero_learns_catch_from_a_scripted_acme_actor_alone(tmp_path):
         program.finish(0, deadline_s=800)
     rows = metrics.read(program.workdir)
     assert rows[-1]["eval_return"] >= 0.95 and rows[-1]["return"] < 0.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["dqn", "impala", "r2d2", "sac"])
+def test_acmes_own_agents_act_and_learn_as_a_program(agent, tmp_path):
+    env = "gymnasium/Pendulum-v1" if agent == "sac" else "catch"
+    arguments = [env, "--agent", agent, "--stop.env-steps", "3000", "--stop.seconds", "300"]
+    with Running(tmp_path, "benchmarks/peers/acme_agents.py", *arguments) as program:
+        program.finish(0, deadline_s=350)
+    last = metrics.read(program.workdir)[-1]
+    assert last["env_steps"] >= 3000 and last["updates"] > 0 and "return" in last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
+import boonta.nodes.acme  # noqa: E402
 from boonta.nodes.acme import aliases  # noqa: E402
 
 import acme  # noqa: E402  # isort: skip
@@ -18,6 +20,12 @@ def test_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(acme, "__version__", "0.6.1")
     with pytest.raises(ImportError, match="the aliases are for dm-acme 0.4.0, and this is 0.6.1"):
         aliases.install()
+
+
+def test_another_version_is_warned_of_when_the_room_is_imported(monkeypatch):
+    monkeypatch.setattr(acme, "__version__", "0.6.1")
+    with pytest.warns(UserWarning, match="is made for dm-acme 0.4.0, and this is 0.6.1: .* pip install dm-acme==0.4.0"):
+        importlib.reload(boonta.nodes.acme)
 
 
 CODE = """
