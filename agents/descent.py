@@ -144,7 +144,7 @@ def _descend_by_entry(descents: Mapping[str, Descent]) -> Descent:
 def _packed(params: Nest) -> tuple[Nest, Callable[[Nest], Nest]]:
     """What an optimiser sees of params or of their gradient, and the function that gives them back from it.
 
-    On the CPU each array has a cost of its own, which for MuZero's 48 is a seventh of its small update, so that many
+    On the CPU each array has a cost of its own, which for MuZero's 48 is a tenth of its small update, so that many
     arrays are made one vector [P]. For IMPALA's eight the vector itself costs a tenth of a fused program's rate.
     """
     if len(jax.tree.leaves(params)) <= FEW:
