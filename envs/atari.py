@@ -57,7 +57,8 @@ class Atari:
         recommends to leave it off.
       max_episode_frames: A game is truncated (discount 1 on LAST) after this many frames, not counting no-ops. 108,000
         frames, half an hour, in Hessel 2018; 18,000 in Machado 2018.
-      num_threads: Number of C++ threads that step the slots; ALE uses at most one per core.
+      num_threads: Number of C++ threads that step the slots; ALE uses at most one per core. None leaves it to the way to
+        run: Sebulba divides the machine's cores among its acting threads, all others take one. No result depends on it.
     """
 
     game: str
@@ -70,15 +71,16 @@ class Atari:
     fire_reset: bool = False
     life_loss: bool = False
     max_episode_frames: int = 108_000
-    num_threads: int = 1
+    num_threads: int | None = None
 
     def __post_init__(self) -> None:
         _rom_id(self.game)
         for field in ("height", "width"):
             base.require_side(field, getattr(self, field))
         for field in ("frame_skip", "max_episode_frames", "num_threads"):
-            if getattr(self, field) < 1:
-                raise ValueError(f"{field} is {getattr(self, field)}; it must be at least 1")
+            value = getattr(self, field)
+            if value is not None and value < 1:
+                raise ValueError(f"{field} is {value}; it must be at least 1")
         if self.noop_max < 0:
             raise ValueError(f"noop_max is {self.noop_max}; it must be at least 0")
         if not 0.0 <= self.repeat_action_probability <= 1.0:
@@ -121,7 +123,7 @@ class _AtariBatch(base.BatchedEnv):
         self._simulator = vector_env.AtariVectorEnv(
             _rom_id(settings.game),
             num_envs,
-            num_threads=settings.num_threads,
+            num_threads=settings.num_threads or 1,
             max_num_frames_per_episode=_NO_FRAME_LIMIT,
             repeat_action_probability=settings.repeat_action_probability,
             full_action_space=settings.full_action_set,

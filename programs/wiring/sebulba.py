@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from boonta.agents.base import Author, Slots, Table
+from boonta.envs.base import Env
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
@@ -103,7 +105,9 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     """The actor of one acting device. `first_group` and `slots` count over those of all actors on all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
-    env = Placed(program.env, device) if isinstance(shared.replay, QueueTable) else program.env
+    env = threaded(program.env, len(os.sched_getaffinity(0)) // placement.groups)
+    if isinstance(shared.replay, QueueTable):
+        env = Placed(env, device)
     size = num_envs_of(program, group, run.hosts.number * placement.acting)
     number = run.hosts.index * placement.acting + i
     first_group = number * placement.threads
@@ -113,6 +117,17 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     given |= {"slots": slots, "num_envs": size}
     named = dataclasses.replace(group, number=placement.acting)
     return construct(program, named, i, given)
+
+
+def threaded(env: Env, number: int) -> Env:
+    """The environment with this number of threads to step its slots, at least one, where its user has left it open.
+
+    In a process of its own an actor is one of many, and has a core. Here a group of environments is all that keeps its
+    share of the host's cores busy.
+    """
+    if getattr(env, "num_threads", number) is None:
+        return dataclasses.replace(env, num_threads=max(1, number))  # type: ignore[type-var]
+    return env
 
 
 def _reanalyzer(program: Program, group: Group, shared: Shared) -> Node:

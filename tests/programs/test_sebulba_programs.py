@@ -103,6 +103,19 @@ def test_the_atari_programs_build_every_node():
     assert [node.name for node in nodes] == ["learner", "actor/0", "evaluator"]
 
 
+@pytest.mark.parametrize(
+    ("cores", "flags", "threads"),
+    [(16, [], 4), (2, [], 1), (16, ["--env.num-threads", "3"], 3)],
+    ids=["divided", "one at least", "chosen"],
+)
+def test_cores_are_divided_among_the_groups_whose_environments_have_threads(monkeypatch, cores, flags, threads):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    run, settings = parse(impala_program, ["atari/Pong", "--launch", "sebulba", "--placement.threads", "4", *flags])
+    _, nodes = build(impala_program(run, **settings))
+    (actor,) = (node for node in nodes if isinstance(node, Actor))
+    assert actor._env.env.num_threads == threads
+
+
 def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path):
     """The smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 per update."""
     env = Catch(rows=3, columns=3)
