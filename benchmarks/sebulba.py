@@ -47,6 +47,7 @@ class Options:
       agent: the agent.
       game: the Atari game.
       network: IMPALA's torso; MuZero has a tower of its own.
+      channels: those of its convolutions or stages; by default the network's own, of "deep" 16 32 32.
       simulations: simulations per search of MuZero.
       num_envs: acting batch sizes: environments of each thread, which step and act together.
       batch_size: sequences per update.
@@ -61,6 +62,7 @@ class Options:
     agent: Literal["impala", "muzero"] = "impala"
     game: str = "Pong"
     network: Literal["shallow", "nature", "deep"] = "shallow"
+    channels: tuple[int, ...] = ()
     simulations: int = 16
     num_envs: tuple[int, ...] = (32, 64, 128)
     batch_size: int = 32
@@ -79,7 +81,8 @@ class Options:
             config = replaced(muzero.ATARI, {"num_simulations": self.simulations, **replay})
             return muzero_program(run, config, Evaluation.preset("atari"), Atari(self.game), num_envs=dealt)
         size = max(self.batch_size, num_envs)
-        own = impala.Config(Torso(self.network), batch_size=self.batch_size, queue_size=size)
+        torso = Torso(self.network, channels=self.channels or None)
+        own = impala.Config(torso, batch_size=self.batch_size, queue_size=size)
         return impala_atari(run, self.game, num_envs=dealt, config=own)
 
 
