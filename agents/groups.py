@@ -148,10 +148,11 @@ class Replay:
         require(self, "min_size", self.min_size <= self.size, f"at most size, {self.size}")
 
 
-Kind = Literal["mlp", "shallow", "nature", "deep", "tower"]
+Kind = Literal["mlp", "minatar", "shallow", "nature", "deep", "tower"]
 
 PUBLISHED: dict[Kind, dict[str, Any]] = {
     "mlp": {"widths": (256, 256)},
+    "minatar": {"widths": (128,), "channels": (16,), "kernels": (3,), "strides": (1,)},  # Its paper's DQN.
     # The A3C network. See "Asynchronous Methods for Deep Reinforcement Learning" (https://arxiv.org/abs/1602.01783),
     # section 8, and the left of Figure 3 in the IMPALA paper.
     "shallow": {"widths": (256,), "channels": (16, 32), "kernels": (8, 4), "strides": (4, 2)},
@@ -172,20 +173,21 @@ class Torso:
     Each kind has widths and channels of its own, which any others may replace.
 
     Sources: [A3C] https://arxiv.org/abs/1602.01783, [DQN] https://doi.org/10.1038/nature14236, [I] IMPALA
-    (https://arxiv.org/abs/1802.01561), [M] MuZero (https://arxiv.org/abs/1911.08265), [Z] MooZi, [E] "What Matters In
-    On-Policy Reinforcement Learning?" (https://arxiv.org/abs/2006.05990).
+    (https://arxiv.org/abs/1802.01561), [M] MuZero (https://arxiv.org/abs/1911.08265), [MA] MinAtar
+    (https://arxiv.org/abs/1903.03176), [Z] MooZi, [E] "What Matters In On-Policy Reinforcement Learning?"
+    (https://arxiv.org/abs/2006.05990).
     """
 
     kind: Kind = field(
         "mlp",
-        '"mlp" flattens any observation; "shallow" (A3C\'s), "nature" (DQN\'s), "deep" (IMPALA\'s, residual) and '
-        '"tower" (MuZero\'s, residual, normalised) are convolutions over images and boards.',
-        source="[A3C], section 8; [DQN], Methods; [I], Figure 3; [Z], section 5.3.6",
+        '"mlp" flattens any observation; "minatar" (for small boards), "shallow" (A3C\'s), "nature" (DQN\'s), "deep" '
+        "(IMPALA's, residual) and \"tower\" (MuZero's, residual, normalised) are convolutions over images and boards.",
+        source="[MA], experiments; [A3C], section 8; [DQN], Methods; [I], Figure 3; [Z], section 5.3.6",
     )
     widths: tuple[int, ...] | None = field(
         None,
         "Units of each dense layer, on top of the convolutions if there are some. None is the kind's own: mlp 256 256, "
-        "shallow 256, nature 512, deep 256, tower none.",
+        "minatar 128, shallow 256, nature 512, deep 256, tower none.",
         unit="units",
         source="as the kind; mlp's are our own choice",
         at_least=1,
@@ -193,23 +195,22 @@ class Torso:
     channels: tuple[int, ...] | None = field(
         None,
         "Channels of each convolution, of each of deep's stages, or of the whole tower. None is the kind's own: "
-        "shallow 16 32, nature 32 64 64, deep 16 32 32, tower 32.",
+        "minatar 16, shallow 16 32, nature 32 64 64, deep 16 32 32, tower 32.",
         unit="channels",
         source="as the kind",
         at_least=1,
     )
     kernels: tuple[int, ...] | None = field(
         None,
-        "Heights and widths of the windows of shallow's and nature's convolutions. None is the kind's own: "
-        "shallow 8 4, nature 8 4 3.",
+        "Heights and widths of the windows of minatar's, shallow's and nature's convolutions. None is the kind's own: "
+        "minatar 3, shallow 8 4, nature 8 4 3.",
         unit="pixels",
         source="as the kind",
         at_least=1,
     )
     strides: tuple[int, ...] | None = field(
         None,
-        "Distances between the windows of shallow's and nature's convolutions. None is the kind's own: shallow 4 2, "
-        "nature 4 2 1.",
+        "Distances between these windows. None is the kind's own: minatar 1, shallow 4 2, nature 4 2 1.",
         unit="pixels",
         source="as the kind",
         at_least=1,

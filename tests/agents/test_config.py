@@ -215,6 +215,7 @@ def test_epsilon_follows_the_kind_of_optimiser():
 
 def test_a_torso_is_its_kinds_own_where_nothing_else_is_said():
     assert Torso("nature").resolved == Torso("nature", (512,), (32, 64, 64), (8, 4, 3), (4, 2, 1))
+    assert Torso("minatar").resolved == Torso("minatar", (128,), (16,), (3,), (1,))
     assert Torso("deep", channels=(8,), blocks=3).resolved == Torso("deep", (256,), (8,), blocks=3)
     assert Torso("mlp", ()).resolved.widths == ()
     with pytest.raises(ValueError, match=r"Torso: kernels is None; it must be one number for each of 1 convolutions"):

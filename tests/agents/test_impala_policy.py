@@ -63,7 +63,7 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
 
 
 @pytest.mark.parametrize("lstm_size", [0, 16])
-@pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp"])
+@pytest.mark.parametrize("name", ["shallow", "nature", "deep", "mlp", "minatar"])
 def test_learner_computes_what_the_policy_computed(name, lstm_size):
     config = Config(Torso(name, widths=(32, 32) if name == "mlp" else None), lstm_size=lstm_size)
     network = make_network(config, SPEC, HEAD)
