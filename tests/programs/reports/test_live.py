@@ -8,6 +8,7 @@ import functools
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -103,6 +104,32 @@ def test_it_tells_all_about_a_node(run):
         assert "share/actor/acting  0.9" in told
         assert "offers no stacks" in get(f"{address}stack?node=learner")
         assert get(f"{address}charts").count("<svg") == 2
+
+
+def test_it_serves_the_whole_report_with_its_films_and_no_other_file(run, monkeypatch):
+    monkeypatch.setattr("boonta.programs.experiments.page.LARGEST", 1_000_000)
+    (run / "videos").mkdir()
+    (run / "videos" / "a film.mp4").write_bytes(bytes(1_000_001))
+    (run / "videos" / ".part.gif").write_bytes(b"being written")
+    (run / "tree.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"><title>a search</title></svg>')
+    (run / "matches.txt").write_text("against uct:10\n  3 won\n")
+    (run.parent / "outside.png").write_bytes(b"not the run's")
+    with served(run) as address:
+        assert '<a href="report">' in get(address)
+        report = get(f"{address}report")
+        for text in ("<td>config.rate</td>", "3 won", "tree.svg", "data:image/svg+xml", "updates reached 3"):
+            assert text in report, text
+        (link,) = re.findall(r'href="([^"]+)"', report)
+        assert link == "videos/a%20film.mp4" and get(f"{address}{link}") == "\0" * 1_000_001
+        assert "a search" in get(f"{address}tree.svg")
+        root = "%2F".join([".."] * 20)
+        others = ["../outside.png", "videos/../../outside.png", "%2E%2E/outside.png", "..%2Foutside.png", "config.json"]
+        for other in (*others, "videos/.part.gif", "videos/../tree.svg", str(run / "tree.svg"), f"{root}/etc/passwd"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                get(f"{address}{other}")
+        (run / "config.json").write_text("{")
+        with pytest.raises(urllib.error.HTTPError, match="503.*damaged"):
+            get(f"{address}report")
 
 
 def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
