@@ -216,6 +216,8 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
         tyro.cli(function)
+    except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
+        raise
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
