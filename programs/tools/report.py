@@ -8,8 +8,6 @@ from __future__ import annotations
 import pathlib
 
 from boonta.nodes.snapshots import files
-from boonta.programs.reports import live as pages
-from boonta.programs.reports import page
 from boonta.programs.wiring.run import BadInput, command, read_config
 
 FILE = "report.html"
@@ -32,6 +30,11 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
         config = read_config(workdir / "config.json")
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+    if live:
+        print("loading what draws the page; its address follows within seconds", flush=True)
+    from boonta.programs.reports import live as pages  # The import takes seconds, so it comes after these words.
+    from boonta.programs.reports import page
+
     if live:
         pages.serve(workdir, port)
         return
