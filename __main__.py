@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pathlib
+import select
+import signal
 import sys
 
 GROUPS = {
@@ -16,6 +19,8 @@ GROUPS = {
 TOOLS = tuple(name for names in GROUPS.values() for name in names)
 RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "plot", "report", "runs", "status", "sweep")
 FOLDER = pathlib.Path(__file__).parent / "programs" / "tools"
+STDOUT = 1
+CUT_OFF = 128 + signal.SIGPIPE  # What a shell says of a program that a broken pipe ends.
 
 
 def usage() -> str:
@@ -30,7 +35,20 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Runs the tool that the first argument names."""
+    """Runs the tool that the first argument names; it ends quietly where nobody reads its output, as in `| head`."""
+    try:
+        try:
+            return _run()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        if not _reader_has_gone():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT)  # Python flushes once more at its end.
+        return CUT_OFF
+
+
+def _run() -> int:
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("-h", "--help"):
         print(usage())
@@ -43,6 +61,13 @@ def main() -> int:
     sys.argv = [f"boonta {name}", *sys.argv[2:]]
     importlib.import_module(f"boonta.programs.tools.{name}").main()
     return 0
+
+
+def _reader_has_gone() -> bool:
+    """Whether standard output is a pipe without a reader; a tool's other pipes break for other reasons."""
+    watched = select.poll()
+    watched.register(STDOUT, 0)
+    return any(event & select.POLLERR for _, event in watched.poll(0))
 
 
 if __name__ == "__main__":

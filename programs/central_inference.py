@@ -30,13 +30,13 @@ def central_inference(
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
       inference: number of inference nodes, to which actors are dealt in turn.
-      updates_per_step: updates that the learner makes in one dispatch; default: 1.
-      publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
+      updates_per_step: so many updates are made in one compiled call; default: 1.
+      publish_every: params are published after so many updates; default: 1 with a queue, 10 without.
     """
     agent = make(config, env.spec)
     groups = [

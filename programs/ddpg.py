@@ -24,7 +24,7 @@ def ddpg(
 
     Args:
       run: the run's settings.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: the environment that actors act in.
       config: the agent's hyper-parameters.
       actors: number of actor processes.

@@ -37,7 +37,7 @@ def meta_gradient(
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: an environment in JAX, or one with a twin in JAX.
       learn: fields of the config to learn, with initial values, as FIELD=NUMBER; the config's own values judge the
         result.

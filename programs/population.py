@@ -33,7 +33,7 @@ def population(
     Args:
       run: the run's settings.
       config: hyper-parameters that all members share.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: an environment in JAX, or one with a twin in JAX.
       vary: fields of the config that differ, as FIELD=NUMBER,NUMBER,…; members take all combinations.
       seeds: number of seeds of each combination.

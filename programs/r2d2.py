@@ -27,13 +27,13 @@ def r2d2(
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
-      updates_per_step: updates that the learner makes in one dispatch; default: 1.
-      publish_every: updates between two publications of params; default: 10.
-      refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
+      updates_per_step: so many updates are made in one compiled call; default: 1.
+      publish_every: params are published after so many updates; default: 10.
+      refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
     """
     agent = make(config, env.spec)
     groups = [

@@ -32,7 +32,7 @@ def self_play(
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       rollouts: rollouts of the tree search that is one of the opponents.
       games: games against each opponent per evaluation.
-      every_s: seconds from the start of one evaluation to the next.
+      every_s: an evaluation starts so many seconds after the one before did.
     """
     agent = make(config, env.spec)
     opponents = {"random": RandomPlayer(), "uct": UctPlayer(rollouts)}

@@ -27,13 +27,13 @@ def td3(
     Args:
       run: the run's settings.
       config: the agent's hyper-parameters.
-      evaluation: how often params are evaluated, and on how many episodes.
+      evaluation: how, and how often, params are evaluated.
       env: the environment that actors act in.
       actors: number of actor processes.
       num_envs: environments per actor.
-      updates_per_step: updates that the learner makes in one dispatch; default: 8, with convolutions 1.
-      publish_every: updates between two publications of the policy; default: 10.
-      refresh_every: env steps of a slot between two fetches of it; default: each.
+      updates_per_step: so many updates are made in one compiled call; default: 8, with convolutions 1.
+      publish_every: the policy is published after so many updates; default: 10.
+      refresh_every: actors fetch it after so many steps per env; default: 1.
     """
     agent = make(config, env.spec)
     groups = [

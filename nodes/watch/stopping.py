@@ -15,14 +15,15 @@ class StopRule:
     """The limits at which a program is done; the first one reached counts, and None is no limit.
 
     Attributes:
-      env_steps: steps of all actors' environments.
-      updates: learner updates.
-      seconds: wall time since the launch, with starting and compiling, and with earlier parts of a resumed run.
-      eval_return: mean return of the last evaluation; with several evaluators the mean over them. The learner goes on
-        until the monitor stops it: the last checkpoint holds params a few updates after those that were evaluated.
-      on_collapse: whether the run also ends, with exit code 3, when its health shows that learning has collapsed: its
-        entropy, its returns or its gradient; of a population, those of all members. The best checkpoint stays. Where a
-        platform starts the nodes one by one, and again if they fail, the code is 0: starting again is of no use.
+      env_steps: the run ends after so many steps of all actors' environments together.
+      updates: the run ends after so many updates of the learner.
+      seconds: the run ends after so much wall time since the launch, with starting and compiling; parts before a
+        resumption count, too.
+      eval_return: the run ends when the last evaluation has this mean return; of several evaluators, the mean over
+        them. The last checkpoint may be a few updates newer.
+      on_collapse: whether the run also ends, with exit code 3, when its health shows that learning has collapsed:
+        entropy, returns or gradient; of a population, those of all members. On a platform that starts nodes one by one
+        the code is 0.
     """
 
     env_steps: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -15,18 +16,35 @@ from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
 CELL, MARGIN, LINE, PAD = 44, 24, 22, 8  # Sizes in pixels: of a cell, of its coordinates, of a line of text.
 LEAST = 168  # Height of a picture of text.
 INK, PAPER, WOOD = (30, 30, 30), (255, 255, 255), (246, 235, 211)
-COLOURS = {"x": (200, 40, 40), "o": (30, 90, 200), "b": (20, 20, 20), "w": (255, 255, 255)}  # Of the players' pieces.
+COLOURS = {"x": (200, 40, 40), "o": (30, 90, 200), "b": (20, 20, 20), "w": (255, 255, 255)}  # Of the players' pieces,
+COLOURS["#"] = (130, 130, 130)  # and of what blocks a cell of amazons.
 EMPTY = ".-+"  # What texts of positions have for an empty cell.
-GRID = re.compile(rf"[{re.escape(EMPTY)}xob]+|[{re.escape(EMPTY)}xow]+", re.IGNORECASE)
+GRID = re.compile(rf"[{re.escape(EMPTY)}xob#]+|[{re.escape(EMPTY)}xow]+", re.IGNORECASE)
+LABELLED = re.compile(rf"(\d+)([{re.escape(EMPTY)}xobw]+)(?:\1)?", re.IGNORECASE)  # A row with its number.
+SIDES = str.maketrans("xo", "bw")  # Games whose texts have coordinates, such as go, call these black and white.
+FEN = re.compile(r"((?:[1-8kqrbnp]+/){7}[1-8kqrbnp]+) [wb] .*", re.IGNORECASE)  # A position of chess.
+CHESS = str.maketrans("KQRBNPkqrbnp", "♔♕♖♗♘♙♚♛♜♝♞♟")
 STONES = 5  # From this size on, pieces are discs; on smaller boards they are X and O.
 PLOTTED = 8  # More numbers are drawn without names.
 
 
+class Board(NamedTuple):
+    """A board.
+
+    Attributes:
+      cells: a text for each row from the top, with a character for each cell.
+      rows, columns: their names.
+    """
+
+    cells: Sequence[str]
+    rows: Sequence[str]
+    columns: Sequence[str]
+
+
 def position(text: str) -> np.ndarray:
     """Draws a position as OpenSpiel writes it, uint8 [H, W, 3]: a board with coordinates, or else the text itself."""
-    lines = [line.replace(" ", "") for line in text.strip().splitlines()]
-    bare = all(len(line) == len(lines[0]) > 2 and GRID.fullmatch(line) for line in lines) and len(lines) > 2
-    return _board(lines) if bare else _lines(text.strip("\n").splitlines())
+    board = _parsed(text.strip())
+    return _lines(text.strip("\n").splitlines()) if board is None else _board(board)
 
 
 def vectors(values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -66,19 +84,37 @@ def captioned(frame: np.ndarray, caption: str) -> np.ndarray:
     return np.asarray(image)
 
 
-def _board(lines: Sequence[str]) -> np.ndarray:
-    """Draws a board; rows and columns are counted from 0 at the top left, as in OpenSpiel's names of moves."""
-    rows, columns = len(lines), len(lines[0])
+def _parsed(text: str) -> Board | None:
+    """The board that a text describes; without names, rows and columns are counted from 0, as in names of moves."""
+    lines = [line.replace(" ", "") for line in text.splitlines()]
+    labelled = [found for line in lines if (found := LABELLED.fullmatch(line))]
+    if chess := FEN.fullmatch(text):
+        ranks = re.sub(r"\d", lambda number: "." * int(number[0]), chess[1]).translate(CHESS).split("/")
+        board = Board(ranks, "87654321", "abcdefgh")
+    elif labelled:
+        cells = [found[2].lower().translate(SIDES) for found in labelled]
+        board = Board(cells, [found[1] for found in labelled], lines[-1])
+    elif all(GRID.fullmatch(line) for line in lines):
+        board = Board([line.lower() for line in lines], *([str(i) for i in range(len(of))] for of in (lines, lines[0])))
+    else:
+        return None
+    is_board = len(board.cells) > 2 and all(len(line) == len(board.columns) > 2 for line in board.cells)
+    is_clear = len({*"".join(board.cells)} & {*EMPTY}) <= 1  # In checkers, one of them is a piece.
+    return board if is_board and is_clear else None
+
+
+def _board(board: Board) -> np.ndarray:
+    rows, columns = len(board.rows), len(board.columns)
     image = Image.new("RGB", (columns * CELL + 2 * MARGIN, rows * CELL + 2 * MARGIN), PAPER)
     pen = ImageDraw.Draw(image)
-    for y, line in enumerate(lines):
-        pen.text((MARGIN / 2, MARGIN + (y + 0.5) * CELL), str(y), INK, _font(13), anchor="mm")
-        for x, piece in enumerate(line.lower()):
+    for y, (name, line) in enumerate(zip(board.rows, board.cells)):
+        pen.text((MARGIN / 2, MARGIN + (y + 0.5) * CELL), name, INK, _font(13), anchor="mm")
+        for x, piece in enumerate(line):
             left, top = MARGIN + x * CELL, MARGIN + y * CELL
             pen.rectangle((left, top, left + CELL, top + CELL), WOOD, INK)
             _piece(pen, piece, left, top, max(rows, columns) >= STONES)
-    for x in range(columns):
-        pen.text((MARGIN + (x + 0.5) * CELL, MARGIN * 1.5 + rows * CELL), str(x), INK, _font(13), anchor="mm")
+    for x, name in enumerate(board.columns):
+        pen.text((MARGIN + (x + 0.5) * CELL, MARGIN * 1.5 + rows * CELL), name, INK, _font(13), anchor="mm")
     return np.asarray(image)
 
 
@@ -86,7 +122,9 @@ def _piece(pen: ImageDraw.ImageDraw, piece: str, left: float, top: float, stones
     inner = (left + 7, top + 7, left + CELL - 7, top + CELL - 7)
     if piece in EMPTY:
         return
-    if stones:
+    if ord(piece) in CHESS.values():
+        pen.text((left + CELL / 2, top + CELL / 2), piece, INK, _font(32), anchor="mm")
+    elif stones:
         pen.ellipse(inner, COLOURS[piece], INK)
     elif piece == "o":
         pen.ellipse(inner, outline=COLOURS["o"], width=5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import http.server
 import json
+import mimetypes
 import pathlib
 import platform
 import secrets
@@ -13,18 +14,18 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import figures
-from boonta.programs.experiments.curves import moments
+from boonta.programs.experiments.curves import Moment, moments
 from boonta.programs.reports import charts, page, picture
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found
 from boonta.programs.wiring import journal, stacks, temporary
 from boonta.programs.wiring.recorded import Picture
-from boonta.programs.wiring.run import read_config
+from boonta.programs.wiring.run import BadInput, read_config
 
 HTML = pathlib.Path(__file__).with_name("live.html")
 LOOPBACK = "127.0.0.1"
@@ -34,7 +35,7 @@ SHOWN = ("returns_seconds", "throughput", "time_")  # The first letters of the c
 
 
 class Live:
-    """What the live page asks for; each method answers one request with text.
+    """What the live page asks for; each method answers one request.
 
     Args:
       folder: the run's folder; the run may still be starting.
@@ -43,10 +44,11 @@ class Live:
     def __init__(self, folder: pathlib.Path):
         self._folder = folder
         self._drawn: tuple[float, str] = (-1.0, "")  # The time of the last row that is drawn, and the charts.
+        self._drawing = threading.Lock()  # Matplotlib's pyplot draws for one thread at a time.
 
     def page(self) -> str:
         """The page."""
-        with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
+        with self._drawing, tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
             path = pathlib.Path(name) / page.PROGRAM
             if (shown := self._picture()).groups:
                 picture.draw(shown, path)
@@ -69,20 +71,23 @@ class Live:
 
     def charts(self) -> str:
         """The charts, as SVGs one after another; they are drawn again when there is a new row."""
-        past = moments(page.rows_of(self._folder))
-        last = past[-1].seconds if past else 0.0
-        if last != self._drawn[0]:
-            drawn = charts.charts(past)
-            wanted = {name: chart for name, chart in drawn.items() if name.startswith(SHOWN)}
-            parts = []
-            with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
-                for name, chart in wanted.items():
-                    path = pathlib.Path(folder) / name
-                    figures.draw(chart.panels, path, chart.xlabel, chart.ylabel, "", "", formats=("svg",))
-                    svg = path.with_suffix(".svg").read_text()
-                    parts.append(f"<h3>{html.escape(chart.caption)}</h3>{svg[svg.index('<svg') :]}")
-            self._drawn = last, "\n".join(parts)
-        return self._drawn[1]
+        with self._drawing:
+            past = moments(page.rows_of(self._folder))
+            last = past[-1].seconds if past else 0.0
+            if last != self._drawn[0]:
+                self._drawn = last, _charts(past)
+            return self._drawn[1]
+
+    def report(self) -> str:
+        """The written report of the run as it is now."""
+        with self._drawing:
+            return page.whole(read_config(self._folder / "config.json"), self._folder)
+
+    def media(self, name: str) -> tuple[bytes, str] | None:
+        """A picture or film of the run, to which the report may link, and its type; None for any other path."""
+        if name not in map(str, page.media(self._folder)):
+            return None
+        return (self._folder / name).read_bytes(), mimetypes.guess_type(name)[0] or "image/png"
 
     def log(self, node: str) -> str:
         """The end of a node's log; where all nodes share a process, that of the run's log."""
@@ -138,6 +143,19 @@ class Live:
         return read_config(self._folder / "config.json").picture
 
 
+def _charts(past: Sequence[Moment]) -> str:
+    """The charts of the live page as SVGs, each below its caption."""
+    parts = []
+    with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
+        for name, chart in charts.charts(past).items():
+            if name.startswith(SHOWN):
+                path = pathlib.Path(folder) / name
+                figures.draw(chart.panels, path, chart.xlabel, chart.ylabel, "", "", formats=("svg",))
+                svg = path.with_suffix(".svg").read_text()
+                parts.append(f"<h3>{html.escape(chart.caption)}</h3>{svg[svg.index('<svg') :]}")
+    return "\n".join(parts)
+
+
 def serve(folder: pathlib.Path, port: int) -> None:
     """Serves the live page until Ctrl-C.
 
@@ -181,25 +199,33 @@ def _handler(live: Live, key: str) -> type[http.server.BaseHTTPRequestHandler]:
         "": (live.page, "text/html"),
         "status": (live.status, "application/json"),
         "charts": (live.charts, "text/html"),
+        "report": (live.report, "text/html"),
     }
     of_node = {"log": live.log, "metrics": live.metrics, "stack": live.stack}
+
+    def answer(name: str, node: str) -> tuple[bytes, str] | None:
+        """The content of what is asked for, and its type; None if nothing has that name."""
+        if name not in plain and name not in of_node:
+            return live.media(urllib.parse.unquote(name))
+        make, kind = plain[name] if name in plain else (lambda: of_node[name](node), "text/plain")
+        return make().encode(), f"{kind}; charset=utf-8"
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802
             asked = urllib.parse.urlsplit(self.path)
             given, _, name = asked.path.removeprefix("/").partition("/")
             node = urllib.parse.parse_qs(asked.query).get("node", [""])[0]
-            if not secrets.compare_digest(given.encode(), key.encode()) or name not in (*plain, *of_node):
-                self.send_error(404)
-                return
             try:
-                answer, kind = plain[name] if name in plain else (lambda: of_node[name](node), "text/plain")
-                content = answer().encode()
-            except (OSError, ValueError) as error:
+                found = answer(name, node) if secrets.compare_digest(given.encode(), key.encode()) else None
+            except (BadInput, OSError, ValueError) as error:
                 self.send_error(503, str(error).splitlines()[0])
                 return
+            if found is None:
+                self.send_error(404)
+                return
+            content, kind = found
             self.send_response(200)
-            self.send_header("Content-Type", f"{kind}; charset=utf-8")
+            self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Content-Security-Policy", POLICY)
             self.send_header("Referrer-Policy", "no-referrer")

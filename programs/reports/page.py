@@ -1,4 +1,4 @@
-"""The page of a run as Markdown, and the pictures on it."""
+"""The page of a run, as one HTML file or as Markdown, and the pictures on it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import dataclasses
 import pathlib
 import shlex
 import statistics
+import tempfile
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import curves, evaluations, figures
-from boonta.programs.experiments.page import escaped, number, table
+from boonta.programs.experiments.page import escaped, html, number, table
 from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
 from boonta.programs.tools import status
@@ -24,6 +25,14 @@ PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")
 NOT_MEDIA = ("comparison", "checkpoints", "logs", "members", "replay", "tensorboard", "tmp")  # Folders within a run's.
 MOST_MEDIA = 20
+
+
+def whole(config: Config, folder: pathlib.Path) -> str:
+    """The page of a run as HTML; it has all pictures inside but the largest ones, which become links to their files."""
+    with tempfile.TemporaryDirectory(prefix="boonta-report-") as name:
+        target = pathlib.Path(name)
+        text = markdown(config, folder, draw(config, folder, target))
+        return html(text, [target, folder], folder.resolve().name)
 
 
 def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str, Chart]:
@@ -79,8 +88,8 @@ def doing(folder: pathlib.Path) -> dict[str, str]:
 
 
 def media(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The pictures and films in a run's folder, the newest first, relative to it."""
-    paths = [path for path in folder.rglob("*") if path.suffix in MEDIA and path.is_file()]
+    """The pictures and films in a run's folder, the newest first, relative to it; hidden ones are still being made."""
+    paths = [path for path in folder.rglob("[!.]*") if path.suffix in MEDIA and path.is_file()]
     paths = [path for path in paths if path.relative_to(folder).parts[0] not in NOT_MEDIA]
     return [path.relative_to(folder) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
 

@@ -6,13 +6,9 @@
 from __future__ import annotations
 
 import pathlib
-import tempfile
 
 from boonta.nodes.snapshots import files
-from boonta.programs.experiments.page import html
-from boonta.programs.reports import live as pages
-from boonta.programs.reports import page
-from boonta.programs.wiring.run import BadInput, Config, command, read_config
+from boonta.programs.wiring.run import BadInput, command, read_config
 
 FILE = "report.html"
 
@@ -26,7 +22,8 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
       workdir: the run's folder.
       out: the page's file; default: report.html in the run's folder.
       live: serve a page that shows the run as it goes, until Ctrl-C. A click on a node shows its log, its metrics and
-        what its threads do. Only this machine reaches it, and only by the address that is printed, with its key.
+        what its threads do, and a link shows the whole report as of now. Only this machine reaches it, and
+        only by the address that is printed, with its key.
       port: the port of the live page; 0 takes a free one.
     """
     try:
@@ -34,22 +31,19 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     if live:
+        print("loading what draws the page; its address follows within seconds", flush=True)
+    from boonta.programs.reports import live as pages  # The import takes seconds, so it comes after these words.
+    from boonta.programs.reports import page
+
+    if live:
         pages.serve(workdir, port)
         return
     target = out or workdir / FILE
     try:
-        files.write_whole(target, made(config, workdir).encode(), synced=False)
+        files.write_whole(target, page.whole(config, workdir).encode(), synced=False)
     except OSError as error:
         raise BadInput(f"--out {target} can't be written: {error}") from error
     print(target)
-
-
-def made(config: Config, workdir: pathlib.Path) -> str:
-    """The page of a run, with all pictures inside."""
-    with tempfile.TemporaryDirectory(prefix="boonta-report-") as folder:
-        drawn = page.draw(config, workdir, pathlib.Path(folder))
-        text = page.markdown(config, workdir, drawn)
-        return html(text, [pathlib.Path(folder), workdir], workdir.resolve().name)
 
 
 def main() -> None:

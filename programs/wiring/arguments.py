@@ -67,8 +67,10 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
     collect.__doc__ = _description(function, env)
+    usage = pathlib.Path(inspect.getfile(function)).name + (" [ENV]" if env is not None else "")
     try:
-        settings = tyro.cli(collect, args=[help.HELP[0] if word == help.ALL else word for word in given])
+        words = [help.HELP[0] if word == help.ALL else word for word in given]
+        settings = tyro.cli(collect, prog=usage, args=words)
     finally:
         if help.asked(given):  # Tyro has shown its page, and exits.
             print(help.folded(function, flagged))
@@ -123,7 +125,7 @@ def _description(function: ProgramFunction, env: Env | None) -> str:
         return text
     first, _, rest = text.partition("\n")
     examples = ", ".join(environments.EXAMPLES)
-    return f"{first}\n\nThe first argument names the environment: {examples}, or package.module:name.\n{rest}"
+    return f"{first}\n\nENV is the environment: {examples}, or package.module:name.\n{rest}"
 
 
 def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], words: Sequence[str]) -> Run:

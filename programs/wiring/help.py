@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import shutil
 import textwrap
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import docstring_parser
@@ -18,8 +19,8 @@ from boonta.programs.wiring.run import Run
 ALL = "--help-all"
 HELP = ("-h", "--help")
 BASICS = ("launch", "workdir", "seed", "stop", "log")  # The fields of `Run` on the page.
-WIDTH = 100  # Columns of the list of what isn't on the page.
-NAMES = 24  # Columns of its names.
+MOST_COLUMNS = 100  # Lines of text that are wider are hard to read.
+NAMES = 17  # Columns of the flags that aren't on the page.
 
 
 def asked(arguments: Sequence[str]) -> bool:
@@ -30,7 +31,10 @@ def asked(arguments: Sequence[str]) -> bool:
 def short(parameter: inspect.Parameter) -> inspect.Parameter:
     """A program function's parameter as the page shows it: of `Run` the basics, of other groups of flags nothing."""
     if isinstance(parameter.default, Run) or parameter.name == "run":
-        return parameter.replace(annotation=Annotated[_basics(), tyro.conf.arg(name="")])
+        basics = _basics()
+        if isinstance(parameter.default, Run):
+            parameter = parameter.replace(default=basics(**vars(parameter.default)))
+        return parameter.replace(annotation=Annotated[basics, tyro.conf.arg(name="")])
     if _is_group(parameter.default):
         return parameter.replace(annotation=Annotated[parameter.annotation, tyro.conf.Suppress])
     return parameter
@@ -48,23 +52,22 @@ def folded(function: Callable[..., Any], parameters: Sequence[inspect.Parameter]
     for parameter in parameters:
         if parameter.name != "run" and _is_group(parameter.default):
             text = words.get(parameter.name, (inspect.getdoc(type(parameter.default)) or "").partition("\n")[0])
-            lines += _line(f"--{parameter.name}.…", parameter.default, text)
+            lines.append(_line(f"--{parameter.name}.…", parameter.default, text))
     own = described(Run)
     for field in dataclasses.fields(Run):
         if field.name not in BASICS:
             flag = f"--{field.name.replace('_', '-')}"
-            lines += _line(f"{flag}.…" if _is_group(field.default) else flag, field.default, own[field.name])
+            lines.append(_line(f"{flag}.…" if _is_group(field.default) else flag, field.default, own[field.name]))
     return "\n".join(lines)
 
 
-def _line(flag: str, default: Any, text: str) -> Iterator[str]:
+def _line(flag: str, default: Any, text: str) -> str:
     """A flag, or a group of flags with their number, and the first sentence about it."""
     sentence = " ".join(text.split()).partition(". ")[0].partition("; ")[0].removesuffix(".")
     count = f" ({len(leaves(default))} flags)" if _is_group(default) else ""
-    indent = " " * (NAMES + 4)
-    wrapped = textwrap.wrap(f"{sentence[:1].upper()}{sentence[1:]}{count}.", WIDTH - NAMES - 4)
-    yield f"  {flag:{NAMES}}  {wrapped[0]}"
-    yield from (indent + line for line in wrapped[1:])
+    line = f"  {flag:{NAMES}}  {sentence[:1].upper()}{sentence[1:]}{count}."
+    columns = min(MOST_COLUMNS, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, columns, subsequent_indent=" " * (NAMES + 4))
 
 
 def described(documented: Any) -> dict[str, str]:

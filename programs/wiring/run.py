@@ -69,36 +69,36 @@ class Run:
     """Where, how and how long a program runs.
 
     Attributes:
-      launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for a
-        debugger; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for environments
-        in JAX.
-      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by the program, the
-        environment, and whatever isn't as usual.
-      seed: seed of params, environments and exploration; a resumed run derives another one for the latter two.
-      stop: limits at which the program has done its work; without any it runs until Ctrl-C.
-      save_every_s: seconds between snapshots of the learner and of the replay tables; one is always made at the end.
+      launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for
+        debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
+        environments in JAX.
+      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by all that isn't as
+        usual.
+      seed: seed of params, environments and exploration, of which a resumed run changes the latter two.
+      stop: limits at which the program ends; without any, Ctrl-C ends it.
+      save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
       keep_newest: how many of the newest snapshots stay, tables included; a run goes on whole from each. With large
         tables and a small disk choose less; while one is written there is one more.
-      keep_every_h: hours between older checkpoints that stay for good, without tables, which may take gigabytes.
+      keep_every_h: hours between older checkpoints that stay for good; they have no tables, which may take gigabytes.
       allow_changes: resume with other settings than the run was started with.
       start_from: folder of another run, of any program with the same agent. A run without checkpoints of its own goes
         on from one there, counters included.
       start_which: which checkpoint of `start_from`, the newest or the best. The best has the best evaluation.
-      log: where the metrics go besides `metrics.jsonl`: "tensorboard", "wandb", "mlflow", "trackio", or
-        package.module:name for a sink or an Acme logger of your own; several in one --log.
-      dashboard: serve a live page of the run, on this machine, until it ends. Its address is printed.
-      videos: record an episode of each new checkpoint, as a GIF in videos/. It is in the run's folder, and trackers
-        that `log` names get it, too.
-      network: "private": the program's replay server can't be reached from elsewhere, or it refuses to start; "open":
-        whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
+      log: where metrics go besides `metrics.jsonl`, one or more: "tensorboard", "wandb", "mlflow", "trackio", or
+        package.module:name for a sink or an Acme logger of your own.
+      dashboard: serve a live page of the run until it ends. It is for this machine, and its address is printed.
+      videos: record an episode of each new checkpoint. It is a GIF in videos/ of the run's folder, and trackers that
+        `log` names get it, too.
+      network: who can reach the program's replay server. "private": nobody elsewhere, or the program refuses to start;
+        "open": whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
         its share of the actors fills; one that dies takes its part alone.
       learners: how many learners, usually one a host, learn together; for "local_mp". Each draws an equal part of every
         batch, and they end, and start again, together.
-      restarts: how often a node of "local_mp" is started again when its process has died or hangs, unless its group has
-        a policy of its own; how often "sebulba", on one host, and "anakin" are, from their newest snapshot. With number
-        0 the first death of any node ends the run.
-      process_env: environment variables of a group's processes, as GROUP:NAME=VALUE; for "local_mp".
+      restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where its group may
+        have a policy of its own; "sebulba", on one host, and "anakin" start again as a whole, from their newest
+        snapshot. With number 0 the first death of any node ends the run.
+      process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba" and "anakin".
     """
@@ -216,6 +216,8 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     expected: tuple[type[Exception], ...] = (BadInput, *errors)
     try:
         tyro.cli(function)
+    except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
+        raise
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

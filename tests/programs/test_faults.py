@@ -17,6 +17,40 @@ from boonta.tests.helpers.runs import saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 TINY, LIGHT = "tests/helpers/tiny_program.py", "tests/helpers/light_program.py"
+PROGRAM = """
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.evaluator import Evaluator
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.tests.helpers import tiny
+from simulator import Simulator
+
+
+def program(run: RunFlags) -> Program:
+    env, measured = Catch(rows=4, columns=3), Simulator(rows=4, columns=3)
+    groups = [group(Learner), group(Actor, num_envs=4), group(Evaluator, env=measured)]
+    return Program("program", run, tiny.make(env.spec), env, groups)
+
+
+if __name__ == "__main__":
+    main(program)
+"""
+# Imports what is missing, in processes that have a variable: with the module, or where an environment is made.
+SIMULATOR = """
+import os
+from boonta.envs.catch import Catch
+
+if os.environ.get("MISSING_FOR") == "module":
+    import no_such_package
+
+
+class Simulator(Catch):
+    def __call__(self, num_envs, seed):
+        if os.environ.get("MISSING_FOR") == "call":
+            import no_such_package
+        return super().__call__(num_envs, seed)
+"""
 STALL_S = 5.0  # Short of the time after which a node counts as silent.
 # Sends a replay server, whose process is given, a message that says that it has a field of 127 bytes, and has none.
 MALFORMED = """
@@ -107,3 +141,16 @@ def test_an_out_of_memory_kill_is_called_one(tmp_path):
         printed = run.finish(1)
     assert "warning: actor/0 was killed by SIGKILL (out of memory) while " in printed
     assert "error: actor/0 was killed by SIGKILL (out of memory) while " in printed
+
+
+@pytest.mark.parametrize(
+    ("what", "words"), [("module", "exited with code 1 while starting"), ("call", "failed while stepping")]
+)
+def test_an_import_that_fails_for_the_evaluator_alone_ends_the_run_with_that_cause(what, words, tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "simulator.py").write_text(SIMULATOR)
+    flags = ("--restarts.number", "0", "--process-env", f"evaluator:MISSING_FOR={what}")
+    with Running(tmp_path, str(tmp_path / "program.py"), *flags) as run:
+        printed = run.finish(1)
+    cause = f"error: evaluator {words}: ModuleNotFoundError: No module named 'no_such_package'"
+    assert printed.splitlines()[-1].startswith(cause), printed

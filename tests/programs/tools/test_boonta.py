@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import pytest
 
-from boonta.__main__ import FOLDER, TOOLS, main
+from boonta.__main__ import CUT_OFF, FOLDER, TOOLS, main
 from boonta.programs.tools.list import described
+from boonta.programs.wiring.run import command
 
 pytestmark = pytest.mark.once
 
@@ -25,3 +28,25 @@ def test_a_wrong_tool_is_named_with_near_ones(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["boonta", "pla", "--workdir", "x"])
     assert main() == 2
     assert "error: tool 'pla' is unknown: did you mean 'play'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--help"], ["completion", "bash"], ["doctor", "--help"], ["list"], ["metrics"]])
+def test_a_tool_whose_output_nobody_reads_ends_quietly(words, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "boonta", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120
+    )
+    os.close(writer)
+    assert done.stderr == "" and done.returncode in (CUT_OFF, 1)  # Rich, with which some tools print, chooses 1.
+
+
+def test_another_broken_pipe_is_an_error(monkeypatch):
+    def fail() -> None:
+        raise BrokenPipeError("the film's")
+
+    monkeypatch.setattr("boonta.programs.tools.doctor.main", lambda: command(fail, OSError))
+    monkeypatch.setattr(sys, "argv", ["boonta", "doctor"])
+    with pytest.raises(BrokenPipeError, match="the film's"):
+        main()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 
 import imageio.v3 as imageio
 import numpy as np
@@ -109,6 +111,15 @@ def test_a_film_that_is_too_large_is_linked(run, monkeypatch):
     (run / "large.mp4").write_bytes(bytes(20_001))
     report(run)
     assert '<a href="large.mp4">large.mp4, 0 MB</a>' in (run / "report.html").read_text()
+
+
+def test_the_live_page_says_what_it_does_before_it_loads_what_draws(run, monkeypatch, capsys):
+    code = "import sys, boonta.programs.tools.report; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout == "False\n"
+    monkeypatch.setattr("boonta.programs.reports.live.serve", lambda folder, port: print(folder, port))
+    report(run, live=True, port=1)
+    assert capsys.readouterr().out == f"loading what draws the page; its address follows within seconds\n{run} 1\n"
 
 
 def test_charts_are_of_what_a_run_has_measured():
