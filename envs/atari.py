@@ -57,8 +57,9 @@ class Atari:
         recommends to leave it off.
       max_episode_frames: A game is truncated (discount 1 on LAST) after this many frames, not counting no-ops. 108,000
         frames, half an hour, in Hessel 2018; 18,000 in Machado 2018.
-      num_threads: Number of C++ threads that step the slots; ALE uses at most one per core. None leaves it to the way to
-        run: Sebulba divides the machine's cores among its acting threads, all others take one. No result depends on it.
+      num_threads: Number of C++ threads that step the slots; ALE uses at most one per core. None leaves it to the way
+        to run: Sebulba divides the machine's cores among its acting threads, all others take one. No result depends on
+        it.
     """
 
     game: str

@@ -61,7 +61,7 @@ class Anakin(Node):
       seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
       devices: how many of this process's devices to use; None takes all.
-      eval_every: updates between evaluations, or env steps; 0 makes none.
+      eval_every: updates between evaluations, or env steps, with another at the limit of either; 0 makes none.
       eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
         it is the env steps of each member.
       eval_episodes: episodes in an evaluation, each in a slot of its own.
@@ -220,7 +220,7 @@ class Anakin(Node):
                 self._state, outcomes = self._device.rounds(self._state, rounds)
                 self._updates += rounds * self._fused.program.updates
                 self._env_steps += rounds * self._fused.program.env_steps
-            if self._eval_every and before // self._eval_every < self._updates // self._eval_every:
+            if rounds and self._lengths.evaluates(before, self._updates, self._env_steps):
                 key = jax.random.fold_in(self._fused.eval_key, self._updates)
                 evaluation = self._device.evaluate(self._state.learner, key)
                 evaluated = self._device.copy(self._state.learner)

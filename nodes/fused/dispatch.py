@@ -68,3 +68,14 @@ class Lengths:
             rounds = min(rounds, pieces(rule.env_steps - env_steps, program.env_steps))
         self._last = rounds or self._last
         return rounds
+
+    def evaluates(self, before: int, updates: int, env_steps: int) -> bool:
+        """Whether rounds end with an evaluation: one is due, or a limit is reached, so that no others follow.
+
+        Args:
+          before: updates before these rounds.
+          updates, env_steps: those so far, these rounds' included.
+        """
+        limits = (self._limits.updates, updates), (self._limits.env_steps, env_steps)
+        due = self._eval_every and before // self._eval_every < updates // self._eval_every
+        return bool(due or self._eval_every and any(limit is not None and count >= limit for limit, count in limits))

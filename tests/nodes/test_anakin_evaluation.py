@@ -50,6 +50,24 @@ def test_it_evaluates_by_env_steps(tmp_path):
     assert anakin.report()["metrics"]["eval_age_allowed"] == 70
 
 
+@pytest.mark.parametrize(("updates", "evaluated"), [(40, [20, 40]), (50, [20, 40, 50]), (10, [10])])
+def test_the_last_params_are_evaluated_whatever_the_distance(tmp_path, monkeypatch, updates, evaluated):
+    anakin = node(tmp_path, updates, eval_every=20)
+    anakin.start()
+    evaluate, seen = anakin._device.evaluate, []
+
+    def spy(learner, key):
+        seen.append(anakin._updates)
+        return evaluate(learner, key)
+
+    monkeypatch.setattr(anakin._device, "evaluate", spy)
+    while anakin._updates < updates:
+        anakin.step()
+    anakin.step()  # Without rounds.
+    anakin.close()
+    assert seen == evaluated and anakin.report()["metrics"]["eval_version"] == updates
+
+
 def test_which_policy_is_evaluated_is_chosen(tmp_path):
     with pytest.raises(ValueError, match="evaluation.deterministic is True, but neither of the agent's policies is"):
         node(tmp_path, 1, eval_deterministic=True)
