@@ -13,8 +13,18 @@ from boonta.agents.groups import Torso
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
-@pytest.mark.parametrize("size,channels,kernel,stride", [(84, 4, 8, 4), (20, 32, 4, 2), (21, 3, 4, 2), (9, 8, 3, 1)])
-def test_convolution_without_stride_is_the_same_convolution(size, channels, kernel, stride):
+@pytest.mark.parametrize(
+    ("way", "size", "channels", "kernel", "stride"),
+    [
+        (convolutions.convolve_unstrided, 84, 4, 8, 4),
+        (convolutions.convolve_unstrided, 20, 32, 4, 2),
+        (convolutions.convolve_unstrided, 21, 3, 4, 2),
+        (convolutions.convolve_unstrided, 9, 8, 3, 1),
+        (convolutions.convolve_board, 10, 4, 3, 1),
+        (convolutions.convolve_board, 8, 3, 3, 2),
+    ],
+)
+def test_other_ways_compute_the_same_convolution(way, size, channels, kernel, stride):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(3, size, size + stride, channels)).astype(np.float32)
     w = rng.normal(size=(kernel, kernel, channels, 16)).astype(np.float32) / kernel / channels**0.5
@@ -26,14 +36,16 @@ def test_convolution_without_stride_is_the_same_convolution(size, channels, kern
         return convolve(x, w, stride), jax.grad(scalar, (0, 1))(x, w)
 
     expected = value_and_gradients(convolutions.convolve)
-    actual = value_and_gradients(convolutions.convolve_unstrided)
+    actual = value_and_gradients(way)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), actual, expected)
 
 
-@pytest.mark.parametrize("torso", ["shallow", "nature"])
-def test_checkpoints_carry_over_between_backends(torso, monkeypatch):
+@pytest.mark.parametrize(
+    ("torso", "shape"), [("shallow", (84, 84, 4)), ("nature", (84, 84, 4)), ("minatar", (10, 10, 7))]
+)
+def test_checkpoints_carry_over_between_backends(torso, shape, monkeypatch):
     f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso(torso), x, "torso")))
-    x = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4)).astype(np.uint8)
+    x = np.random.default_rng(0).integers(0, 256, (2, *shape)).astype(np.uint8)
     params = f.init(jax.random.PRNGKey(0), x)
     features = {}
     for backend in ("cpu", "gpu"):
@@ -41,6 +53,16 @@ def test_checkpoints_carry_over_between_backends(torso, monkeypatch):
         assert jax.tree.map(jnp.shape, f.init(jax.random.PRNGKey(0), x)) == jax.tree.map(jnp.shape, params)
         features[backend] = f.apply(params, x)
     np.testing.assert_allclose(features["cpu"], features["gpu"], rtol=1e-4, atol=1e-5)
+
+
+def test_on_cpu_a_board_needs_no_convolution_that_loops_are_slow_at():
+    def network(torso: str, shape: tuple[int, ...]) -> str:
+        f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso(torso), x, "torso")))
+        x = jnp.zeros((2, *shape), jnp.uint8)
+        return str(jax.make_jaxpr(f.apply)(jax.eval_shape(f.init, jax.random.PRNGKey(0), x), x))
+
+    assert "conv_general_dilated" not in network("minatar", (10, 10, 7))
+    assert "conv_general_dilated" in network("nature", (84, 84, 4))
 
 
 def test_convolution_has_haikus_parameters():
