@@ -124,6 +124,19 @@ def test_a_replays_sequences_are_whole_and_from_the_table():
     assert int(state.updates) == 8
 
 
+@pytest.mark.parametrize("sampler", ["uniform", "proportional"])
+def test_a_full_replays_sequences_begin_where_the_contract_says_and_are_the_newest(sampler):
+    table = replay(sampler=sampler)
+    batches, *_ = run(recorder(table, batches=80), 4, 40)
+    for i, batch in enumerate(batches):
+        counts = batch.steps.extras["count"]
+        np.testing.assert_array_equal(counts - counts[0], np.stack([np.arange(5)] * 4, axis=1))
+        newest = (4 + 1 + i // 2) * 2 - 6  # The first row of a slot's newest whole sequence.
+        assert np.all(counts[0] % 2 == 0) and np.all((newest - 2 * 10 < counts[0]) & (counts[0] <= newest))
+    oldest = [int((4 + 1 + i // 2) * 2 - 6 - batch.steps.extras["count"][0].min()) for i, batch in enumerate(batches)]
+    assert max(oldest) == 2 * 9  # 40 sequences in 4 slots.
+
+
 def test_samples_per_insert_may_be_a_fraction():
     assert fusion.ratio(replay(samples_per_insert=0.5, batch_size=8), 4) == (4, 1)
     assert fusion.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
