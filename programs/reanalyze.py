@@ -39,7 +39,7 @@ def reanalyze(
       updates_per_step: updates that the learner makes in one dispatch; default: 1.
       publish_every: updates between two publications of params; default: 1 with a queue, 10 without.
       refresh_every: env steps of a slot between two fetches of params; default: where a sequence may start.
-      reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread.
+      reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread; anakin: part of its program.
       ratio: share of an update's sequences whose targets are renewed.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)
