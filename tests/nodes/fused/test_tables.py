@@ -166,6 +166,14 @@ def change(name: str, **changes):
     return tuple(dataclasses.replace(table, **changes) if table.name == name else table for table in TABLES)
 
 
+def test_every_table_is_filled_to_its_minimum_first():
+    assert fusion.fuse(recorder(), ENV, SLOTS).first_steps == SLOTS * 8  # 7 rows have 2 sequences of each slot.
+    later = change("past", min_size=12)
+    assert fusion.fuse(recorder(later), ENV, SLOTS).first_steps == SLOTS * 10
+    more = change("again", min_size=20)
+    assert fusion.fuse(recorder(more), ENV, SLOTS).first_renewed == 24  # 8 at once.
+
+
 SELDOM = (
     dataclasses.replace(FRESH, samples_per_insert=1 / 32),
     PAST,
