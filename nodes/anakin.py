@@ -20,6 +20,7 @@ from boonta.agents.base import Agent
 from boonta.agents.metrics import expanded
 from boonta.envs.jax.base import check_pure
 from boonta.nodes.acting.local import evaluated_policy
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import fusion, stage
@@ -32,6 +33,7 @@ from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
+from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.stopping import StopRule
 
@@ -52,7 +54,7 @@ class Anakin(Node):
 
     Args:
       name: name of this node.
-      agent: an agent with one table, which the program keeps on the device.
+      agent: an agent with one queue, or with replay tables, which the program keeps on the device.
       env: a `JaxEnv`.
       monitor: handle of the monitor.
       folder: folder of the checkpoints; the newest one found there is resumed. If it was written by another way to run
@@ -60,6 +62,7 @@ class Anakin(Node):
       start_from: another such folder; its newest checkpoint is used if `folder` has none, with fresh environments.
       seed: seed of the params, the environments, and all randomness.
       num_envs: B, environment slots, over all hosts; None is the table's batch size.
+      num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
       devices: how many of this process's devices to use; None takes all.
       eval_every: updates between evaluations, or env steps, with another at the limit of either; 0 makes none.
       eval_by: which of the two `eval_every` counts, "updates" or "env_steps", rounded to whole updates. Of a population
@@ -92,6 +95,7 @@ class Anakin(Node):
         start_from: str | None = None,
         seed: int = 0,
         num_envs: int | None = None,
+        num_replayed: int = NUM_ENVS,
         devices: int | None = None,
         eval_every: int = 1_000,
         eval_by: Literal["updates", "env_steps"] = "updates",
@@ -107,10 +111,9 @@ class Anakin(Node):
     ):
         super().__init__(name, monitor)
         check_pure(env)
-        (table,) = fusion.one_table(agent)
-        num_envs = table.batch_size if num_envs is None else num_envs
-        if num_envs < 1:
-            raise ValueError(f"{name}: num_envs is {num_envs}; it must be at least 1")
+        num_envs = learned_from(agent.tables)[0].batch_size if num_envs is None else num_envs
+        if num_envs < 1 or num_replayed < 1:
+            raise ValueError(f"{name}: num_envs is {num_envs}, num_replayed {num_replayed}; they must be at least 1")
         if eval_every and env.spec.num_players != 1:
             raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
         if stop is not None and stop.eval_return is not None and not eval_every:
@@ -122,11 +125,11 @@ class Anakin(Node):
             )
         check_fits(agent, env)
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
-        self._folder, self._start_from = pathlib.Path(folder), start_from
-        self._eval_episodes, self._eval_max_age = eval_episodes, eval_max_age
+        self._folder, self._start_from, self._eval_max_age = pathlib.Path(folder), start_from, eval_max_age
         self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or SingleHost()
         evaluated_policy(agent, eval_deterministic)  # It refuses what the agent doesn't have.
-        setup = Setup(name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic)
+        self._eval_episodes, evaluation = eval_episodes, (eval_episodes, eval_steps, eval_deterministic)
+        setup = Setup(name, agent, env, num_envs, devices, seed, *evaluation, num_replayed)
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
         program, learners = self._fused.program, self._fused.learners
         per_update = program.env_steps / program.updates / learners if eval_by == "env_steps" else 1.0
@@ -156,7 +159,7 @@ class Anakin(Node):
             with self.stopwatch("filling the table"):
                 self._state, episodes = self._device.init(learner, self._updates, fused.run_key)
                 self._env_steps += fused.program.first_steps
-                self._account(fused.program.first_steps, jax.device_get(episodes))
+                self._account(fused.program.first_steps, fused.program.first_renewed, jax.device_get(episodes))
         else:
             self._state = rest._replace(learner=learner)
         self._collector = futures.ThreadPoolExecutor(1, "collector")
@@ -164,8 +167,7 @@ class Anakin(Node):
         self._pace = 0.0  # Rounds a second as measured here.
         self._lengths = Lengths(fused.program, self._eval_every, self._limits)
         self._decision = Decision()
-        keeps = self._agreement.first
-        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn, keeps)
+        self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn, self._agreement.first)
         self._saved_at = self._collected_at = time.monotonic()
 
     def step(self) -> None:
@@ -259,24 +261,26 @@ class Anakin(Node):
         self._last_update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)
-        self.count(updates=pending.rounds * self._fused.program.updates)
+        rounds, program = pending.rounds, self._fused.program
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
-        self._account(pending.rounds * self._fused.program.env_steps, episodes)
+        self.count(updates=rounds * program.updates)
+        self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
         self.measure(measured)
         if evaluation is not None:
             if self._agreement.first:
                 self.count(eval_episodes=self._eval_episodes * self._fused.learners)
-            counts, start = self._counters(), self._episodes.start
-            given = pending.learner, self._last_update, episodes, pending.updates, counts, start
-            self.measure(self._evaluations.add(evaluation, *given))
+            given = pending.learner, self._last_update, episodes, pending.updates
+            self.measure(self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start))
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
 
-    def _account(self, env_steps: int, episodes: stage.Episodes) -> None:
-        """Counts steps and episodes."""
+    def _account(self, env_steps: int, renewed: int, episodes: stage.Episodes) -> None:
+        """Counts steps, episodes and renewed sequences."""
         episodes = jax.tree.map(lambda sums: float(np.sum(sums)), episodes)
         frames = env_steps * self._env.spec.frames_per_step
         if self._agreement.first:  # These are of all hosts together.
-            self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number))
+            steps = renewed * learned_from(self._agent.tables)[0].sequence_length
+            renewals = {"reanalyzed_steps": steps, "reanalyzed_sequences": renewed} if renewed else {}
+            self.count(env_steps=env_steps, frames=frames, episodes=float(episodes.number), **renewals)
         self.measure(self._episodes.add(episodes))
 
     def _save_beside(self) -> None:

@@ -7,23 +7,20 @@ many learners at once.
 
 from __future__ import annotations
 
-import fractions
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Agent, Batch, Nest, Steps, Table
+from boonta.agents.base import Agent, Batch, Nest, Steps, Table, unplaced
 from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
+from boonta.nodes.fused.schedule import Schedule, make_schedule
+from boonta.nodes.fused.tables import first_renewals, first_rows, make_tables
 from boonta.nodes.fused.updates import allowed_lag, looped, one_by_one, policy_lag, priority_metrics, require_few
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.device import make_device_table
-from boonta.nodes.tables.freshness import require_slots
-
-MOST_ROLLOUTS = 64  # Rollouts in a round; a ratio of samples to inserts that needs more is refused.
 
 
 class State(NamedTuple):
@@ -33,8 +30,8 @@ class State(NamedTuple):
       learner: the learner state, the same as a cluster's learner and checkpoints have.
       stage: the state of environments and policy.
       kept: raw steps [rows, B, ...] that the next sequences begin with; a queue's sequences overlap.
-      replay: the state of a replay table; () for a queue.
-      key: PRNG key for draws from the replay table.
+      replay: the states of replay tables, by the kind of node that would fill them; none for a queue.
+      key: PRNG key for draws from replay tables, and for renewals.
       updates: int32 [], the number of updates so far, which is the version of the params.
     """
 
@@ -69,6 +66,8 @@ class Fusion(NamedTuple):
       updates: updates per round.
       env_steps: env steps per round, over all slots.
       first_steps: env steps that `init` takes.
+      renewed: sequences that are renewed per round, as reanalyzers would.
+      first_renewed: sequences that `init` renews.
     """
 
     init: Callable[[Nest, jax.Array, jax.Array], tuple[State, stage.Episodes]]
@@ -77,6 +76,8 @@ class Fusion(NamedTuple):
     updates: int
     env_steps: int
     first_steps: int
+    renewed: int = 0
+    first_renewed: int = 0
 
 
 def fuse(
@@ -84,6 +85,8 @@ def fuse(
     env: Any,
     num_envs: int,
     *,
+    num_replayed: int = NUM_ENVS,
+    devices: int = 1,
     constrain: Callable[[Batch], Batch] = lambda batch: batch,
     unrolled: bool = False,
 ) -> Fusion:
@@ -91,13 +94,19 @@ def fuse(
 
     A round keeps the table's contract. With a queue, each slot acts for a period, which completes a sequence that
     begins with the rows kept from before, and each sequence is learned from once: update i of the round takes slots
-    `i, i + m, i + 2m, …` of the `m * batch_size`. With a replay table, each slot inserts a sequence per rollout, and
+    `i, i + m, i + 2m, …` of the `m * batch_size`. With replay tables, each slot inserts a sequence per rollout, and
     the numbers of rollouts and updates are such that each sequence is drawn `samples_per_insert` times on average.
 
+    Where reanalyzers would fill a table, the program does: between updates it draws sequences of the table that they
+    would read, plays them back to the policy with the newest params, and inserts them, as often as the table's ratio
+    asks for.
+
     Args:
-      agent: an agent with one table.
+      agent: an agent with one queue, or with replay tables.
       env: a `JaxEnv`.
       num_envs: B, the number of slots.
+      num_replayed: most sequences that are replayed at once, see `make_schedule`.
+      devices: devices over which sequences that are renewed must divide.
       constrain: may lay a batch over devices.
       unrolled: whether a round makes its updates without a loop: inside of one, XLA on CPU computes the gradient of
         convolutions 10 to 30 times slower. They are few, see `require_few`, because each one is compiled.
@@ -105,79 +114,42 @@ def fuse(
     Raises:
       ValueError: the device can't keep this table; the message names the field, its value and what it must be.
     """
-    (table,) = one_table(agent)
-    rollouts, updates = ratio(table, num_envs)
+    schedule = make_schedule(agent.tables, num_envs, num_replayed, devices)
+    table = contract.learned_from(agent.tables)[0]
     if unrolled:
         sizes = f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}"
-        require_few(updates, f"{sizes}: that makes {updates} updates a round")
-    learn = _make_learn(agent, constrain)
+        require_few(schedule.updates, f"{sizes}: that makes {schedule.updates} updates a round")
+    learn = _make_learn(agent, table.core_row, constrain)
     in_turn = one_by_one if unrolled else looped
     if table.kind == "queue":
-        first, fill, round = _queue(agent, env, table, updates, learn, in_turn)
+        first, fill, round = _queue(agent, env, table, schedule.updates, learn, in_turn)
     else:
-        first, fill, round = _replay(agent, env, table, num_envs, rollouts, updates, learn, in_turn)
+        first, fill, round = _replay(agent, env, num_envs, schedule, constrain, learn, in_turn)
 
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[State, stage.Episodes]:
         key, stage_key = jax.random.split(key)
         begun = stage.begin(env, agent.policy, num_envs, stage_key)
-        return fill(State(learner, begun, (), (), key, jnp.asarray(version, jnp.int32)))
+        return fill(State(learner, begun, (), {}, key, jnp.asarray(version, jnp.int32)))
 
+    period = contract.written_by("actor", agent.tables)[0].period
     return Fusion(
         init=init,
         round=round,
         rounds=_repeat(round),
-        updates=updates,
-        env_steps=rollouts * table.period * num_envs,
+        updates=schedule.updates,
+        env_steps=schedule.rollouts * period * num_envs,
         first_steps=first * num_envs,
+        renewed=schedule.renewed * schedule.updates // schedule.every,
+        first_renewed=schedule.renewed * first_renewals(agent.tables, schedule),
     )
-
-
-def one_table(agent: Agent) -> tuple[Table]:
-    """The agent's tables, of which there must be one.
-
-    Raises:
-      ValueError: there are more; a fused program doesn't have the nodes that fill the others.
-    """
-    if len(agent.tables) != 1:
-        names = [table.name for table in agent.tables]
-        raise ValueError(f"the agent has tables {names}; a fused program takes an agent with one")
-    return agent.tables
-
-
-def ratio(table: Table, num_envs: int) -> tuple[int, int]:
-    """The number of rollouts of one period in a round, and of updates after them.
-
-    A program that acts and learns in turn needs a definite number even of a table whose `samples_per_insert` is None;
-    see `nodes.tables.contract.definite_samples_per_insert`.
-
-    Raises:
-      ValueError: the slots' sequences don't make whole batches, or no small round has the table's ratio.
-    """
-    size = table.batch_size
-    if table.kind == "queue":
-        if num_envs % size:
-            raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
-        require_slots("a fused program", table, num_envs)
-        return 1, num_envs // size
-    per_insert = contract.definite_samples_per_insert(table)
-    wanted = per_insert * num_envs / size  # Updates per rollout.
-    exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
-    if not math.isclose(exact, wanted, rel_tol=1e-3):
-        raise ValueError(
-            f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} "
-            f"updates a rollout; it must be a fraction over at most {MOST_ROLLOUTS}, and not 0: take a larger "
-            "num_envs, or one that divides batch_size"
-        )
-    return exact.denominator, exact.numerator
 
 
 Learn = Callable[[Nest, jax.Array, Batch], tuple[Nest, Any, dict[str, jax.Array]]]
 InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]  # Metrics are [updates].
 
 
-def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
+def _make_learn(agent: Agent, core_row: int, constrain: Callable[[Batch], Batch]) -> Learn:
     """The agent's update with the metrics that a cluster's learner adds."""
-    core_row = agent.tables[0].core_row
     allowed = {name: jnp.float32(value) for name, value in allowed_lag(agent.tables).items()}
 
     def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
@@ -215,43 +187,67 @@ def _queue(agent: Agent, env: Any, table: Table, updates: int, learn: Learn, in_
 
 
 def _replay(
-    agent: Agent, env: Any, table: Table, num_envs: int, rollouts: int, updates: int, learn: Learn, in_turn: InTurn
+    agent: Agent,
+    env: Any,
+    num_envs: int,
+    schedule: Schedule,
+    constrain: Callable[[Batch], Batch],
+    learn: Learn,
+    in_turn: InTurn,
 ) -> tuple[int, Any, Any]:
-    """The same for a program with a replay table."""
-    replay = make_device_table(table, num_envs)
-    rows = contract.rows_of(table, -(-table.min_size // num_envs))
-    first = -(-rows // table.period)  # Rollouts until the table may be sampled.
+    """The same for a program with replay tables."""
+    tables = make_tables(agent.tables, num_envs, schedule)
+    period = contract.written_by("actor", agent.tables)[0].period
+    first = -(-first_rows(agent.tables, num_envs) // period)  # Rollouts until the actors' tables may be sampled.
+    replayed = unplaced(agent.policy)
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
         def one(state: State, _: None) -> tuple[State, stage.Episodes]:
-            state, episodes = _act(agent, env, state, table.period)
-            return state._replace(replay=replay.add(state.replay, state.kept), kept=()), episodes
+            state, episodes = _act(agent, env, state, period)
+            return state._replace(replay=tables.add(state.replay, "actor", state.kept), kept=()), episodes
 
         state, episodes = jax.lax.scan(one, state, None, length=number)
         return state, jax.tree.map(jnp.sum, episodes)
 
+    def renew(state: State, _: None = None) -> tuple[State, None]:
+        """Renews sequences of the past with the newest params; see `nodes.reanalyzer`."""
+        key, draw_key, act_key = jax.random.split(state.key, 3)
+        past = tables.recall(state.replay, draw_key)
+        past = constrain(Batch(steps=past, probability=jnp.ones(schedule.renewed))).steps
+        params = agent.update.params(state.learner)
+        steps = stage.play_back(replayed, params, state.updates, past, act_key)
+        return state._replace(replay=tables.add(state.replay, "reanalyzer", steps), key=key), None
+
     def fill(state: State) -> tuple[State, stage.Episodes]:
         row = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), step_shapes(agent, env.spec))
-        return insert_many(state._replace(replay=replay.init(row)), first)
+        state, episodes = insert_many(state._replace(replay=tables.init(row)), first)
+        if schedule.renewed:
+            state, _ = jax.lax.scan(renew, state, None, length=first_renewals(agent.tables, schedule))
+        return state, episodes
+
+    def update(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
+        key, sample_key = jax.random.split(state.key)
+        batch, places = tables.draw(state.replay, sample_key)
+        learner, priorities, metrics = learn(state.learner, state.updates, batch)
+        metrics |= tables.origin(state.updates, batch)
+        replay = state.replay
+        if priorities is not None:
+            replay = tables.prioritise(replay, places, priorities)
+            metrics |= priority_metrics(priorities)
+        return state._replace(learner=learner, replay=replay, key=key, updates=state.updates + 1), metrics
+
+    def turn(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
+        if schedule.renewed:
+            state, _ = renew(state)
+        state, metrics = in_turn(update, state, None, schedule.every)
+        return state, _last(metrics)
 
     def round(state: State) -> tuple[State, RoundResult]:
-        state, episodes = insert_many(state, rollouts)
-
-        def one(state: State, _: None) -> tuple[State, dict[str, jax.Array]]:
-            key, sample_key = jax.random.split(state.key)
-            drawn = replay.sample(state.replay, sample_key)
-            batch = Batch(steps=drawn.steps, probability=drawn.probability)
-            learner, priorities, metrics = learn(state.learner, state.updates, batch)
-            table_state = state.replay
-            if priorities is not None:
-                table_state = replay.prioritise(table_state, drawn.indices, priorities)
-                metrics |= priority_metrics(priorities)
-            return state._replace(learner=learner, replay=table_state, key=key, updates=state.updates + 1), metrics
-
-        state, metrics = in_turn(one, state, None, updates)
+        state, episodes = insert_many(state, schedule.rollouts)
+        state, metrics = in_turn(turn, state, None, schedule.updates // schedule.every)
         return state, RoundResult(_last(metrics), episodes)
 
-    return first * table.period, fill, round
+    return first * period, fill, round
 
 
 def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.Episodes]:

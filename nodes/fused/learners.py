@@ -14,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -28,7 +29,7 @@ class Setup(NamedTuple):
 
     Attributes:
       name: the node's name, for messages.
-      agent: an agent with one table.
+      agent: an agent with one queue, or with replay tables.
       env: a `JaxEnv`.
       num_envs: B, environment slots of each learner.
       devices: how many of this process's devices to use; None takes all.
@@ -36,6 +37,7 @@ class Setup(NamedTuple):
       eval_episodes: episodes in an evaluation, each in a slot of its own.
       eval_steps: env steps after which an evaluation's episode is cut.
       deterministic: which policy is evaluated, see `evaluated_policy`.
+      num_replayed: most sequences that are replayed at once, where reanalyzers would fill a table.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Setup(NamedTuple):
     eval_episodes: int = 50
     eval_steps: int = 10_000
     deterministic: bool | None = None
+    num_replayed: int = NUM_ENVS
 
 
 class Evaluation(NamedTuple):
@@ -105,11 +108,19 @@ def one_learner(setup: Setup) -> FusedLearner:
       ValueError: there are too few devices, or slots and batches don't divide over them.
     """
     agent, num_envs = setup.agent, setup.num_envs
-    mesh = make_mesh(setup.devices, agent.tables[0].batch_size)
+    mesh = make_mesh(setup.devices, contract.learned_from(agent.tables)[0].batch_size)
     if num_envs % mesh.size:
         raise ValueError(f"{setup.name}: num_envs is {num_envs}; it must divide over {mesh.size} devices")
     in_loop = may_loop(setup, mesh)
-    fused = fusion.fuse(agent, setup.env, num_envs, constrain=batch_by_slot(mesh), unrolled=not in_loop)
+    fused = fusion.fuse(
+        agent,
+        setup.env,
+        num_envs,
+        num_replayed=setup.num_replayed,
+        devices=mesh.size,
+        constrain=batch_by_slot(mesh),
+        unrolled=not in_loop,
+    )
     learner_key, run_key, eval_key = streams(setup.seed)
 
     def init(learner: Nest, version: jax.Array, key: jax.Array) -> tuple[fusion.State, stage.Episodes]:
@@ -153,7 +164,7 @@ def streams(seed: int) -> jax.Array:
 def may_loop(setup: Setup, mesh: Mesh) -> bool:
     """Whether rounds may run in a loop inside of the program on these devices."""
     agent = setup.agent
-    (table,) = agent.tables
+    table = contract.learned_from(agent.tables)[0]
     rows = (table.sequence_length, table.batch_size)
     shapes = step_shapes(agent, setup.env.spec)
     steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), shapes)
@@ -171,11 +182,11 @@ def by_slot(shapes: fusion.State, mesh: Mesh) -> fusion.State:
     )
     place = jax.tree.map(lambda _: everywhere, shapes)
     spread = jax.tree.map(lambda _: slots, shapes.stage)
-    replay = place.replay
-    if replay != ():
-        spread_rows = jax.tree.map(lambda _: slots, shapes.replay.buffer.experience)  # [B, time, …]
-        spread_cores = jax.tree.map(lambda _: slots, shapes.replay.cores)
-        replay = replay._replace(buffer=replay.buffer.replace(experience=spread_rows), cores=spread_cores)
+    replay = dict(place.replay)
+    for writer, held in shapes.replay.items():
+        spread_rows = jax.tree.map(lambda _: slots, held.buffer.experience)  # [B, time, …]
+        buffer = replay[writer].buffer.replace(experience=spread_rows)
+        replay[writer] = replay[writer]._replace(buffer=buffer, cores=jax.tree.map(lambda _: slots, held.cores))
     return place._replace(
         stage=spread._replace(key=everywhere), kept=jax.tree.map(lambda _: columns, shapes.kept), replay=replay
     )

@@ -109,7 +109,7 @@ class _Member:
         return Evaluation(play(self._setup, self._agent(member.values), member.learner, key), member.values)
 
     def program(self, size: int) -> fusion.Fusion:
-        """The program of `size` members; updates are counted for each member, env steps over all."""
+        """The program of `size` members; updates are counted for each member, all else over all."""
         fused = self._fuse({})
         return fused._replace(
             init=jax.vmap(self.init, in_axes=(0, None, 0)),
@@ -117,6 +117,8 @@ class _Member:
             rounds=jax.vmap(self.rounds, in_axes=(0, None)),
             env_steps=size * fused.env_steps,
             first_steps=size * fused.first_steps,
+            renewed=size * fused.renewed,
+            first_renewed=size * fused.first_renewed,
         )
 
     def _lift(self, call: Callable[..., Any], state: fusion.State) -> tuple[fusion.State, fusion.RoundResult]:
@@ -129,7 +131,8 @@ class _Member:
         return self._make(with_values(self._config, values))
 
     def _fuse(self, values: Values) -> fusion.Fusion:
-        return fusion.fuse(self._agent(values), self._setup.env, self._setup.num_envs, unrolled=self._unrolled)
+        setup, agent = self._setup, self._agent(values)
+        return fusion.fuse(agent, setup.env, setup.num_envs, num_replayed=setup.num_replayed, unrolled=self._unrolled)
 
 
 def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:

@@ -88,6 +88,34 @@ def act(
     return stage, steps, jax.tree.map(jnp.sum, episodes)
 
 
+def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, key: jax.Array) -> Steps:
+    """Plays recorded sequences to a policy, as `nodes.acting.replayed` does; its outputs replace those recorded.
+
+    Args:
+      policy: acts with `params`; its actions have no effect. It begins each sequence anew, so that what it does in the
+        context of a sequence isn't what it would have done; nothing is learned from that.
+      params: the policy's params.
+      version: int32 [], the version of the params.
+      steps: leaves [T, B, ...].
+      key: PRNG key, consumed.
+
+    Returns:
+      The same steps with other extras, versions and cores, all of them [T, B, ...].
+    """
+
+    def one(carry: tuple[Nest, jax.Array], row: Steps) -> tuple[tuple[Nest, jax.Array], Steps]:
+        memory, key = carry
+        key, act_key = jax.random.split(key)
+        core = policy.core(memory)
+        shown = TimeStep(row.step_type, row.reward, row.discount, row.observation)
+        _, extras, memory = policy.step(params, act_key, shown, memory)
+        versions = jnp.full(row.step_type.shape, version, jnp.int32)
+        return (policy.executed(memory, row.action), key), row._replace(extras=extras, version=versions, core=core)
+
+    memory = initial_state_of(policy, Slots(steps.reward.shape[1]))
+    return jax.lax.scan(one, (memory, key), steps._replace(extras=(), version=(), core=()))[1]
+
+
 def play(
     env: Any, policy: Policy, params: Nest, episodes: int, most_steps: int, key: jax.Array
 ) -> dict[str, jax.Array]:

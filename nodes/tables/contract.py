@@ -42,12 +42,12 @@ def completes(table: Table, rows: int) -> bool:
     return rows >= table.sequence_length and (rows - table.sequence_length) % table.period == 0
 
 
-def completed(table: Table, rows: int) -> int:
+def completed(table: Table, rows: Any) -> Any:
     """The number of sequences that the first `rows` rows of a slot complete; `rows` may be an array, or traced."""
     return (rows >= table.sequence_length) * ((rows - table.sequence_length) // table.period + 1)
 
 
-def first_row(table: Table, sequence: int) -> int:
+def first_row(table: Table, sequence: Any) -> Any:
     """The row that a slot's sequence starts with; `sequence` may be an array."""
     return sequence * table.period
 

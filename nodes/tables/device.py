@@ -61,9 +61,10 @@ class DeviceTable(NamedTuple):
 def make_device_table(table: Table, num_envs: int) -> DeviceTable:
     """Makes the table's buffer.
 
-    The samplers are flashbax's: "uniform", and "proportional" with the table's exponent. By itself flashbax counts a
-    sequence that was never drawn as the largest error so far, and an error of 0 as never to be drawn again; here both
-    are as `nodes.tables.contract` says.
+    The sampler "proportional" is flashbax's, with the table's exponent. By itself flashbax counts a sequence that was
+    never drawn as the largest error so far, and an error of 0 as never to be drawn again; here both are as
+    `nodes.tables.contract` says. "uniform" is our own: flashbax counts periods from the oldest row that it keeps, where
+    the contract's sequences begin at multiples of the period.
 
     Args:
       table: a table of kind "replay".
@@ -105,20 +106,21 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         return State(kept, cores.add(state.cores, steps.core, state.rows), state.rows + number)
 
     def sample(state: State, key: jax.Array) -> Sample:
-        drawn = buffer.sample(state.buffer, key)
         if prioritised:
+            drawn = buffer.sample(state.buffer, key)
             # Rounding leads flashbax's sum tree now and then, in a few of 100,000 batches, to a place that has no
             # sequence, or an old one. The likeliest of the batch takes its place.
             likeliest = jnp.argmax(drawn.probabilities)
             chosen = jnp.where(drawn.probabilities > 0, jnp.arange(table.batch_size), likeliest)
             drawn = jax.tree.map(lambda x: x[chosen], drawn)
-        steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), drawn.experience)
+            held = num_envs * jnp.minimum(contract.completed(table, state.buffer.running_index), per_slot)
+            steps, probability, indices = drawn.experience, held * drawn.probabilities, drawn.indices
+        else:
+            steps, probability, indices = _uniform(table, per_slot, state, key), jnp.ones(table.batch_size), ()
+        steps = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), steps)
         if jax.tree.leaves(steps.core):
             steps = steps._replace(core=cores.of(state.cores, steps.core[0]))
-        if prioritised:
-            held = num_envs * jnp.minimum(contract.completed(table, state.buffer.running_index), per_slot)
-            return Sample(steps, held * drawn.probabilities, drawn.indices)
-        return Sample(steps, jnp.ones(table.batch_size), ())
+        return Sample(steps, probability, indices)
 
     def prioritise(state: State, indices: Nest, errors: jax.Array) -> State:
         if not prioritised:
@@ -151,6 +153,26 @@ def _with_errors(buffer: Any, table: Table, kept: Any, before: Any, added: int) 
         indices = jnp.where(there, jnp.arange(slots) * per_slot + item, nowhere)
         kept = buffer.set_priorities(kept, indices, jnp.where(there, errors + contract.PRIORITY_FLOOR, 0.0))
     return kept
+
+
+def _uniform(table: Table, per_slot: int, state: State, key: jax.Array) -> Steps:
+    """Sequences of a batch, leaves [N, T, ...], all of the table's drawn alike.
+
+    Args:
+      table: the table.
+      per_slot: how many sequences each slot keeps.
+      state: what it holds; flashbax's state may have priorities, which don't matter.
+      key: PRNG key, consumed.
+    """
+    slots, length = state.buffer.experience.reward.shape
+    slot_key, sequence_key = jax.random.split(key)
+    complete = contract.completed(table, state.rows)
+    whole = -((length - state.rows) // table.period)  # The oldest sequence of which no row is overwritten.
+    oldest = jnp.maximum(jnp.maximum(whole, complete - per_slot), 0)
+    slot = jax.random.randint(slot_key, (table.batch_size, 1), 0, slots)
+    sequence = jax.random.randint(sequence_key, (table.batch_size, 1), oldest, complete)
+    place = (contract.first_row(table, sequence) + jnp.arange(table.sequence_length)) % length
+    return jax.tree.map(lambda x: x[slot, place], state.buffer.experience)
 
 
 class _Cores(NamedTuple):
@@ -205,12 +227,12 @@ def _buffer(table: Table, num_envs: int, per_slot: int, prioritised: bool) -> An
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Flashbax warns about sequences that don't overlap.
-        rows = contract.rows_of(table, per_slot)
+        # Whole periods: a program adds as many, so that the oldest sequence is still whole when it draws; and flashbax
+        # numbers sequences with priorities by rows over period.
+        settings["max_length_time_axis"] = -(-contract.rows_of(table, per_slot) // table.period) * table.period
         if not prioritised:
-            return flashbax.make_trajectory_buffer(max_length_time_axis=rows, **settings)
-        # This one numbers sequences by rows over period, so its rows must be a multiple of the period.
+            return flashbax.make_trajectory_buffer(**settings)
         return flashbax.make_prioritised_trajectory_buffer(
-            max_length_time_axis=-(-rows // table.period) * table.period,
             priority_exponent=table.priority_exponent,
             device=jax.default_backend(),
             **settings,

@@ -1,4 +1,4 @@
-"""Anakin: a program's actors, learner and evaluator become one node, which runs them as one compiled program."""
+"""Anakin: actors, learner, reanalyzers and evaluator become one node, which runs them as one compiled program."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from typing import Any
 
 from boonta.envs.base import Env
 from boonta.envs.jax.base import Batched, JaxEnv
+from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring import threads
 from boonta.programs.wiring.evaluation import fused_settings
 from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
-FUSED = ("learner", "actor", "evaluator")  # The roles of the one node.
+FUSED = ("learner", "actor", "reanalyzer", "evaluator")  # The roles of the one node.
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -25,7 +27,7 @@ def prepare(program: Program) -> Callable[[], int]:
 
 
 def build(program: Program) -> tuple[Monitor, list[Node]]:
-    """The monitor, and the node that acts, learns and evaluates.
+    """The monitor, and the node that acts, learns, renews targets and evaluates.
 
     Raises:
       ValueError: a group has no place in a fused program, the environment isn't in JAX, or a setting can't work.
@@ -39,13 +41,13 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
 
 
 def fused(program: Program) -> Group:
-    """The node that takes the place of a program's actors, learner and evaluator, with their settings.
+    """The node that takes the place of a program's actors, learner, reanalyzers and evaluator, with their settings.
 
     Raises:
       ValueError: a group has no place in it, or there are no actors.
     """
     require_roles(program, "anakin", FUSED, needed=("actor",))
-    for part in (program.of_role("learner"), program.of_role("actor")):
+    for part in map(program.of_role, ("learner", "actor", "reanalyzer")):
         unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
         if part and unknown:
             raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
@@ -56,7 +58,25 @@ def fused(program: Program) -> Group:
         settings = fused_settings(evaluator.settings)
     if "num_envs" in actors.settings:
         settings["num_envs"] = actors.number * actors.settings["num_envs"]
-    return group(Anakin, **settings)
+    return group(Anakin, **settings | _replayed(program))
+
+
+def _replayed(program: Program) -> dict[str, Any]:
+    """The number of sequences that reanalyzers would replay at once, as a setting of the one node; none without them.
+
+    Raises:
+      ValueError: they aren't of the class whose work a fused program does, or lack their tables.
+    """
+    reanalyzers = program.of_role("reanalyzer")
+    if reanalyzers is None:
+        return {}
+    if reanalyzers.node is not Reanalyzer:
+        raise ValueError(
+            f"{program.name}: {reanalyzers.label} is {reanalyzers.node.__name__}; --launch anakin takes the place of "
+            "Reanalyzer only"
+        )
+    Reanalyzer.require_tables(program.agent.tables)
+    return {"num_replayed": reanalyzers.number * reanalyzers.settings.get("num_envs", NUM_ENVS)}
 
 
 def jax_env_of(env: Env) -> JaxEnv:

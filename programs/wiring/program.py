@@ -31,7 +31,7 @@ from boonta.programs.wiring.slots import slots_of
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
 CHECKPOINTS, TABLES = "checkpoints", "replay"
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
-# By role, the end of a message to a program that has no such nodes, or can't have them: what it may do instead.
+# By role, the end of a message to a program that has no such nodes: what it may do instead.
 INSTEAD = {
     "reanalyzer": ". MuZero's update can reanalyze by itself: "
     "programs/muzero.py --config.reanalyze-ratio 0.8 --config.reanalyze update"
@@ -260,7 +260,7 @@ def require_roles(program: Program, launch: str, roles: Sequence[str], needed: S
         if group.node.role not in roles:
             raise ValueError(
                 f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
-                f"{', '.join(roles)}{INSTEAD.get(group.node.role, '')}"
+                f"{', '.join(roles)}"
             )
     missing = [role for role in needed if program.of_role(role) is None]
     if missing:

@@ -1,6 +1,7 @@
 """Renewed targets, within the update and by replaying recorded steps to the policy; both ways give the same."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import muzero
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Steps, unplaced
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.groups import Puct
 from boonta.agents.muzero.history import recall
@@ -20,6 +21,7 @@ from boonta.agents.views import view_of
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.replayed import Replayed
+from boonta.nodes.fused import stage
 from boonta.nodes.reanalyzer import recorded_table
 from boonta.nodes.tables.contract import learned_from, written_by
 
@@ -77,6 +79,24 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
         rows.append(Steps(*shown, executed, extras, np.ones(batch, np.int32)))
         timestep = stepped.step(executed)
     return jax.tree.map(lambda *x: np.stack(x), *rows)
+
+
+def test_a_fused_program_plays_back_as_reanalyzers_do():
+    config, env = dataclasses.replace(CONFIG, action_history=True), Catch()
+    agent = muzero.make(config, env.spec)
+    params, steps = make_params(agent, 0), record(env, agent, config)
+    back = jax.jit(functools.partial(stage.play_back, unplaced(agent.policy)))
+    fused = back(params, np.int32(7), jax.tree.map(np.asarray, steps), jax.random.PRNGKey(3))
+    assert np.all(fused.version == 7) and fused.core == ()
+    played = play_back(env, agent, params, steps)
+    rows = slice(config.context, None)  # Before, the node still sees the sequence before.
+    jax.tree.map(
+        lambda ours, theirs: np.testing.assert_allclose(ours[rows], theirs[rows], rtol=1e-4, atol=1e-5),
+        fused.extras,
+        played.extras,
+    )
+    for name in ("observation", "step_type", "reward", "discount", "action"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(fused, name), getattr(steps, name))
 
 
 def within_update(env, params, steps: Steps, config) -> Steps:

@@ -42,7 +42,7 @@ def test_pages_made_from_the_code_have_all_of_it_and_nothing_is_loaded_from_else
     assert all(f'id="{name}"' in configs for name, _ in choices()["agents"])
     assert all((site / "agents" / name / "index.html").exists() for name, _ in choices()["agents"])
     matrix = (site / "reference/matrix/index.html").read_text()
-    assert "--launch sebulba has no inference" in matrix and "--launch anakin has no reanalyzer" in matrix
+    assert "--launch sebulba has no inference" in matrix and "--launch anakin has no inference" in matrix
     row = re.search(r"<tr>\s*<td[^>]*><code>catch</code></td>(.+?)</tr>", matrix, re.S)
     assert row is not None and "local_mp, sebulba, anakin" in row[1]
     for page in site.rglob("*.html"):

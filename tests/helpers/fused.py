@@ -15,6 +15,11 @@ from boonta.tests.helpers import tiny
 
 ENV = Catch(rows=4, columns=3)
 REPLAY = Table("trajectories", "replay", 5, 4, 8, 80, "proportional", samples_per_insert=2.0, min_size=16)
+SEVERAL = (
+    dataclasses.replace(REPLAY, share=0.5),
+    dataclasses.replace(REPLAY, name="past", sampler="uniform", samples_per_insert=None, share=0.0),
+    dataclasses.replace(REPLAY, name="again", sampler="uniform", writer="reanalyzer", period=5, share=0.5),
+)
 IMPALA = replaced(impala.CATCH, {"torso.widths": (8, 8), "batch_size": 8, "unroll_length": 4})
 MUZERO = dataclasses.replace(
     replaced(muzero.CATCH, {"torso.widths": (8,)}),
@@ -24,7 +29,9 @@ MUZERO = dataclasses.replace(
 
 
 def agent(kind: str = "queue"):
-    """Agents by kind: with a queue, with a replay table with priorities, and the real ones, MuZero's table uniform."""
+    """Agents by kind: with a queue, with a replay table with priorities, with several of which one is renewed from
+    another, and the real ones, MuZero's table uniform.
+    """
     if kind == "impala":
         return impala.make(IMPALA, ENV.spec)
     if kind == "muzero":
@@ -37,7 +44,7 @@ def agent(kind: str = "queue"):
         state, _, metrics = queue.update.step(state, batch)
         return state, 0.1 + abs(batch.steps.reward).mean(axis=0), metrics
 
-    return queue._replace(tables=(REPLAY,), update=queue.update._replace(step=step))
+    return queue._replace(tables=(REPLAY,) if kind == "replay" else SEVERAL, update=queue.update._replace(step=step))
 
 
 def node(folder, updates: int, kind: str = "queue", **settings) -> Anakin:

@@ -8,13 +8,14 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.tests.helpers import fused
 
 
 def fused_program(
     run: RunFlags = Run(launch="anakin"),  # noqa: B008
-    kind: Literal["queue", "replay", "impala", "muzero"] = "queue",
+    kind: Literal["queue", "replay", "several", "impala", "muzero"] = "queue",
     num_envs: int = 16,
 ) -> Program:
     """Learns Catch.
@@ -25,6 +26,8 @@ def fused_program(
       num_envs: environments, over all hosts.
     """
     groups = [group(Learner), group(Actor, num_envs=num_envs), group(Evaluator, episodes=20, every_updates=20)]
+    if kind == "several":
+        groups.append(group(Reanalyzer, num_envs=8))
     return Program("fused_program", run, fused.agent(kind), Catch(rows=4, columns=3), groups)
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Batch, Steps, Table
-from boonta.nodes.fused import fusion
+from boonta.nodes.fused import schedule
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.device import make_device_table
@@ -58,7 +58,7 @@ class DeviceStore:
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), SIGNATURE)
         self._state = jax.jit(self._replay.init)(zeros)
         self._free = table.samples_per_insert is None
-        self._round = fusion.ratio(table, SLOTS)
+        self._round = schedule.ratio(table, SLOTS)
         self._inserts, self._updates = -(-table.min_size // SLOTS), 0  # Those left in this round.
         self._served = False
         self._rows = self._draws = 0

@@ -50,11 +50,11 @@ def equal(one: dict, other: dict) -> bool:
     return all(jax.tree.leaves(jax.tree.map(np.array_equal, one, other)))
 
 
-@pytest.mark.parametrize("kind", ["queue", "replay", "impala"])
+@pytest.mark.parametrize("kind", ["queue", "replay", "several", "impala"])
 def test_the_same_seed_gives_the_same_bits(tmp_path, kind):
-    first = learn(tmp_path / "a", 12, kind)
-    assert equal(first, learn(tmp_path / "b", 12, kind))
-    assert not equal(first, learn(tmp_path / "c", 12, kind, seed=1))
+    first = learn(tmp_path / "a", 16, kind)
+    assert equal(first, learn(tmp_path / "b", 16, kind))
+    assert not equal(first, learn(tmp_path / "c", 16, kind, seed=1))
 
 
 def test_no_key_is_used_twice(tmp_path):
@@ -76,15 +76,15 @@ def check_devices(folder, kind: str) -> None:
     """Called in a process that has eight."""
     start = agent(kind).update
     before = start.params(start.init(jax.random.PRNGKey(0)))
-    one, eight = (learn(folder / str(devices), 12, kind, devices=devices) for devices in (1, 8))
+    one, eight = (learn(folder / str(devices), 16, kind, devices=devices) for devices in (1, 8))
     assert not equal(before, one)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), one, eight)
     if kind != "muzero":  # Its third compilation costs as much as all the others' do.
-        assert equal(eight, learn(folder / "again", 12, kind, devices=8))
+        assert equal(eight, learn(folder / "again", 16, kind, devices=8))
 
 
 @pytest.mark.parametrize(
-    "kinds", [("queue", "replay"), pytest.param(("impala", "muzero"), marks=pytest.mark.slow)], ids="-".join
+    "kinds", [("queue", "replay", "several"), pytest.param(("impala", "muzero"), marks=pytest.mark.slow)], ids="-".join
 )
 def test_one_device_and_eight_learn_the_same(kinds):
     """Simulated devices must be requested before JAX starts, so this runs in a process of its own."""
@@ -225,7 +225,7 @@ class Steered(Catch):
     [
         ({"devices": 99}, r"devices is 99; this process has \d+"),
         ({"num_envs": 12}, "num_envs is 12; it must be a multiple of batch_size, 8"),
-        ({"num_envs": 0}, "num_envs is 0; it must be at least 1"),
+        ({"num_envs": 0}, "num_envs is 0, num_replayed 32; they must be at least 1"),
         ({"eval_every": -1}, "eval_every is -1"),
         ({"eval_every": 0, "stop": StopRule(eval_return=1.0)}, "eval_every is 0, nothing measures it"),
     ],

@@ -59,7 +59,7 @@ def members(folder: pathlib.Path, updates: int) -> Anakin:
     return population(folder.parent, stop=StopRule(updates=updates))
 
 
-KINDS = {kind: of_kind(kind) for kind in ("queue", "replay", "impala", "muzero")} | {"members": members}
+KINDS = {kind: of_kind(kind) for kind in ("queue", "replay", "several", "impala", "muzero")} | {"members": members}
 
 
 @pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)

@@ -17,7 +17,7 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.watch.stopping import StopRule
-from boonta.tests.helpers.fused import ENV
+from boonta.tests.helpers.fused import ENV, agent
 from boonta.tests.helpers.members import Config, make, population
 
 pytestmark = pytest.mark.once
@@ -58,6 +58,21 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     again.start()
     assert again._updates == 20
     np.testing.assert_array_equal(again._state.learner.learner.weights["linear"]["w"], weights)
+
+
+def test_members_with_several_tables_renew_their_own(tmp_path):
+    def make_several(config: Config):
+        return agent("several")._replace(update=make(config).update)
+
+    together = run(population(tmp_path, make=make_several, seeds=1, eval_every=0))
+    weights = together._state.learner.learner.weights["linear"]["w"]
+    settings = {"folder": str(tmp_path / "1"), "seed": 3, "eval_every": 0, "devices": 1}
+    alone = run(Anakin("anakin", make_several(Config(0.5)), ENV, stop=StopRule(updates=20), **settings))
+    np.testing.assert_allclose(weights[1], alone._state.learner.weights["linear"]["w"], rtol=1e-5, atol=1e-6)
+    counts, own = together.report()["counts"], alone.report()["counts"]
+    assert counts["updates"] == own["updates"] == 20
+    for name in ("reanalyzed_sequences", "reanalyzed_steps", "env_steps"):
+        assert counts[name] == 2 * own[name] > 0
 
 
 def test_a_member_starts_and_is_evaluated_with_its_own_hyper_parameters(tmp_path):

@@ -33,7 +33,9 @@ def checkpoint(folder, kind: str) -> tuple[list[np.ndarray], dict[str, float]]:
     return list(map(np.asarray, jax.tree.leaves(state))), counts
 
 
-@pytest.mark.parametrize("kind", ["replay", pytest.param("impala", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind", ["replay", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("several", "impala"))]
+)
 def test_two_hosts_learn_as_one_with_two_devices_also_in_two_parts(tmp_path, kind):
     flags = ("--kind", kind)
     run(tmp_path / "two", 2, *flags, "--stop.updates", "20")

@@ -45,6 +45,7 @@ def test_it_runs_as_threads_of_one_process(name, tmp_path):
     [
         ("impala", "catch"),
         pytest.param("muzero", "catch", marks=pytest.mark.once),
+        pytest.param("reanalyze", "catch", marks=pytest.mark.once),
         pytest.param("self_play", "pgx/tic_tac_toe", marks=pytest.mark.once),
         ("population", "catch"),
         ("sac", "gymnax/Pendulum-v1"),
@@ -63,7 +64,11 @@ def test_it_runs_as_one_compiled_program(name, env, tmp_path):
     [
         ("reanalyze", ["--launch", "sebulba", "--reanalyzers", "2"], "the number of reanalyzer nodes is 2; with"),
         ("reanalyze", ["--launch", "sebulba", "--placement.lag", "1"], "needs a queue that actors fill"),
-        ("reanalyze", ["catch", "--launch", "anakin"], r"--launch anakin has no reanalyzer \(Reanalyzer\)"),
+        (
+            "reanalyze",
+            ["catch", "--launch", "anakin", "--ratio", "0"],
+            "reanalyzers need a replay table to read and one",
+        ),
         (
             "impala",
             ["--launch", "sebulba", "--placement.lag", "1", "--publish-every", "2"],

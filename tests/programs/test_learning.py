@@ -47,6 +47,7 @@ def train(program: str, *arguments: str, workdir: pathlib.Path) -> str:
         ("impala", ["gymnax/CartPole-v1", *FUSED, "490"], 120),
         ("impala", ["minatar/breakout", *FUSED, "10"], 900),
         ("muzero", ["catch", *FUSED, "0.99"], 300),
+        ("reanalyze", ["catch", *FUSED, "0.99"], 600),
         (
             "muzero",
             ["minatar/breakout", "--env.minimal-actions", *FUSED, "10"],

@@ -1,4 +1,4 @@
-"""Whole programs with reanalyzers, as threads around Reverb and without it, and in one thread."""
+"""Whole programs with reanalyzers, as threads around Reverb and without it, in one thread, and fused."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def run(workdir, *arguments: str) -> dict[str, float]:
         pytest.param("local_mt", marks=pytest.mark.cluster),
         pytest.param("serial", marks=[pytest.mark.cluster, pytest.mark.slow]),
         pytest.param("sebulba", marks=SMALL_SEARCH),
+        pytest.param("anakin", marks=SMALL_SEARCH),
     ],
 )
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
@@ -44,6 +45,11 @@ def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
     assert row["batch_share/reanalyzed"] + row["batch_share/trajectories"] == pytest.approx(1)
     assert row["reanalyzed_steps"] >= 8 * row["reanalyzed_sequences"] > 0
     assert row["batch_share/reanalyzed"] > 0
+    if schedule == "anakin":  # Each ratio is exact, but for what fills the tables first.
+        assert row["batch_share/reanalyzed"] == 0.75
+        assert 0 <= row["reanalyzed_sequences"] - row["updates"] * 6 / 4 <= 16
+        assert 0 <= row["env_steps"] / 4 - row["updates"] * 2 / 4 <= 16 + 3 * 8
+        assert row["target_age/reanalyzed"] < row["target_age/trajectories"]
     if schedule == "serial":  # How many turns threads leave to the reanalyzer, no test can say.
         assert row["batch_share/reanalyzed"] > 0.2  # A mean of the last hundred updates; at most 0.75.
         assert row["target_age/reanalyzed"] < row["target_age/trajectories"]

@@ -11,7 +11,7 @@ import pytest
 
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
-from boonta.nodes.fused import fusion, stage
+from boonta.nodes.fused import fusion, schedule, stage
 
 pytestmark = pytest.mark.once
 
@@ -124,11 +124,24 @@ def test_a_replays_sequences_are_whole_and_from_the_table():
     assert int(state.updates) == 8
 
 
+@pytest.mark.parametrize("sampler", ["uniform", "proportional"])
+def test_a_full_replays_sequences_begin_where_the_contract_says_and_are_the_newest(sampler):
+    table = replay(sampler=sampler)
+    batches, *_ = run(recorder(table, batches=80), 4, 40)
+    for i, batch in enumerate(batches):
+        counts = batch.steps.extras["count"]
+        np.testing.assert_array_equal(counts - counts[0], np.stack([np.arange(5)] * 4, axis=1))
+        newest = (4 + 1 + i // 2) * 2 - 6  # The first row of a slot's newest whole sequence.
+        assert np.all(counts[0] % 2 == 0) and np.all((newest - 2 * 10 < counts[0]) & (counts[0] <= newest))
+    oldest = [int((4 + 1 + i // 2) * 2 - 6 - batch.steps.extras["count"][0].min()) for i, batch in enumerate(batches)]
+    assert max(oldest) == 2 * 9  # 40 sequences in 4 slots.
+
+
 def test_samples_per_insert_may_be_a_fraction():
-    assert fusion.ratio(replay(samples_per_insert=0.5, batch_size=8), 4) == (4, 1)
-    assert fusion.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
-    assert fusion.ratio(replay(samples_per_insert=0.0006), 4_000) == (5, 3)
-    assert fusion.ratio(replay(samples_per_insert=None), 4) == (1, 1)
+    assert schedule.ratio(replay(samples_per_insert=0.5, batch_size=8), 4) == (4, 1)
+    assert schedule.ratio(replay(samples_per_insert=3.0, batch_size=8), 4) == (2, 3)
+    assert schedule.ratio(replay(samples_per_insert=0.0006), 4_000) == (5, 3)
+    assert schedule.ratio(replay(samples_per_insert=None), 4) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +165,6 @@ def test_many_updates_are_not_compiled_one_by_one():
     assert fusion.fuse(recorder(table), ENV, 4).updates == 17
     with pytest.raises(ValueError, match="17.0: that makes 17 updates a round; on CPU, .* it must be at most 16"):
         fusion.fuse(recorder(table), ENV, 4, unrolled=True)
-
-
-def test_an_agent_of_several_tables_is_refused():
-    agent = recorder(queue())
-    with pytest.raises(ValueError, match=r"tables \['trajectories', 'trajectories'\]; a fused program takes"):
-        fusion.fuse(agent._replace(tables=agent.tables * 2), ENV, 2)
 
 
 def test_evaluation_plays_one_episode_in_each_slot():

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.central_inference import central_inference
 from boonta.programs.impala import impala
 from boonta.programs.reanalyze import reanalyze
@@ -128,7 +130,6 @@ def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
     ("function", "arguments", "words"),
     [
         (impala, ["atari/Pong"], "--launch anakin needs an environment in JAX, and Atari is none"),
-        (reanalyze, [], "reanalyze: --launch anakin has no reanalyzer (Reanalyzer)"),
         (central_inference, [], "central_inference: --launch anakin has no inference (Inference)"),
     ],
 )
@@ -146,6 +147,19 @@ def test_settings_reach_the_one_node(tmp_path):
     assert node._fused.program.env_steps == 128 * 16  # Of a round: each environment takes a step of its unroll.
     assert (node._eval_every, node._eval_episodes) == (5_000, 50)
     assert node._env.sticky_actions == 0.25
+
+
+def test_reanalyzers_become_a_part_of_the_one_node_and_others_are_refused(tmp_path):
+    run, settings = parse(reanalyze, ["--launch", "anakin", "--reanalyzers", "2", "--workdir", str(tmp_path)])
+    program = reanalyze(run, **settings)
+    assert anakin.fused(program).settings["num_replayed"] == 2 * 32
+
+    class Other(Reanalyzer):
+        pass
+
+    groups = [replace(each, node=Other) if each.node is Reanalyzer else each for each in program.groups]
+    with pytest.raises(ValueError, match="reanalyzer is Other; --launch anakin takes the place of Reanalyzer only"):
+        anakin.build(replace(program, groups=groups))
 
 
 def test_a_folder_without_a_run(tmp_path):
