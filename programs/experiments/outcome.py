@@ -36,7 +36,8 @@ def cause(folder: pathlib.Path, code: int) -> str:
     """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    errors = [line.partition(" ERROR ")[2] for line in journal.last_start(folder) if " ERROR " in line]
+    log = map(journal.parse, journal.last_start(folder))
+    errors = [line.message for line in log if line.level == "ERROR"]
     if errors and code == 1:
         return errors[-1]
     printed: list[str] = []

@@ -64,11 +64,10 @@ def state_of(workdir: pathlib.Path, log: list[str]) -> str:
     """Whether a run is running, has ended, or was cut off."""
     if is_held(workdir):
         return "it is running"
-    starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
-    last = log[starts[-1] :] if starts else log
-    if journal.end_of(last) is not None:
+    last = journal.since_start(log)
+    if journal.end_of(last or log) is not None:
         return "it has ended"
-    return "it was cut off: its launcher was killed, or the machine went down" if starts else "it never started"
+    return "it was cut off: its launcher was killed, or the machine went down" if last else "it never started"
 
 
 def is_held(workdir: pathlib.Path) -> bool:
