@@ -22,7 +22,7 @@ def is_done(folder: pathlib.Path, job: Job) -> bool:
     if is_held(folder) or journal.last_code(folder) not in ENDED:
         return False
     try:
-        return list(read_config(folder / "config.json").arguments) == job.command(folder)[1:]
+        return list(read_config(folder).arguments) == job.command(folder)[1:]
     except (OSError, BadInput):
         return False  # Its own process will report the fault.
 

@@ -32,7 +32,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
       lines: number of the newest lines of its log to print.
     """
     try:
-        config = read_config(workdir / "config.json")
+        config = read_config(workdir)
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
