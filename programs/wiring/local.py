@@ -79,12 +79,18 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
         if learner_alone and roles[label] != "learner":
             environment[label]["JAX_PLATFORMS"] = "cpu"
     for override in program.run.process_env:
-        group, colon, assignment = override.partition(":")
-        name, equals, value = assignment.partition("=")
-        if not (colon and equals and name) or group not in environment:
+        group, name, value = override_of(override)
+        if group not in environment:
             raise BadInput(f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of {sorted(environment)}")
         environment[group][name] = value
     return environment
+
+
+def override_of(word: str) -> tuple[str, str, str]:
+    """The group, name and value of an environment variable of `--process-env`; the group is empty if it is none."""
+    group, colon, assignment = word.partition(":")
+    name, equals, value = assignment.partition("=")
+    return (group, name, value) if colon and equals and name else ("", "", "")
 
 
 def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
