@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,8 @@ class Evaluator(Evaluating):
         self._evaluations = 0
 
     def round(self) -> None:
+        if not self._evaluations:
+            self._compile()
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
@@ -80,3 +83,9 @@ class Evaluator(Evaluating):
         metrics = {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns)}
         metrics |= {"eval_version": float(version), **({} if error is None else {"eval_return_se": error})}
         self.finish(began, metrics)
+
+    def _compile(self) -> None:
+        """Compiles the policy by a step in environments of its own, so that the first evaluation only plays."""
+        self.wait_for("params", self._params.poll)
+        with contextlib.closing(self._env(self._episodes, self._seed)) as env:
+            Play(env, self._policy, self._act, self._seed, self.stopwatch).step(self._params.snapshot()[1])

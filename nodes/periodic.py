@@ -87,7 +87,6 @@ class Evaluating(Periodic):
         self._target: float | None = None  # The count at which the next evaluation is due.
         self._max_share = max_share
         self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
-        self._compiled = False
 
     def step(self) -> None:
         with self.stopwatch("resting"):
@@ -117,8 +116,9 @@ class Evaluating(Periodic):
         return time.monotonic()
 
     def finish(self, began: float, metrics: dict[str, float]) -> None:
-        """Reports the results of the evaluation that began at this time, and rests for long enough."""
+        """Reports the results of the evaluation that began at this time, and rests for long enough.
+
+        What the first one compiles comes before it begins, since it doesn't come again.
+        """
         self.measure(metrics | self._allowed)
-        if self._compiled:  # The first one compiles, which doesn't come again.
-            self.rest_after(time.monotonic() - began, self._max_share)
-        self._compiled = True
+        self.rest_after(time.monotonic() - began, self._max_share)
