@@ -9,6 +9,7 @@ import shlex
 from boonta.deploy import core, resources
 from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, planned
+from boonta.programs.wiring import compiled
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.local import override_of
@@ -163,6 +164,9 @@ def _service(
     _require_a_host_each(members, group)
     own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
     environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
+    volume = _volume(label, built)
+    if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
+        environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
     return Role(
         label,
         group,
@@ -170,7 +174,7 @@ def _service(
         ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
         environment,
         tuple(port for task in tasks if task.label == label for port in task.ports),
-        _volume(label, built),
+        volume,
         label == LEARNER,
         f"{name}-key",
     )

@@ -116,6 +116,8 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
         assert expected.items() <= variables.items()
         assert json.loads(variables[core.ENTERED]) == expected
     assert "JAX_PLATFORMS" not in {variable["name"] for variable in container(manifest, "learner")["env"]}
+    variables = {variable["name"]: variable.get("value") for variable in container(manifest, "learner")["env"]}
+    assert variables["JAX_COMPILATION_CACHE_DIR"] == "/runs/impala/checkpoints/compiled"  # It is on the volume.
     (index,) = (variable for variable in container(manifest, "actor")["env"] if variable["name"] == roles.INDEX)
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
 
