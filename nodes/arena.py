@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env, Player
-from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_policy
+from boonta.nodes.acting.local import Acting, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import standard_error
+from boonta.nodes.metrics import Stopwatch, standard_error
 from boonta.nodes.periodic import Evaluating
 from boonta.nodes.variables import open_params
 
@@ -102,26 +102,26 @@ class Arena(Evaluating):
         past = [other for other in self._versions if other != version]
         rivals = self._rng.permutation(past)[: self._earlier].tolist()
         if rivals:
-            matches = [self._match(version, rival, self._side(self._versions[rival]), OPENING) for rival in rivals]
+            matches = [self._match(version, rival, self._side(rival), OPENING) for rival in rivals]
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
         self.finish(began, self._summary(version, outcomes))
 
     def _compile(self) -> None:
-        """Compiles the policy by a move in games of its own, so that the first evaluation only plays."""
         self.wait_for("params", self._params.poll)
-        side = self._side(self._params.snapshot()[1])
-        play_match(self._env, self._games, (side, side), seed=self._seed, stopping=self._stop.is_set, max_steps=1)
+        params, slots = self._params.snapshot()[1], Slots(self._games)
+        acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
+        self.compile_in(self._env(self._games, self._seed), lambda timestep: acting(params, timestep))
 
-    def _side(self, params: Nest) -> MakeSide:
-        return policy_side(self._policy, self._act, params, self.stopwatch)
+    def _side(self, version: int) -> MakeSide:
+        return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)
 
     def _match(self, version: int, name: Any, opponent: MakeSide, opening: int = 0) -> np.ndarray:
         """Plays a version against an opponent and records the result; returns the outcomes [B]."""
         outcome = play_match(
             self._env,
             self._games,
-            (self._side(self._versions[version]), opponent),
+            (self._side(version), opponent),
             seed=int(self._rng.integers(2**31)),
             stopping=self._stop.is_set,
             max_steps=self._max_steps,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy, play_out
-from boonta.nodes.metrics import standard_error
+from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy, play_out
+from boonta.nodes.metrics import Stopwatch, standard_error
 from boonta.nodes.periodic import Evaluating
 from boonta.nodes.variables import open_params
 
@@ -85,7 +84,7 @@ class Evaluator(Evaluating):
         self.finish(began, metrics)
 
     def _compile(self) -> None:
-        """Compiles the policy by a step in environments of its own, so that the first evaluation only plays."""
         self.wait_for("params", self._params.poll)
-        with contextlib.closing(self._env(self._episodes, self._seed)) as env:
-            Play(env, self._policy, self._act, self._seed, self.stopwatch).step(self._params.snapshot()[1])
+        params, slots = self._params.snapshot()[1], Slots(self._episodes)
+        acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
+        self.compile_in(self._env(self._episodes, self._seed), lambda timestep: acting(params, timestep))

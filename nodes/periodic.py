@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
+from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
 from boonta.nodes.watch.calls import answered
 
@@ -106,6 +109,16 @@ class Evaluating(Periodic):
         if self._target is None:  # A resumed run goes on with the next multiple.
             self._target = (count // self._every + 1) * self._every
         return count >= self._target
+
+    def compile_in(self, env: BatchedEnv, act: Callable[[TimeStep], Any]) -> None:
+        """Compiles what acts, by a first time step of environments, and closes these: the first evaluation only plays.
+
+        This is "compiling", which may take any time, and which the program's end doesn't wait for.
+        """
+        with contextlib.closing(env):
+            timestep = env.reset()
+            with self.stopwatch("compiling"):
+                act(timestep)
 
     def begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time, for `finish`."""

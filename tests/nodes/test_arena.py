@@ -57,6 +57,7 @@ def test_the_arena_rests_by_what_it_plays_and_not_by_what_it_compiles(variables,
     node._act = clock.timed(node._act)
     node.step()
     assert 3.0 <= clock.until(node.ready) <= 3 * 5  # Nim has five moves at most.
+    assert "compiling" in node.stopwatch.finished
 
 
 def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):

@@ -192,6 +192,7 @@ def test_the_evaluator_rests_by_what_it_plays_and_not_by_what_it_compiles(agent,
     for _ in range(2):
         node.step()
         assert clock.until(node.ready) == 3 * 9  # An episode of Catch has nine steps.
+    assert "compiling" in node.stopwatch.finished
 
 
 @pytest.mark.parametrize("max_share", [0.0, -0.5, 1.5])
