@@ -21,7 +21,7 @@ from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity
+from boonta.programs.wiring import capacity, compiled
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
@@ -92,7 +92,8 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    with trackers, contextlib.closing(route) if route else contextlib.nullcontext():
+    kept = compiled.kept_in(pathlib.Path(built.run.workdir))
+    with trackers, kept, contextlib.closing(route) if route else contextlib.nullcontext():
         try:
             return core.run(launchable, task, tasks, made_of, place.reach_s, route)
         except OSError as error:

@@ -9,8 +9,10 @@ import shlex
 from boonta.deploy import core, resources
 from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, planned
+from boonta.programs.wiring import compiled
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.learners import meeting
+from boonta.programs.wiring.local import override_of
 from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
@@ -162,6 +164,9 @@ def _service(
     _require_a_host_each(members, group)
     own = ("--label", label, "--index", f"$({INDEX})", "--hosts", hosts, "--key", KEY)
     environment = {**_environment(built, members, group), core.ENTERED: core.entered(built.environment[label])}
+    volume = _volume(label, built)
+    if label == LEARNER:  # Its volume has the checkpoints alone, and all else of the run's folder can't be written.
+        environment.setdefault(compiled.VARIABLE, f"{volume[1]}/{compiled.FOLDER}")
     return Role(
         label,
         group,
@@ -169,7 +174,7 @@ def _service(
         ("python", "-m", "boonta.deploy.node", file, *own, "--", *map(_literal, flags)),
         environment,
         tuple(port for task in tasks if task.label == label for port in task.ports),
-        _volume(label, built),
+        volume,
         label == LEARNER,
         f"{name}-key",
     )
@@ -210,8 +215,10 @@ def _environment(built: Built, members: Group, group: resources.Group) -> dict[s
     if kind.role not in ON_DEVICE or asks:
         why = "has an inference node act for it" if asks else "computes nothing on a device"
         raise BadInput(f"{given}, and {kind.__name__} {why}: leave it out")
-    if any(each.startswith(f"{label}:{PLATFORMS}=cpu") for each in built.run.process_env):
-        raise BadInput(f"{given}, and --process-env {label}:{PLATFORMS}=cpu leaves it idle: leave one of them out")
+    own = {(to, name): value for to, name, value in map(override_of, built.run.process_env)}
+    chosen = own.get((label, PLATFORMS), "")
+    if chosen.partition(",")[0] == "cpu":  # JAX computes on the first platform of the list.
+        raise BadInput(f"{given}, and --process-env {label}:{PLATFORMS}={chosen} leaves it idle: leave one of them out")
     if environment.get(PLATFORMS) == "cpu":  # The default of nodes that share a machine with the learner.
         del environment[PLATFORMS]
     return environment

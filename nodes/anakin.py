@@ -35,6 +35,7 @@ from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
+from boonta.nodes.watch.reuse import reused
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_DEADLINE_S = 600.0
@@ -257,7 +258,7 @@ class Anakin(Node):
 
     def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
         if not hasattr(self, "_last_update"):
-            self.measure(start_seconds(self.stopwatch))
+            self.measure(start_seconds(self.stopwatch) | reused())
         self._last_update = expanded(outcomes[-1].metrics)
         evaluated = {} if evaluation is None else evaluation.metrics
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)

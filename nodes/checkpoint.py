@@ -22,7 +22,6 @@ from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_
 
 Nest = Any
 
-CONFIG = "config.json"  # The file beside or above the folder that has the run's settings; each checkpoint has a copy.
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
 
 _COUNTS = dict[str, schema.Number]
@@ -128,7 +127,7 @@ class Checkpointer:
         if rest is not None:
             named["rest"] = ocp.args.PyTreeSave(rest)
         folder = self._store.folder
-        configs = (folder.parent / CONFIG, folder.parent.parent / CONFIG)
+        configs = (folder.parent / schema.CONFIG, folder.parent.parent / schema.CONFIG)  # One such as best/ is deeper.
         expected = sum(getattr(leaf, "nbytes", 0) for leaf in jax.tree.leaves((state, rest)))
         with (
             _orbax_errors_as(OSError, f"checkpoint {step} could not be saved in {self._store.folder}"),
@@ -137,7 +136,7 @@ class Checkpointer:
             with _one_save_at_a_time():
                 self._writer.save(path, args=ocp.args.Composite(**named))
             for config in filter(pathlib.Path.exists, configs):
-                shutil.copyfile(config, path / CONFIG)
+                shutil.copyfile(config, path / schema.CONFIG)
                 break
             for name, content in files.items():
                 (path / name).write_bytes(content)

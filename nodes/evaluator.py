@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy, play_out
-from boonta.nodes.metrics import standard_error
+from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy, play_out
+from boonta.nodes.metrics import Stopwatch, standard_error
 from boonta.nodes.periodic import Evaluating
 from boonta.nodes.variables import open_params
 
@@ -68,6 +68,8 @@ class Evaluator(Evaluating):
         self._evaluations = 0
 
     def round(self) -> None:
+        if not self._evaluations:
+            self._compile()
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
@@ -80,3 +82,9 @@ class Evaluator(Evaluating):
         metrics = {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns)}
         metrics |= {"eval_version": float(version), **({} if error is None else {"eval_return_se": error})}
         self.finish(began, metrics)
+
+    def _compile(self) -> None:
+        self.wait_for("params", self._params.poll)
+        params, slots = self._params.snapshot()[1], Slots(self._episodes)
+        acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
+        self.compile_in(self._env(self._episodes, self._seed), lambda timestep: acting(params, timestep))

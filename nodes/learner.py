@@ -30,6 +30,7 @@ from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.tables.freshness import require_every_published
 from boonta.nodes.variables import Publisher
 from boonta.nodes.watch.calls import answered
+from boonta.nodes.watch.reuse import reused
 
 PUBLISH_REPLAY_EVERY = 10  # Updates; what a replay table holds is older than that anyway.
 RENEW_S = 1.0  # Time between two looks at whether the variable server still has the newest params.
@@ -237,7 +238,7 @@ class Learner(Node):
             require_finite(log, before + i + 1)
         if logs and not self._has_results:
             self._has_results = True
-            self.measure(start_seconds(self.stopwatch))
+            self.measure(start_seconds(self.stopwatch) | reused())
         if not drawn or before // self._publish_every < version // self._publish_every:
             with self.stopwatch("publishing"):
                 self._publisher.put(version, outcome.params)

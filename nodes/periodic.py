@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
+from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
 from boonta.nodes.watch.calls import answered
 
@@ -87,7 +90,6 @@ class Evaluating(Periodic):
         self._target: float | None = None  # The count at which the next evaluation is due.
         self._max_share = max_share
         self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
-        self._compiled = False
 
     def step(self) -> None:
         with self.stopwatch("resting"):
@@ -108,6 +110,16 @@ class Evaluating(Periodic):
             self._target = (count // self._every + 1) * self._every
         return count >= self._target
 
+    def compile_in(self, env: BatchedEnv, act: Callable[[TimeStep], Any]) -> None:
+        """Compiles what acts, by a first time step of environments, and closes these: the first evaluation only plays.
+
+        This is "compiling", which may take any time, and which the program's end doesn't wait for.
+        """
+        with contextlib.closing(env):
+            timestep = env.reset()
+            with self.stopwatch("compiling"):
+                act(timestep)
+
     def begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time, for `finish`."""
         if self._by != "seconds":
@@ -117,8 +129,9 @@ class Evaluating(Periodic):
         return time.monotonic()
 
     def finish(self, began: float, metrics: dict[str, float]) -> None:
-        """Reports the results of the evaluation that began at this time, and rests for long enough."""
+        """Reports the results of the evaluation that began at this time, and rests for long enough.
+
+        What the first one compiles comes before it begins, since it doesn't come again.
+        """
         self.measure(metrics | self._allowed)
-        if self._compiled:  # The first one compiles, which doesn't come again.
-            self.rest_after(time.monotonic() - began, self._max_share)
-        self._compiled = True
+        self.rest_after(time.monotonic() - began, self._max_share)

@@ -1,4 +1,4 @@
-"""The set-up: `./run`, `.ci/run`."""
+"""The set-up: `./run`, `.ci/run`, `.ci/packages`."""
 
 from __future__ import annotations
 
@@ -255,5 +255,5 @@ def test_lock_is_compiled_and_checked(house: House):
 
 
 def test_entries_are_programs():
-    for name in ("run", ".ci/run"):
+    for name in ("run", ".ci/run", ".ci/packages"):
         assert os.access(ROOT / name, os.X_OK), f"{name} is not executable"

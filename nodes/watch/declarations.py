@@ -167,6 +167,12 @@ LEARNER = (
         "seconds",
         "compiling is the largest",
     ),
+    Metric(
+        "reused",
+        "Compiled programs that the learner's process took from the cache in the run's folder until then.",
+        healthy="0 at the first start, then constant",
+    ),
+    Metric("reused_s", "Time that this saved.", "seconds", "most of what compiling took at the first start"),
     Metric("compile_s", "Time to compile the fused program.", "seconds", "below a minute, and only once"),
     Metric("compile_s/<part>", "Time to compile a part of it.", "seconds", "the rounds take the longest"),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.sinks.base import TrackedRun
 from boonta.nodes.sinks.files import Files
+from boonta.nodes.snapshots import schema
 from boonta.nodes.watch import rows
 from boonta.nodes.watch.health import Health
 
@@ -56,7 +57,7 @@ class RowLog:
             self.health.remember(metrics.read(self._folder))
         config: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
-            config = json.loads((self._folder / "config.json").read_bytes())
+            config = json.loads((self._folder / schema.CONFIG).read_bytes())
         self._files.begin(TrackedRun(self._folder, config=config))
         self.begun = True
         self._earlier = self._mark = self._now()  # Where the rates of the newest row began, and where it ended.

@@ -22,7 +22,7 @@ def is_done(folder: pathlib.Path, job: Job) -> bool:
     if is_held(folder) or journal.last_code(folder) not in ENDED:
         return False
     try:
-        return list(read_config(folder / "config.json").arguments) == job.command(folder)[1:]
+        return list(read_config(folder).arguments) == job.command(folder)[1:]
     except (OSError, BadInput):
         return False  # Its own process will report the fault.
 
@@ -36,7 +36,8 @@ def cause(folder: pathlib.Path, code: int) -> str:
     """
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
-    errors = [line.partition(" ERROR ")[2] for line in journal.last_start(folder) if " ERROR " in line]
+    log = map(journal.parse, journal.last_start(folder))
+    errors = [line.message for line in log if line.level == "ERROR"]
     if errors and code == 1:
         return errors[-1]
     printed: list[str] = []

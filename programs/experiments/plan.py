@@ -179,7 +179,7 @@ def _begun(before: Sweep | None, folder: pathlib.Path) -> list[list[str]]:
     """The names of the runs of each job whose folder exists."""
     together: dict[str, list[str]] = {}
     for record in before.runs if before else []:
-        if (folder / record.folder / "config.json").exists():
+        if (folder / record.folder / schema.CONFIG).exists():
             together.setdefault(record.folder, []).append(record.name)
     return list(together.values())
 
@@ -211,12 +211,12 @@ def _raise(errors: Mapping[str, str]) -> None:
 
 def _require_same_members(job: Job, folder: pathlib.Path) -> None:
     """Raises BadInput if a population's folder holds one with other settings."""
-    path = folder / job.name / "config.json"
-    if not job.members or not path.exists():
+    path = folder / job.name
+    if not job.members or not (path / schema.CONFIG).exists():
         return
     wanted = dict(zip(job.arguments[0:6:2], job.arguments[1:6:2]))
     old = read_config(path).settings
     changed = [name for flag, value in wanted.items() if old.get(name := flag.removeprefix("--")) != value]
     if changed:
         listed = "; ".join(f"{name} was {old.get(name)}, is {wanted[f'--{name}']}" for name in changed)
-        raise BadInput(f"{path.parent} holds a population with other settings: {listed}. Choose another --workdir")
+        raise BadInput(f"{path} holds a population with other settings: {listed}. Choose another --workdir")

@@ -155,7 +155,7 @@ def _share(folder: pathlib.Path, row: Mapping[str, float | None], members: int) 
     """How far a job is on the way to the nearest of its limits."""
     limits: dict[str, Any] = {}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        limits = json.loads((folder / "config.json").read_text())["run"]["stop"]
+        limits = json.loads((folder / schema.CONFIG).read_text())["run"]["stop"]
     shares = []
     for name in ("env_steps", "updates", "seconds"):
         limit, reached = limits.get(name), row.get(name)

@@ -20,7 +20,7 @@ from boonta.programs.wiring import journal
 from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.run import BadInput, Config, Which, read_config
 
-CONFIG, SWEEP = "config.json", "sweep.json"
+SWEEP = "sweep.json"
 COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.
 RETURN, TRAINING = "eval_return", "return"
 
@@ -103,13 +103,13 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """
     found: dict[pathlib.Path, None] = {}  # A set in order.
     for path in paths:
-        runs = [path] if (path / CONFIG).is_file() else []
+        runs = [path] if (path / schema.CONFIG).is_file() else []
         if (path / SWEEP).is_file():
-            runs = sorted(config.parent for config in path.glob(f"*/{CONFIG}"))
+            runs = sorted(config.parent for config in path.glob(f"*/{schema.CONFIG}"))
             if not runs:
                 raise BadInput(f"{path} is a sweep of which no run has been started yet")
         if not runs and path.name != COMPARISON:
-            raise BadInput(f"{path} is no run's folder, with a {CONFIG}, nor a sweep's, with a {SWEEP}")
+            raise BadInput(f"{path} is no run's folder, with a {schema.CONFIG}, nor a sweep's, with a {SWEEP}")
         found |= dict.fromkeys(run.resolve() for run in runs)
     return list(found)
 
@@ -125,7 +125,7 @@ def recorded(folder: pathlib.Path) -> Recorded:
     Raises:
       BadInput: it has no metrics, or its config.json is damaged.
     """
-    config, found = read_config(folder / CONFIG), _ending(folder)
+    config, found = read_config(folder), _ending(folder)
     past = curves.moments(_rows(folder, metrics.FILE, found))
     members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
     return Recorded(folder, config, _starts(folder, config), past, members, tuple(found))
@@ -207,12 +207,13 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     Raises:
       NoCurve: there are no rows of members yet.
     """
-    shared = run.members and not any(metric in row for row in run.members)
-    if run.members is None or (shared and any(metric in moment.row for moment in run.past)):
+    if run.members is None:
         return {}
     members = curves.member_curves(run.members, run.past, metric)
     if not members:
         raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet")
+    if any(metric in moment.row for moment in run.past) and not any(metric in row for row in run.members):
+        return {}
     return {member: row_and_curve for member, row_and_curve in members.items()}
 
 
@@ -270,7 +271,7 @@ def _score(
 
 def _starts(folder: pathlib.Path, config: Config) -> tuple[Provenance, ...]:
     """The provenance of a run's starts; each start keeps the config.json of the one before."""
-    earlier = [read_config(path).provenance for path in sorted(folder.glob("config-until-*.json"))]
+    earlier = [read_config(folder, path.name).provenance for path in sorted(folder.glob("config-until-*.json"))]
     return tuple(filter(None, [*earlier, config.provenance]))
 
 

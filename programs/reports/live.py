@@ -100,7 +100,7 @@ class Live:
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
         rows = page.rows_of(self._folder)
-        agent = read_config(self._folder / "config.json").agent
+        agent = read_config(self._folder).agent
         group, lines = node.partition("/")[0], []
         for name, value in (rows[-1] if rows else {}).items():
             if name.endswith(f"/{node}") or name.startswith(f"share/{group}/"):
@@ -140,7 +140,7 @@ class Live:
         return any(node in group.names for group in self._picture().groups)
 
     def _picture(self) -> Picture:
-        return read_config(self._folder / "config.json").picture
+        return read_config(self._folder).picture
 
 
 def _charts(past: Sequence[Moment]) -> str:

@@ -103,7 +103,8 @@ def _reached(newest: Mapping[str, float | None]) -> str:
 def _health(newest: Mapping[str, float | None], folder: pathlib.Path) -> str:
     """The warnings of the last start, and the rules of health that hold in the newest row."""
     holding = [name for name, value in newest.items() if name.startswith("health/") and value]
-    warnings = [line.split(" ", 2)[2] for line in journal.last_start(folder) if line.split(" ", 2)[1:2] == ["WARNING"]]
+    log = map(journal.parse, journal.last_start(folder))
+    warnings = [line.message for line in log if line.level == "WARNING"]
     listed = [f"{name}: {each.meaning}" for name in holding for each in found(name)] + warnings
     lines = "\n".join(f"- {escaped(line)}" for line in dict.fromkeys(listed))
     return lines or "No rule of health holds, and nothing was warned of."
@@ -136,7 +137,7 @@ def _notable(folder: pathlib.Path) -> list[str]:
         lines = journal.lines(folder)
     except OSError:
         return []
-    return [line for line in lines if line.split(" ", 2)[1:2] != ["INFO"] or journal.end_of([line]) is not None]
+    return [line for line in lines if journal.parse(line).level != "INFO" or journal.end_of([line]) is not None]
 
 
 def _newest(newest: Mapping[str, float | None], agent: str) -> str:

@@ -27,6 +27,7 @@ from boonta.programs.wiring.run import BadInput, checkpoints_of
 
 POLL_S = 1.0
 MOST_STEPS = 600  # Env steps of a video: 40 s of play, and a few megabytes at most.
+TRIES = 3  # Tries to record a checkpoint, since it may be taken away while it is read.
 NICENESS = 10  # The run's own processes go first.
 
 
@@ -41,18 +42,30 @@ class Recorder:
         self._folder = folder
         self._made: tuple[Agent, Env, Any] | None = None
         self._tensorboard: TensorBoard | None = None
-        self._recorded = 0  # The number of updates of the newest checkpoint that has been looked at.
+        self._newest = 0  # The number of updates of the newest checkpoint that has been looked at.
+        self.tries = 0  # How often it may still be tried.
 
     def look(self) -> None:
         """Records the newest checkpoint, if there is one that has no video yet.
 
         Raises:
-          BadInput, OSError, ValueError: it can't be read, or its program can't be made.
+          BadInput, OSError, ValueError: it can't be read, or its program can't be made. As long as `tries` are left,
+            the next look tries it again.
         """
         number = max(numbers(checkpoints_of(self._folder, "newest")), default=0)
-        if number <= self._recorded:
-            return
-        self._recorded = number
+        if number > self._newest:
+            self._newest, self.tries = number, TRIES
+        if self.tries:
+            self.tries -= 1
+            self._record()
+            self.tries = 0
+
+    def close(self) -> None:
+        """Closes TensorBoard's file."""
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+
+    def _record(self) -> None:
         if self._made is None:
             self._made = self._make()
         agent, env, act = self._made
@@ -71,11 +84,6 @@ class Recorder:
         if self._tensorboard is not None:
             self._tensorboard.video(video, env_steps)
 
-    def close(self) -> None:
-        """Closes TensorBoard's file."""
-        if self._tensorboard is not None:
-            self._tensorboard.close()
-
     def _make(self) -> tuple[Agent, Env, Any]:
         function, run, settings = play.program_of(self._folder)
         program = function(run=run, **settings)
@@ -88,8 +96,7 @@ class Recorder:
 def record_beside(folder: pathlib.Path) -> None:
     """Records until standard input ends, as a launcher's does with the run, and then the last checkpoint.
 
-    A launcher shows each line of the output as a warning. A failure is told once: the newest checkpoint may be taken
-    away while it is read, and the next one comes.
+    A launcher shows each line of the output as a warning. A failure is told once.
     """
     os.nice(NICENESS)
     ended = threading.Event()
@@ -109,7 +116,7 @@ def record_beside(folder: pathlib.Path) -> None:
             if type(error).__name__ != told:
                 print(message, flush=True)
             told = type(error).__name__
-        if last:
+        if last and not recorder.tries:
             break
     recorder.close()
 

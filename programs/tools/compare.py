@@ -17,14 +17,13 @@ import tyro
 from rich.table import Table
 
 from boonta.nodes import metrics
-from boonta.nodes.snapshots import files
+from boonta.nodes.snapshots import files, schema
 from boonta.programs.experiments import evaluations, figures, groups, origins, page, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.groups import Suite
 from boonta.programs.experiments.page import Content
 from boonta.programs.experiments.results import (
     COMPARISON,
-    CONFIG,
     Result,
     folder_of_all,
     folders_of,
@@ -149,7 +148,8 @@ def _key(folders: Sequence[pathlib.Path], options: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
     for folder in folders:
         digest.update(f"{folder}\0{status.state_of(folder, journal.last_start(folder))}\0".encode())
-        for path in sorted([*folder.glob(f"{pathlib.Path(CONFIG).stem}*.json"), *(folder / name for name in READ)]):
+        configs = folder.glob(f"{pathlib.Path(schema.CONFIG).stem}*.json")
+        for path in sorted([*configs, *(folder / name for name in READ)]):
             if path.is_file():
                 digest.update(f"{path.name} {files.sha256(path)}\0".encode())
     return digest.hexdigest()

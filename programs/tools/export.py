@@ -11,6 +11,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index, summary
+from boonta.nodes.snapshots import schema
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
@@ -28,7 +29,7 @@ def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
       workdir: the run's folder; the run must have ended.
       out: the archive's folder; it must not exist yet or be empty.
     """
-    if not (workdir / "config.json").exists():
+    if not (workdir / schema.CONFIG).exists():
         raise BadInput(f"--workdir {workdir} holds no run")
     with lock(workdir):
         index = archive(workdir, out)

@@ -68,7 +68,7 @@ def metrics(
         print(page(), end="")
         return
     newest = {} if workdir is None else newest_row(workdir)
-    agent = "" if workdir is None else read_config(workdir / "config.json").agent
+    agent = "" if workdir is None else read_config(workdir).agent
     chosen = [(name, found(name, agent)) for name in newest] or [(each.name, [each]) for each in declared()]
     if names:
         chosen = [each for each in chosen if any(_fits(part, each[0]) for part in names)] or [

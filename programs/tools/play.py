@@ -103,7 +103,7 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
       BadInput: the folder holds no run, or one that the program's file can no longer make.
     """
     try:
-        config = read_config(workdir / "config.json")
+        config = read_config(workdir)
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     function = getattr(load(pathlib.Path(config.file)), config.function, None)

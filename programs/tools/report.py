@@ -27,7 +27,7 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
       port: the port of the live page; 0 takes a free one.
     """
     try:
-        config = read_config(workdir / "config.json")
+        config = read_config(workdir)
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     if live:

@@ -44,7 +44,7 @@ def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
     """The cells of a run, empty where it has no value."""
     name = str(run.relative_to(workdirs))
     try:
-        config = read_config(run / "config.json")
+        config = read_config(run)
     except (OSError, BadInput) as error:
         return [name, "", "", "", "", "", "", f"unreadable: {error}"]
     last = _last(run)

@@ -32,7 +32,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
       lines: number of the newest lines of its log to print.
     """
     try:
-        config = read_config(workdir / "config.json")
+        config = read_config(workdir)
     except OSError as error:
         raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
@@ -64,11 +64,10 @@ def state_of(workdir: pathlib.Path, log: list[str]) -> str:
     """Whether a run is running, has ended, or was cut off."""
     if is_held(workdir):
         return "it is running"
-    starts = [i for i, line in enumerate(log) if f" DEBUG {journal.STARTED}" in line]
-    last = log[starts[-1] :] if starts else log
-    if journal.end_of(last) is not None:
+    last = journal.since_start(log)
+    if journal.end_of(last or log) is not None:
         return "it has ended"
-    return "it was cut off: its launcher was killed, or the machine went down" if starts else "it never started"
+    return "it was cut off: its launcher was killed, or the machine went down" if last else "it never started"
 
 
 def is_held(workdir: pathlib.Path) -> bool:

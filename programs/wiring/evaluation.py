@@ -89,6 +89,9 @@ def fused_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {ours: settings[name] for name, ours in names.items() if name in settings}
 
 
+# The preset of games of two players.
+BOARD = Evaluation(episodes=50, every_s=120.0, max_share=0.25)
+
 PRESETS = {
     "catch": Evaluation(episodes=50, every_s=5.0, every_updates=250, max_share=0.25),
     "grid_world": Evaluation(episodes=50, every_s=5.0, max_share=0.25),
@@ -99,8 +102,8 @@ PRESETS = {
     "dm_control_pixels": Evaluation(episodes=4, every_s=300.0),
     "mujoco": Evaluation(episodes=10, every_s=60.0),
     "brax": Evaluation(episodes=10, every_s=60.0),
-    "board": Evaluation(episodes=50, every_s=120.0, max_share=0.25),
-    "connect_four": Evaluation(episodes=50, every_s=120.0, max_share=0.25),
+    "board": BOARD,
+    "connect_four": BOARD,
 }
 
 

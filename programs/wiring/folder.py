@@ -13,6 +13,7 @@ import stat
 import time
 from typing import IO, Any
 
+from boonta.nodes.snapshots import schema
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import (
@@ -48,11 +49,11 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
-    config = folder / "config.json"
+    config = folder / schema.CONFIG
     if (old := require_same_run(name, run, settings)) is not None:
         _warn_of_changes(old, origin)
         shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
-    fresh = folder / "config.json.new"
+    fresh = folder / f"{schema.CONFIG}.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
     return held

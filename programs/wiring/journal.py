@@ -7,8 +7,10 @@ import errno
 import logging
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 FILE = "run.log"
 # The logger of whole runs. DEBUG lines go to the file alone, INFO lines are plain, a WARNING is something that the run
@@ -17,6 +19,7 @@ LOG = logging.getLogger("boonta.run")
 PREFIXES = {logging.WARNING: "warning: ", logging.ERROR: "error: "}
 STARTED, ENDED = "started: ", "ended with code "  # The first words of the lines about a run's start and end.
 ENDS = ("done: ", "ended by ")  # The first words of the lines that give the reason of an end; errors give it, too.
+_LINE = re.compile(r"(\d{4}-\d\d-\d\dT\S+) ([A-Z]+) (.*)")
 
 
 @contextlib.contextmanager
@@ -83,21 +86,38 @@ def lines(folder: pathlib.Path) -> list[str]:
     return (folder / FILE).read_text(errors="replace").splitlines()
 
 
+class Line(NamedTuple):
+    """A line of the file. One that goes on with the message of the line before has neither time nor level."""
+
+    time: str
+    level: str
+    message: str
+
+
+def parse(line: str) -> Line:
+    """Takes a line of the file apart."""
+    found = _LINE.fullmatch(line)
+    return Line(*found.groups()) if found else Line("", "", line)
+
+
 def for_people(line: str) -> str:
     """A line of the file without its level, unless it is a warning or an error."""
-    time, _, rest = line.partition(" ")
-    level, _, message = rest.partition(" ")
+    time, level, message = parse(line)
     return f"{time} {message}" if level in ("DEBUG", "INFO") else line
 
 
 def last_start(folder: pathlib.Path) -> list[str]:
     """The lines of a run since it was started last; none if it never was, or its file can't be read."""
     try:
-        log = lines(folder)
+        return since_start(lines(folder))
     except OSError:
         return []
-    starts = [i for i, line in enumerate(log) if f" DEBUG {STARTED}" in line]
-    return log[starts[-1] :] if starts else []
+
+
+def since_start(log: Sequence[str]) -> list[str]:
+    """Those of a run's lines that belong to its last start; none if they have no start."""
+    starts = [i for i, line in enumerate(log) if _begins(parse(line), STARTED)]
+    return list(log[starts[-1] :]) if starts else []
 
 
 def end_of(log: Sequence[str]) -> str | None:
@@ -106,18 +126,24 @@ def end_of(log: Sequence[str]) -> str | None:
     It is the last message that says so to people; empty where only the exit code is there.
     """
     said: str | None = None
-    for _, level, message in (line.split(" ", 2) for line in log if line.count(" ") >= 2):
-        if level == "ERROR" or (level == "INFO" and message.startswith(ENDS)):
-            said = message
-        elif level == "DEBUG" and message.startswith(ENDED):
+    for line in map(parse, log):
+        if line.level == "ERROR" or (line.level == "INFO" and line.message.startswith(ENDS)):
+            said = line.message
+        elif _begins(line, ENDED):
             said = said or ""
     return said
 
 
 def last_code(folder: pathlib.Path) -> int | None:
     """The exit code with which a run ended last; None if it goes on, was cut off, or never started."""
-    _, found, code = (last_start(folder) or [""])[-1].rpartition(f" DEBUG {ENDED}")
-    return int(code) if found and code.isdigit() else None
+    last = parse((last_start(folder) or [""])[-1])
+    code = last.message.removeprefix(ENDED)
+    return int(code) if _begins(last, ENDED) and code.isdigit() else None
+
+
+def _begins(line: Line, words: str) -> bool:
+    """Whether a line is for the file alone, and begins with these words."""
+    return line.level == "DEBUG" and line.message.startswith(words)
 
 
 _terminal = _Terminal(logging.INFO)

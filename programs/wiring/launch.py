@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, interrupts, journal, network, stacks, temporary
+from boonta.programs.wiring import capacity, compiled, interrupts, journal, network, stacks, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
@@ -75,6 +75,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         origin = origin_of(function, arguments, program)
         kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
         kept.enter_context(temporary.kept_in(folder))
+        kept.enter_context(compiled.kept_in(folder))
         kept.enter_context(stacks.offered(folder / temporary.FOLDER))
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()

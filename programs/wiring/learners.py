@@ -5,7 +5,7 @@ from __future__ import annotations
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import drawn_by_one
 from boonta.programs.wiring.program import Group, Program, parameters
-from boonta.programs.wiring.run import SEVERAL_LEARNERS
+from boonta.programs.wiring.run import require_number
 
 
 def meeting(group: Group) -> str:
@@ -19,18 +19,14 @@ def check(program: Program) -> None:
     Raises:
       ValueError: names the setting, and what can work.
     """
-    groups, run = [group for group in program.groups if group.node.role == "learner"], program.run
-    number = max((group.number for group in groups), default=1)
-    if run.learners not in (1, number):
-        has = f"the program itself names {number}" if groups else f"{program.name} has no learner"
-        raise ValueError(f"learners is {run.learners}, and {has}: leave it out, or change the program")
-    if number == 1:
+    groups = [group for group in program.groups if group.node.role == "learner"]
+    number = max((group.number for group in groups), default=0)
+    require_number(program.run, "learners", number)
+    if number < 2:
         return
     if len(groups) > 1:
         labels = [group.label for group in groups]
         raise ValueError(f"groups {labels} are learners; only a program with one such group can have {number} of them")
-    if run.launch not in SEVERAL_LEARNERS:
-        raise ValueError(f"the program has {number} learners; with --launch {run.launch} it can have one")
     (node,) = (group.node for group in groups)
     if "agreement" not in parameters(node):
         raise ValueError(f"{node.__name__} takes no `agreement`, and so can't be one of {number} learners")

@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 
@@ -34,7 +33,6 @@ ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "reanalyzer": {**SHARING, **ONE_THREAD},
 }
 
-COMPILED = "JAX_COMPILATION_CACHE_DIR"  # The folder in which JAX's processes keep what they have compiled.
 LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
 
 
@@ -79,29 +77,32 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
         if learner_alone and roles[label] != "learner":
             environment[label]["JAX_PLATFORMS"] = "cpu"
     for override in program.run.process_env:
-        group, colon, assignment = override.partition(":")
-        name, equals, value = assignment.partition("=")
-        if not (colon and equals and name) or group not in environment:
+        group, name, value = override_of(override)
+        if group not in environment:
             raise BadInput(f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of {sorted(environment)}")
         environment[group][name] = value
     return environment
 
 
+def override_of(word: str) -> tuple[str, str, str]:
+    """The group, name and value of an environment variable of `--process-env`; the group is empty if it is none."""
+    group, colon, assignment = word.partition(":")
+    name, equals, value = assignment.partition("=")
+    return (group, name, value) if colon and equals and name else ("", "", "")
+
+
 def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """Adds to the environment variables of each group what is the same for all.
 
-    All processes can import the modules beside the program's file, or in the working directory. What one has compiled
-    is kept in the program's temporary folder, so that a node that starts again needn't compile it again; users' own
-    cache is left as it is.
+    All processes can import the modules beside the program's file, or in the working directory.
     """
-    kept = {} if COMPILED in os.environ else {COMPILED: os.path.join(tempfile.gettempdir(), "compiled")}
     paths = [sys.path[0], os.getcwd()]
 
     def path(variables: dict[str, str]) -> str:
         own = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
         return os.pathsep.join(filter(None, [*paths, own]))
 
-    return {label: {**kept, **variables, "PYTHONPATH": path(variables)} for label, variables in environment.items()}
+    return {label: {**variables, "PYTHONPATH": path(variables)} for label, variables in environment.items()}
 
 
 def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:

@@ -59,8 +59,8 @@ class Config:
 
 
 _CONFIG = pydantic.TypeAdapter(Config)
-SEVERAL_SERVERS = ("local_mp", "local_mt")  # The ways to run with more than one replay server.
-SEVERAL_LEARNERS = ("local_mp",)  # The ways to run with more than one learner; each has a process of its own.
+# The ways to run with more than one of each; every learner has a process of its own.
+SEVERAL = {"replay_servers": ("local_mp", "local_mt"), "learners": ("local_mp",)}
 MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
@@ -133,7 +133,7 @@ class Run:
             raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         if self.keep_every_h <= 0:
             raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
-        for field, several in (("replay_servers", SEVERAL_SERVERS), ("learners", SEVERAL_LEARNERS)):
+        for field, several in SEVERAL.items():
             number = getattr(self, field)
             if number < 1:
                 raise ValueError(f"{field} is {number}; it must be at least 1")
@@ -200,6 +200,24 @@ class Run:
         sys.exit(code)
 
 
+def require_number(run: Run, field: str, own: int) -> None:
+    """Refuses the number of a program's replay servers or learners where the run asks for another, or can't have it.
+
+    Args:
+      run: the run.
+      field, own: its setting of that number, and the number in the program itself.
+
+    Raises:
+      ValueError: names the setting, and what can work.
+    """
+    asked = getattr(run, field)
+    if asked not in (1, own):
+        has = f"names {own}" if own else "has none"
+        raise ValueError(f"{field} is {asked}, and the program itself {has}: leave it out, or change the program")
+    if own > 1 and run.launch not in SEVERAL[field]:
+        raise ValueError(f"the program has {own} {field.replace('_', ' ')}; with --launch {run.launch} it can have one")
+
+
 def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
     """The folder in a run's folder whose newest checkpoint is the run's newest, or the one with the best evaluation."""
     folder = workdir / "checkpoints"
@@ -223,13 +241,18 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
         sys.exit(2)
 
 
-def read_config(path: pathlib.Path) -> Config:
-    """Reads the config.json of a run.
+def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
+    """Reads the settings of a run.
+
+    Args:
+      folder: the run's folder.
+      file: the file there; another one has the settings of an earlier start.
 
     Raises:
       OSError: it can't be read.
       BadInput: it is damaged, or not a run's.
     """
+    path = folder / file
     try:
         return schema.load(_CONFIG, schema.read(path))
     except ValueError as error:
@@ -254,9 +277,9 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
       BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
     """
     folder = pathlib.Path(run.workdir)
-    if not (folder / "config.json").exists():
+    if not (folder / schema.CONFIG).exists():
         return None
-    old = read_config(folder / "config.json")
+    old = read_config(folder)
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
     if old.agent and old.agent != agent_of(settings):

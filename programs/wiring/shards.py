@@ -6,7 +6,7 @@ import math
 
 from boonta.nodes.tables.division import require_divisible
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
-from boonta.programs.wiring.run import SEVERAL_SERVERS
+from boonta.programs.wiring.run import require_number
 
 
 def servers_of(program: Program) -> int:
@@ -25,16 +25,10 @@ def check(program: Program) -> None:
     Raises:
       ValueError: names the setting, and what can work.
     """
-    servers, run = servers_of(program), program.run
-    if servers and run.replay_servers not in (1, servers):
-        raise ValueError(
-            f"replay_servers is {run.replay_servers}, and the program itself names {servers}: leave it out, or change "
-            "the number there"
-        )
+    servers = servers_of(program)
+    require_number(program.run, "replay_servers", servers)
     if servers < 2:
         return
-    if run.launch not in SEVERAL_SERVERS:
-        raise ValueError(f"the program has {servers} replay servers; with --launch {run.launch} it can have one")
     for table in program.agent.tables:
         require_divisible(table, servers)
     for group in program.all_groups:

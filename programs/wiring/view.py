@@ -112,11 +112,12 @@ def evaluation(row: dict[str, float], totals: dict[str, float]) -> str:
 
 
 def start(row: dict[str, float]) -> str:
-    """The time until the first update, and the two longest of its phases."""
+    """The time until the first update, the two longest of its phases, and what came from the cache."""
     phases = {name.partition("/")[2]: value for name, value in row.items() if name.startswith("start_s/")}
     longest = sorted(phases.items(), key=lambda phase: -phase[1])[:2]
     shown = ", ".join(f"{name.replace('_', ' ')} {seconds:.1f}" for name, seconds in longest)
-    return f"{row['start_s']:.1f} s ({shown})"
+    reused = f"; {row['reused_s']:.1f} s of compiling saved" if row.get("reused") else ""
+    return f"{row['start_s']:.1f} s ({shown}{reused})"
 
 
 def warn_of_health(status: dict[str, Any]) -> None:

@@ -116,6 +116,8 @@ def test_a_pod_has_its_groups_environment_from_the_start(manifest):
         assert expected.items() <= variables.items()
         assert json.loads(variables[core.ENTERED]) == expected
     assert "JAX_PLATFORMS" not in {variable["name"] for variable in container(manifest, "learner")["env"]}
+    variables = {variable["name"]: variable.get("value") for variable in container(manifest, "learner")["env"]}
+    assert variables["JAX_COMPILATION_CACHE_DIR"] == "/runs/impala/checkpoints/compiled"  # It is on the volume.
     (index,) = (variable for variable in container(manifest, "actor")["env"] if variable["name"] == roles.INDEX)
     assert "job-completion-index" in index["valueFrom"]["fieldRef"]["fieldPath"]
 
@@ -137,12 +139,22 @@ def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platf
         ("impala.py", "replay", [], "groups.replay: gpus is 1, and Replay computes nothing on a device: leave it out"),
         ("central_inference.py", "actor", [], "gpus is 1, and Actor has an inference node act for it: leave it out"),
         ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu"], "gpus is 1, .* leaves it idle"),
+        ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu,cuda"], "=cpu,cuda leaves it idle"),
     ],
 )
 def test_an_accelerator_that_would_idle_is_refused(program, label, flags, message):
     table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=1, volume="1Gi")})
     with pytest.raises(BadInput, match=message):
         jobset.prepare(ROOT / "programs" / program, ["catch", *flags], table)
+
+
+def test_the_last_platform_that_the_user_names_counts():
+    words = [f"evaluator:JAX_PLATFORMS={platform}" for platform in ("cpu", "cuda")]
+    table = resources.Table(TABLE.image, groups={"evaluator": resources.Group(gpus=1)})
+    flags = ["catch", "--process-env", *words]
+    manifest, _ = jobset.render(jobset.prepare(ROOT / "programs" / "impala.py", flags, table))
+    variables = {each["name"]: each.get("value") for each in container(manifest, "evaluator")["env"]}
+    assert variables["JAX_PLATFORMS"] == "cuda"
 
 
 def test_the_learner_decides_how_it_ends(manifest):

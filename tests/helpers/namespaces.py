@@ -24,13 +24,15 @@ def can_unshare(**options) -> bool:
 @functools.cache
 def missing() -> str:
     """Returns the reason why this machine can't make namespaces, or an empty string if it can."""
-    return "" if _possible() else "network namespaces need root and a kernel that lets it make them"
+    absent = [name for name in ("ip", "unshare", "nsenter") if not shutil.which(name)]
+    if absent:
+        return f"{', '.join(absent)} not installed: Debian's iproute2 and util-linux have them"
+    if os.geteuid():
+        return "only root can make network namespaces"
+    return "" if _possible() else "the kernel lets not even root make network namespaces"
 
 
-@functools.cache
 def _possible() -> bool:
-    if os.geteuid() or not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
-        return False
     name = f"boonta{os.getpid()}"  # Pytest's workers try at once.
     made = _quiet("ip", "netns", "add", name)
     linked = made and _quiet("ip", "link", "add", name, "type", "bridge")

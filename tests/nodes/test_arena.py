@@ -12,6 +12,7 @@ from boonta.nodes.base import Stopped
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.variables import Colocated, DeviceVariables, VariableServer, pack
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.clock import Clock
 from boonta.tests.helpers.nim import Nim, Take, agent, params
 
 
@@ -50,13 +51,13 @@ def test_it_may_share_a_process_with_the_learner():
     assert node.report()["metrics"]["eval_version"] == 3
 
 
-def test_the_arena_leaves_the_cores_to_others_once_it_has_compiled(variables):
+def test_the_arena_rests_by_what_it_plays_and_not_by_what_it_compiles(variables, monkeypatch):
     variables.put(7, pack(params(2)))
-    node = arena(variables, {"one": Take(1)}, max_share=1e-9)
+    node, clock = arena(variables, {"one": Take(1)}, max_share=0.25), Clock(monkeypatch)
+    node._act = clock.timed(node._act)
     node.step()
-    assert node.ready()
-    node.step()
-    assert not node.ready()
+    assert 3.0 <= clock.until(node.ready) <= 3 * 5  # Nim has five moves at most.
+    assert "compiling" in node.stopwatch.finished
 
 
 def test_the_first_opponent_is_rated_0_and_the_rest_by_their_results(variables):

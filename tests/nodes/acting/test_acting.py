@@ -19,6 +19,7 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, Publisher, VariableServer, pack
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.clock import Clock
 
 
 @pytest.fixture
@@ -183,13 +184,15 @@ def test_an_evaluation_is_one_episode_of_each_slot_and_writes_nothing(agent, var
     assert -1 <= report["metrics"]["eval_return"] <= 1 and report["metrics"]["eval_version"] == 5
 
 
-def test_the_evaluator_leaves_the_cores_to_others_once_it_has_compiled(agent, variables):
-    node = Evaluator("evaluator", agent, Catch(), variables, episodes=2, every_s=0.0, max_share=1e-9)
+def test_the_evaluator_rests_by_what_it_plays_and_not_by_what_it_compiles(agent, variables, monkeypatch):
+    node = Evaluator("evaluator", agent, Catch(), variables, episodes=2, every_s=0.0, max_share=0.25)
     node.start()
-    node.step()
-    assert node.ready()
-    node.step()
-    assert not node.ready()
+    clock = Clock(monkeypatch)
+    node._act = clock.timed(node._act)
+    for _ in range(2):
+        node.step()
+        assert clock.until(node.ready) == 3 * 9  # An episode of Catch has nine steps.
+    assert "compiling" in node.stopwatch.finished
 
 
 @pytest.mark.parametrize("max_share", [0.0, -0.5, 1.5])

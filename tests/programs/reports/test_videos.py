@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 
@@ -10,6 +12,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.sinks.base import videos_of
+from boonta.programs.reports import videos
 from boonta.tests.helpers.launched import ROOT
 from boonta.tests.helpers.sinks import taken
 
@@ -29,3 +32,42 @@ def test_a_runs_last_checkpoint_plays_and_trackers_get_it(tmp_path):
     assert len(events) == 2  # The monitor's file, and that of the videos.
     with_config = [b"config/text_summary" in each and b'"solo_program"' in each for each in events]
     assert sorted(with_config) == [False, True]
+
+
+class Unlucky(videos.Recorder):
+    """Can't read a checkpoint at the first tries."""
+
+    fails = 0
+    tried: list[int]
+
+    def _record(self) -> None:
+        self.tried.append(self._newest)
+        if self.tried.count(self._newest) <= self.fails:
+            raise OSError("it is gone")
+
+
+@pytest.mark.parametrize(("fails", "tries"), [(0, 1), (2, 3), (9, 3)])
+def test_a_checkpoint_that_can_not_be_read_is_tried_again_a_few_times(tmp_path, monkeypatch, capsys, fails, tries):
+    monkeypatch.setattr(Unlucky, "fails", fails)
+    monkeypatch.setattr(Unlucky, "tried", [], raising=False)
+    monkeypatch.setattr(videos, "Recorder", Unlucky)
+    monkeypatch.setattr(os, "nice", lambda niceness: niceness)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())  # The run has ended.
+    for number in (5, 7):
+        (tmp_path / "checkpoints" / str(number)).mkdir(parents=True)
+        videos.record_beside(tmp_path)
+    assert Unlucky.tried == [5] * tries + [7] * tries
+    assert capsys.readouterr().out == "videos: OSError: it is gone\n" * 2 * bool(fails)
+
+
+def test_a_newer_checkpoint_is_tried_as_often(tmp_path, monkeypatch):
+    monkeypatch.setattr(Unlucky, "fails", 9)
+    monkeypatch.setattr(Unlucky, "tried", [], raising=False)
+    recorder = Unlucky(tmp_path)
+    for number in (5, 7):
+        (tmp_path / "checkpoints" / str(number)).mkdir(parents=True)
+        for _ in range(videos.TRIES):
+            with pytest.raises(OSError, match="gone"):
+                recorder.look()
+        recorder.look()
+    assert Unlucky.tried == [5] * 3 + [7] * 3

@@ -46,6 +46,7 @@ def test_a_second_start_goes_on_in_the_same_file(tmp_path):
         (lambda log: log.info("done: updates reached 5"), "done: updates reached 5"),
         (lambda log: log.info("ended by SIGTERM"), "ended by SIGTERM"),
         (lambda log: log.error("learner failed:\nTraceback\n  File 7"), "learner failed:"),
+        (lambda log: log.warning("the log of a node:\nan ERROR of its own\none DEBUG ended with code 0"), None),
         (lambda log: log.debug("%s%d", journal.ENDED, 0), ""),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
             "each of 32 learners draws a part of every batch, and its batch_size is 1; it must be at least 1 for each",
         ),
         ([group(Learner, 2), group(Actor)], {"number": 4}, "learners is 4, and the program itself names 2: leave it"),
-        ([group(Actor)], {}, "learners is 2, and p has no learner: leave it out"),
+        ([group(Actor)], {}, "learners is 2, and the program itself has none: leave it out"),
         ([group(Learner, 2), group(Actor)], {"number": 1, "launch": "serial"}, "with --launch serial it can have one"),
         ([group(Learner, 2), group(Actor)], {"number": 1, "launch": "local_mt"}, "--launch local_mt it can have one"),
         ([group(Lone), group(Actor)], {}, "Lone takes no `agreement`, and so can't be one of 2 learners"),

@@ -64,13 +64,8 @@ def test_the_launcher_takes_no_accelerator():
     subprocess.run(command, check=True, timeout=200)
 
 
-def test_what_is_compiled_is_kept_for_nodes_that_start_again_unless_the_user_keeps_it(monkeypatch, tmp_path):
-    monkeypatch.delenv(local.COMPILED)
+def test_nodes_find_the_modules_that_their_users_have_added(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "theirs")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found = local.with_common({"learner": {}, "actor": {local.COMPILED: "mine", "PYTHONPATH": "own"}})
-    assert found["learner"][local.COMPILED] == str(tmp_path / "compiled")
-    assert found["actor"][local.COMPILED] == "mine"
+    found = local.with_common({"learner": {}, "actor": {"X": "mine", "PYTHONPATH": "own"}})
+    assert found["actor"]["X"] == "mine"
     assert [found[label]["PYTHONPATH"].split(":")[-1] for label in found] == ["theirs", "own"]
-    monkeypatch.setenv(local.COMPILED, "users")
-    assert local.COMPILED not in local.with_common({"learner": {}})["learner"]

@@ -175,7 +175,7 @@ def test_seeds_are_those_that_nodes_get(tmp_path):
 def test_a_runs_config_has_its_provenance(tmp_path):
     made, run, settings = program(tmp_path)
     claim_workdir(made.name, run, settings, origin_of(impala, ["catch"], made)).close()
-    found = read_config(tmp_path / "config.json")
+    found = read_config(tmp_path)
     assert found.provenance is not None and found.provenance.environment == "catch"
     assert found.provenance.seeds == seeds_of(made) and found.run["launch"] == "local_mp"
     assert found.provenance.program.digest == provenance_of(ROOT / "programs" / "impala.py", "", {}).program.digest
@@ -183,4 +183,4 @@ def test_a_runs_config_has_its_provenance(tmp_path):
 
 def test_a_config_without_it_is_read(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"program": "impala", "seed": 0, "settings": {}}))
-    assert read_config(tmp_path / "config.json").provenance is None
+    assert read_config(tmp_path).provenance is None
