@@ -39,7 +39,7 @@ def reanalyze(
       updates_per_step: so many updates are made in one compiled call; default: 1.
       publish_every: params are published after so many updates; default: 1 with a queue, 10 without.
       refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
-      reanalyzers: number of reanalyzer processes; with --launch sebulba one, a thread; anakin: part of its program.
+      reanalyzers: number of reanalyzer processes; with sebulba one thread.
       ratio: share of an update's sequences whose targets are renewed.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)

@@ -72,8 +72,7 @@ class Run:
       launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for
         debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
         environments in JAX.
-      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by all that isn't as
-        usual.
+      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by what isn't usual.
       seed: seed of params, environments and exploration, of which a resumed run changes the latter two.
       stop: limits at which the program ends; without any, Ctrl-C ends it.
       save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
@@ -95,9 +94,9 @@ class Run:
         its share of the actors fills; one that dies takes its part alone.
       learners: how many learners, usually one a host, learn together; for "local_mp". Each draws an equal part of every
         batch, and they end, and start again, together.
-      restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where its group may
-        have a policy of its own; "sebulba", on one host, and "anakin" start again as a whole, from their newest
-        snapshot. With number 0 the first death of any node ends the run.
+      restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where a group may have its own
+        policy; "sebulba", on one host, and "anakin" start again as a whole, from their newest snapshot. With number 0
+        the first death of any node ends the run.
       process_env: environment variables of processes, as GROUP:NAME=VALUE; for "local_mp".
       placement: the division of a process's devices; for "sebulba" and "anakin".
       hosts: the hosts that run the program together; for "sebulba" and "anakin".
@@ -127,12 +126,11 @@ class Run:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; it must be at least 0")
-        if self.save_every_s <= 0:
-            raise ValueError(f"save_every_s is {self.save_every_s}; it must be above 0")
         if self.keep_newest < 1:
             raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
-        if self.keep_every_h <= 0:
-            raise ValueError(f"keep_every_h is {self.keep_every_h}; it must be above 0")
+        for field in ("save_every_s", "keep_every_h"):
+            if getattr(self, field) <= 0:
+                raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
         for field, several in SEVERAL.items():
             number = getattr(self, field)
             if number < 1:
