@@ -111,7 +111,7 @@ class Arena(Evaluating):
         self.wait_for("params", self._params.poll)
         params, slots = self._params.snapshot()[1], Slots(self._games)
         acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
-        self.compile_in(self._env(self._games, self._seed), lambda timestep: acting(params, timestep))
+        self.compile_in(self._env(self._games, self._seed), lambda timestep: acting(params, timestep)[0])
 
     def _side(self, version: int) -> MakeSide:
         return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)

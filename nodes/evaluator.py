@@ -87,4 +87,4 @@ class Evaluator(Evaluating):
         self.wait_for("params", self._params.poll)
         params, slots = self._params.snapshot()[1], Slots(self._episodes)
         acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
-        self.compile_in(self._env(self._episodes, self._seed), lambda timestep: acting(params, timestep))
+        self.compile_in(self._env(self._episodes, self._seed), lambda timestep: acting(params, timestep)[0])

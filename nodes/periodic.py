@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal
 
+import numpy as np
+
 from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
 from boonta.nodes.watch.calls import answered
@@ -110,15 +112,13 @@ class Evaluating(Periodic):
             self._target = (count // self._every + 1) * self._every
         return count >= self._target
 
-    def compile_in(self, env: BatchedEnv, act: Callable[[TimeStep], Any]) -> None:
-        """Compiles what acts, by a first time step of environments, and closes these: the first evaluation only plays.
+    def compile_in(self, env: BatchedEnv, act: Callable[[TimeStep], np.ndarray]) -> None:
+        """Compiles policy and environments by a first step of these, and closes them: the first evaluation only plays.
 
         This is "compiling", which may take any time, and which the program's end doesn't wait for.
         """
-        with contextlib.closing(env):
-            timestep = env.reset()
-            with self.stopwatch("compiling"):
-                act(timestep)
+        with contextlib.closing(env), self.stopwatch("compiling"):
+            env.step(act(env.reset()))
 
     def begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time, for `finish`."""

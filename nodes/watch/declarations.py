@@ -170,7 +170,7 @@ LEARNER = (
     Metric(
         "reused",
         "Compiled programs that the learner's process took from the cache in the run's folder until then.",
-        healthy="0 at the first start, then constant",
+        healthy="few at the first start, most after a resumption",
     ),
     Metric("reused_s", "Time that this saved.", "seconds", "most of what compiling took at the first start"),
     Metric("compile_s", "Time to compile the fused program.", "seconds", "below a minute, and only once"),

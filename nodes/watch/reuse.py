@@ -11,7 +11,7 @@ _saved_s: list[float] = []
 def _note(event: str, duration_secs: float, **kwargs: str | int) -> None:
     del kwargs
     if event == SAVED:
-        _saved_s.append(duration_secs)
+        _saved_s.append(max(0.0, duration_secs))  # JAX subtracts the time of reading.
 
 
 jax.monitoring.register_event_duration_secs_listener(_note)

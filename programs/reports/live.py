@@ -81,7 +81,7 @@ class Live:
     def report(self) -> str:
         """The written report of the run as it is now."""
         with self._drawing:
-            return page.whole(read_config(self._folder / "config.json"), self._folder)
+            return page.whole(read_config(self._folder), self._folder)
 
     def media(self, name: str) -> tuple[bytes, str] | None:
         """A picture or film of the run, to which the report may link, and its type; None for any other path."""
@@ -218,7 +218,7 @@ def _handler(live: Live, key: str) -> type[http.server.BaseHTTPRequestHandler]:
             try:
                 found = answer(name, node) if secrets.compare_digest(given.encode(), key.encode()) else None
             except (BadInput, OSError, ValueError) as error:
-                self.send_error(503, str(error).splitlines()[0])
+                self.send_error(503, ascii(f"{error}".partition("\n")[0])[1:-1])
                 return
             if found is None:
                 self.send_error(404)

@@ -13,6 +13,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 from typing import Any
 
 from boonta.agents.base import Agent
@@ -109,6 +110,8 @@ def record_beside(folder: pathlib.Path) -> None:
     recorder, told = Recorder(folder), ""
     while True:
         last = ended.wait(POLL_S)
+        if recorder.tries:  # What could not be read may take a moment.
+            time.sleep(POLL_S)
         try:
             recorder.look()
         except (BadInput, OSError, ValueError) as error:

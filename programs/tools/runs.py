@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from boonta.nodes import metrics
+from boonta.nodes.snapshots import schema
 from boonta.programs.tools.status import state_of
 from boonta.programs.wiring import journal, tables
 from boonta.programs.wiring.run import BadInput, Config, command, read_config
@@ -29,7 +30,7 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
     Args:
       workdirs: the folder that holds the runs' folders, or those of sweeps.
     """
-    found = [path.parent for pattern in ("*", "*/*") for path in workdirs.glob(f"{pattern}/config.json")]
+    found = [path.parent for pattern in ("*", "*/*") for path in workdirs.glob(f"{pattern}/{schema.CONFIG}")]
     if not found:
         raise BadInput(f"{workdirs} holds no runs")
     table = Table(box=None, pad_edge=False)

@@ -26,7 +26,8 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
       folder: the run's folder.
     """
     own = (folder / FOLDER).absolute()
-    if VARIABLE in os.environ or not _made(own):
+    used = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if VARIABLE in os.environ or used or not _made(own):
         yield
         return
     os.environ[VARIABLE] = str(own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from boonta.nodes.tables.division import HOSTS, divided
 from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
-from boonta.programs.wiring import threads
+from boonta.programs.wiring import cores, threads
 from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts, require_roles
 from boonta.programs.wiring.slots import num_envs_of
 
@@ -105,7 +104,7 @@ def _actor(program: Program, group: Group, shared: Shared, i: int, device: jax.D
     """The actor of one acting device. `first_group` and `slots` count over those of all actors on all hosts."""
     placement, run = program.run.placement, program.run
     params = Colocated(shared.variables, device, shared.lock_step)
-    env = threaded(program.env, len(os.sched_getaffinity(0)) // placement.groups)
+    env = threaded(program.env, cores.usable() // placement.groups)
     if isinstance(shared.replay, QueueTable):
         env = Placed(env, device)
     size = num_envs_of(program, group, run.hosts.number * placement.acting)
@@ -125,8 +124,8 @@ def threaded(env: Env, number: int) -> Env:
     In a process of its own an actor is one of many, and has a core. Here a group of environments is all that keeps its
     share of the host's cores busy.
     """
-    if getattr(env, "num_threads", number) is None:
-        return dataclasses.replace(env, num_threads=max(1, number))  # type: ignore[type-var]
+    if dataclasses.is_dataclass(env) and getattr(env, "num_threads", number) is None:
+        return dataclasses.replace(env, num_threads=max(1, number))
     return env
 
 

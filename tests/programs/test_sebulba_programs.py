@@ -109,7 +109,7 @@ def test_the_atari_programs_build_every_node():
     ids=["divided", "one at least", "chosen"],
 )
 def test_cores_are_divided_among_the_groups_whose_environments_have_threads(monkeypatch, cores, flags, threads):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(cores)))
+    monkeypatch.setattr("boonta.programs.wiring.cores.usable", lambda: cores)
     run, settings = parse(impala_program, ["atari/Pong", "--launch", "sebulba", "--placement.threads", "4", *flags])
     _, nodes = build(impala_program(run, **settings))
     (actor,) = (node for node in nodes if isinstance(node, Actor))
