@@ -10,7 +10,7 @@ from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import real_actions
 from boonta.agents.transitions import Transitions, make_table, transitions_of
 from boonta.envs.base import FIRST, LAST, MID
-from boonta.nodes.fused.fusion import ratio
+from boonta.nodes.fused.schedule import ratio
 
 BOX = real_actions(specs.BoundedArray((1,), np.float32, 0, 4), "SAC")
 

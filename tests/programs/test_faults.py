@@ -144,7 +144,11 @@ def test_an_out_of_memory_kill_is_called_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("what", "words"), [("module", "exited with code 1 while starting"), ("call", "failed while stepping")]
+    ("what", "words"),
+    [
+        ("module", "exited with code 1 while starting"),
+        pytest.param("call", "failed while stepping", marks=pytest.mark.slow),  # A minute more.
+    ],
 )
 def test_an_import_that_fails_for_the_evaluator_alone_ends_the_run_with_that_cause(what, words, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
