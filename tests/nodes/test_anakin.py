@@ -122,7 +122,7 @@ def compilations():
 def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, monkeypatch):
     """XLA on CPU differentiates convolutions slowly inside of a loop, so each round is a program of its own there."""
     config = dataclasses.replace(impala.CATCH, torso=Torso("shallow"), batch_size=4, unroll_length=2)
-    env = Catch(rows=20, columns=20)  # Its two windows need so many pixels.
+    env = Catch(rows=36, columns=36)  # A board of 1,024 pixels or fewer needs no convolution.
     weights = []
     for convolves in (True, False):
         if not convolves:
@@ -135,7 +135,7 @@ def test_convolutions_learn_out_of_the_loop_what_they_would_within(tmp_path, mon
             anakin.step()
         anakin.close()
         weights.append(jax.tree.map(np.asarray, anakin._agent.update.params(anakin._state.learner)))
-    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6), *weights)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5), *weights)
 
 
 def test_nothing_is_compiled_after_the_first_dispatches(tmp_path):
