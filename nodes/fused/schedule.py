@@ -39,7 +39,7 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
     Args:
       tables: the agent's.
       num_envs: B, the number of slots.
-      num_replayed: most sequences that are replayed at once, if the ratios can be kept with so few.
+      num_replayed: most sequences that are replayed at once, if the ratios can be kept with so few; else the fewest.
       devices: devices over which they must divide.
 
     Raises:
@@ -53,13 +53,11 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
     part = _definite(theirs)
     per_insert = contract.definite_samples_per_insert(part)
     wanted = part.batch_size / per_insert  # Renewed sequences per update.
-    exact = fractions.Fraction(wanted).limit_denominator(MOST_UPDATES)
-    if not math.isclose(exact, wanted, rel_tol=1e-3):
-        raise ValueError(
-            f"table {part.name!r}: samples_per_insert is {per_insert}, and a batch has {part.batch_size} of its "
-            f"sequences: {wanted:g} are renewed per update; it must be a fraction over at most {MOST_UPDATES}, and not "
-            "0: take a smaller samples_per_insert"
-        )
+    makes = (
+        f"table {part.name!r}: samples_per_insert is {per_insert}, and a batch has {part.batch_size} of its sequences: "
+        f"{wanted:g} are renewed per update"
+    )
+    exact = _fraction(wanted, MOST_UPDATES, makes, "a smaller samples_per_insert")
     least, every = exact.numerator, exact.denominator
     step = devices // math.gcd(least, devices)
     # Half of a table at most, so that targets of several ages are there to be drawn.
@@ -137,11 +135,26 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
         return 1, num_envs // size
     per_insert = contract.definite_samples_per_insert(table)
     wanted = per_insert * num_envs / size  # Updates per rollout.
-    exact = fractions.Fraction(wanted).limit_denominator(MOST_ROLLOUTS)
-    if not math.isclose(exact, wanted, rel_tol=1e-3):
-        raise ValueError(
-            f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} "
-            f"updates a rollout; it must be a fraction over at most {MOST_ROLLOUTS}, and not 0: take a larger "
-            "num_envs, or one that divides batch_size"
-        )
+    makes = (
+        f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} updates a "
+        "rollout"
+    )
+    exact = _fraction(wanted, MOST_ROLLOUTS, makes, "a larger num_envs, or one that divides batch_size")
     return exact.denominator, exact.numerator
+
+
+def _fraction(wanted: float, most: int, makes: str, instead: str) -> fractions.Fraction:
+    """The number as a fraction over at most `most`.
+
+    Args:
+      wanted: the number.
+      most: the largest denominator.
+      makes, instead: what makes this number, and what to take instead, for the message.
+
+    Raises:
+      ValueError: no such fraction is close to it, or only 0.
+    """
+    exact = fractions.Fraction(wanted).limit_denominator(most)
+    if not math.isclose(exact, wanted, rel_tol=1e-3):
+        raise ValueError(f"{makes}; it must be a fraction over at most {most}, and not 0: take {instead}")
+    return exact
