@@ -182,6 +182,14 @@ class Table:
     max_staleness: int | None = None
     errors: Callable[[Steps], Any] | None = None
 
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each update of a table that is all that is learned from; a ratio that is free counts as 1.
+
+        Each env step inserts 1 / period sequences, and each of them is drawn `samples_per_insert` times on average.
+        """
+        return self.batch_size * self.period / (1.0 if self.samples_per_insert is None else self.samples_per_insert)
+
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):
             if getattr(self, field) < 1:

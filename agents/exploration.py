@@ -1,16 +1,16 @@
-"""Exploration: actions that aren't the best ones known, by how much the run has learned and by slot."""
+"""Exploration: actions that aren't the best ones known, by how long the run has acted and by slot."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from boonta.agents.base import Nest, Slots, Update
-from boonta.agents.config import check, documented, field
+from boonta.agents.config import check, documented, field, require
 from boonta.agents.heads import ILLEGAL, mask_illegal
 from boonta.agents.views import legal_of
 
@@ -24,7 +24,7 @@ class Exploration:
     """
 
     epsilon_start: float = field(
-        1.0, "Share of random actions before the first update.", source="[DQN], Table 1", at_least=0, at_most=1
+        1.0, "Share of random actions until learning starts.", source="[DQN], Table 1", at_least=0, at_most=1
     )
     epsilon: float = field(
         0.01,
@@ -33,12 +33,11 @@ class Exploration:
         at_least=0,
         at_most=1,
     )
-    anneal_updates: int = field(
-        10_000,
-        "Time over which the share falls linearly. The learner's updates count, which a run that is resumed goes on "
-        "from; samples per insert and batch size make env steps of them.",
-        unit="updates",
-        source="[DQN], Table 1: 1M frames, 62,500 updates",
+    anneal_steps: int = field(
+        40_000,
+        "Time over which the share falls linearly once learning starts, in all slots together.",
+        unit="env steps",
+        source="[DQN], Table 1: 1M frames, 250,000 env steps; 40,000 is our own choice",
         at_least=1,
     )
     ladder: float = field(
@@ -91,22 +90,40 @@ def rungs(slots: Slots) -> jax.Array:
     return (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
 
 
-def epsilon_of(settings: Exploration, updates: jax.Array, rung: jax.Array) -> jax.Array:
+def require_pace(config: Any) -> None:
+    """Refuses an epsilon that falls where nothing says how many env steps an update stands for.
+
+    Args:
+      config: has the groups `exploration` and `replay`.
+
+    Raises:
+      ValueError: `replay.samples_per_insert` is None, and epsilon isn't constant.
+    """
+    steady = config.exploration.epsilon_start == config.exploration.epsilon
+    allowed = "a number, by which epsilon falls with env steps, unless exploration.epsilon_start is epsilon"
+    require(config, "replay.samples_per_insert", steady or config.replay.samples_per_insert is not None, allowed)
+
+
+def epsilon_of(settings: Exploration, env_steps: jax.Array, rung: jax.Array) -> jax.Array:
     """An epsilon for each slot, from the largest to the smallest: epsilon ** (1 + alpha * rung).
 
-    The base falls linearly with the learner's updates, whose number comes with the acting params: so it is the same
-    in all actors, and in runs and actors that have been started again. Ape-X's ladder is the exponent, see "Distributed
-    Prioritized Experience Replay" (https://arxiv.org/abs/1803.00933), section 4.1.
+    The base falls linearly with env steps, so that more updates for each don't shorten exploration. Ape-X's ladder is
+    the exponent, see "Distributed Prioritized Experience Replay" (https://arxiv.org/abs/1803.00933), section 4.1.
+
+    No actor knows how far the others are, or were before a restart. But all know the learner's updates, which come with
+    the acting params, and the table's ratio says how many env steps an update stands for. That leaves out those by
+    which actors are ahead of the learner: in a fused program those that fill the table to its `min_size`, as DQN's own
+    code counts; elsewhere the rate limiter allows none to twice as many.
 
     Args:
       settings: the base and the ladder.
-      updates: int32 [], the learner's number of updates.
+      env_steps: float32 [], the learner's updates times the table's `env_steps_per_update`.
       rung: float32 [B], as from `rungs`.
 
     Returns:
       float32 [B].
     """
-    gone = jnp.minimum(updates / settings.anneal_updates, 1.0)
+    gone = jnp.minimum(env_steps / settings.anneal_steps, 1.0)
     base = settings.epsilon_start + (settings.epsilon - settings.epsilon_start) * gone
     return base ** (1 + settings.ladder * rung)
 
@@ -128,7 +145,7 @@ def choose(
     values: jax.Array,
     observation: Nest,
     settings: Exploration | None,
-    updates: jax.Array,
+    env_steps: jax.Array,
     rung: jax.Array,
     raw: Callable[[jax.Array], jax.Array] = lambda value: value,
 ) -> tuple[jax.Array, Estimates]:
@@ -139,15 +156,14 @@ def choose(
       values: float32 [B, A].
       observation: says which actions are legal, if not all are.
       settings: how much to explore; None takes the best.
-      updates: int32 [], the learner's number of updates.
-      rung: float32 [B], as from `rungs`.
+      env_steps, rung: as for `epsilon_of`.
       raw: turns the network's values into returns.
 
     Returns:
       int32 [B], and its `Estimates`.
     """
     legal = legal_of(observation, values.shape)
-    epsilon = 0.0 if settings is None else epsilon_of(settings, updates, rung)
+    epsilon = 0.0 if settings is None else epsilon_of(settings, env_steps, rung)
     action = epsilon_greedy(key, values, legal, epsilon)
     chosen = jnp.take_along_axis(values, action[:, None], axis=-1)[:, 0]
     return action, Estimates(chosen, raw(jnp.max(mask_illegal(values, legal), axis=-1)))

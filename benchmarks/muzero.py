@@ -93,7 +93,7 @@ def main(options: Options) -> None:
     timing.print_table(turns, [WHOLE])
     print("\nof the last turn:")
     print(f"simulations/s, alone: {few * FEW_SIMULATIONS:,.0f} and {rates['act'] * options.num_simulations:,.0f}")
-    per_update = parts.env_steps_per_update(options.agent.tables[0])
+    per_update = options.agent.tables[0].env_steps_per_update
     print(f"updates/s: {rates['learn'] / per_update:,.1f} alone, {row['updates_per_s']:,.1f} in the whole")
     timing.print_profile(row)
 

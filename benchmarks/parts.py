@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.agents.base import Agent, Batch, Steps
 from boonta.benchmarks.timing import on_all_cores, per_second
 from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
@@ -88,7 +88,7 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
     def work() -> float:
         state[0], _, metrics = step(state[0], batch)
         jax.block_until_ready(metrics)
-        return env_steps_per_update(table)
+        return table.env_steps_per_update
 
     return per_second(work, seconds)
 
@@ -123,15 +123,9 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 
     def work() -> float:
         node.wait_for("a batch", dataset.next)
-        return env_steps_per_update(table)
+        return table.env_steps_per_update
 
     return per_second(work, seconds)
-
-
-def env_steps_per_update(table: Table) -> float:
-    """Env steps per update: each inserts 1/period sequences, and a sequence is sampled `samples_per_insert` times."""
-    assert table.samples_per_insert is not None
-    return table.batch_size * table.period / table.samples_per_insert
 
 
 def _noise(agent: Agent, env: Env, leading: tuple[int, ...]) -> Steps:

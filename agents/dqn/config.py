@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from boonta.agents.config import check, documented, field, recast, replaced, require
-from boonta.agents.exploration import Exploration
+from boonta.agents.exploration import Exploration, require_pace
 from boonta.agents.groups import Optimiser, Replay, Torso
 
 OWN = "own choice, as in the runs of agents/dqn/README.md"
@@ -155,6 +155,7 @@ class Config:
     def __post_init__(self) -> None:
         check(self)
         require(self, "discount", self.discount != 0, "in [-1, 1], and not 0")
+        require_pace(self)
 
 
 class Rainbow(Config):
@@ -223,7 +224,7 @@ CATCH = Config(
     reward_clip="none",
     support_limit=2.0,
     target_period=100,
-    exploration=Exploration(epsilon=0.05, anneal_updates=1_000),
+    exploration=Exploration(epsilon=0.05, anneal_steps=16_000),
     replay=Replay(batch_size=64, size=20_000, min_size=1_000, samples_per_insert=4.0),
     optimiser=Optimiser("adam", learning_rate=1e-3, max_grad_norm=10.0),
 )
@@ -231,7 +232,7 @@ CARTPOLE = replaced(
     CATCH,
     {
         "support_limit": 100.0,
-        "exploration.anneal_updates": 2_000,
+        "exploration.anneal_steps": 32_000,
         "replay.size": 50_000,
         "replay.batch_size": 128,
         "replay.samples_per_insert": 8.0,
@@ -245,7 +246,7 @@ MINATAR = replaced(
         "torso.widths": (128, 128),
         "support_limit": 20.0,
         "target_period": 500,
-        "exploration.anneal_updates": 10_000,
+        "exploration.anneal_steps": 160_000,
         "replay.size": 100_000,
         "replay.min_size": 5_000,
         "replay.batch_size": 64,

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.base import Nest, Policy, Slots, Table
 from boonta.agents.dqn.config import Config
 from boonta.agents.dqn.networks import Network
 from boonta.agents.dqn.values import expected
@@ -29,19 +29,21 @@ class State(NamedTuple):
     rung: jax.Array
 
 
-def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) -> Policy:
+def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table | None) -> Policy:
     """Acts by action values.
 
     Args:
       config: hyper-parameters.
       network: `ActingParams` hold its params.
       spec: the environment's spec.
-      explore: whether there are random actions, and noise; otherwise it is greedy.
+      explores: the table that it acts for, whose ratio says how many env steps an update stands for; random actions,
+        and noise, are only then. None makes a greedy policy.
 
     Returns:
       `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
     """
     view = view_of(spec.observations)
+    per_update = explores.env_steps_per_update if explores else 0.0
 
     def initial_state(batch_size: int) -> State:
         shapes = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
@@ -53,10 +55,11 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
     def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
         network_key, action_key = jax.random.split(key)
         stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
-        outputs = network.apply(acting.params, network_key if explore else None, stack)
+        outputs = network.apply(acting.params, network_key if explores else None, stack)
         q = expected(config, outputs.values)  # [B, A]
-        settings = config.exploration if explore else None
-        action, estimates = choose(action_key, q, timestep.observation, settings, acting.updates, state.rung)
+        settings = config.exploration if explores else None
+        env_steps = acting.updates * per_update
+        action, estimates = choose(action_key, q, timestep.observation, settings, env_steps, state.rung)
         return action, estimates, state._replace(frames=frames)
 
-    return Policy(initial_state, step, deterministic=not explore, placed=placed)
+    return Policy(initial_state, step, deterministic=not explores, placed=placed)

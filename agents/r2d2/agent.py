@@ -52,13 +52,14 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         if network is not None:
             networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, spec, network)
+    table = make_table(config)
     loss = functools.partial(r2d2_loss, network=network, num_actions=actions, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
-        policy=make_policy(config, network, spec, explore=True),
-        eval_policy=make_policy(config, network, spec, explore=False),
+        policy=make_policy(config, network, spec, table),
+        eval_policy=make_policy(config, network, spec, None),
         update=with_updates(optimisation.make_update(network.init, loss, config.optimiser, target=target)),
-        tables=(make_table(config),),
+        tables=(table,),
         network=own,
     )
 

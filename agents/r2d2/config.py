@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from boonta.agents.config import check, documented, field, replaced, require
-from boonta.agents.exploration import Exploration
+from boonta.agents.exploration import Exploration, require_pace
 from boonta.agents.groups import Optimiser, Replay, Torso
 
 OWN = "own choice, as in the runs of agents/r2d2/README.md"
@@ -124,6 +124,7 @@ class Config:
         check(self)
         allowed = f"at most roots, {self.roots}, or else some rows are never learned from"
         require(self, "period", self.period <= self.roots, allowed)
+        require_pace(self)
 
 
 # Measured where agents/r2d2/README.md shows the curves.
@@ -135,13 +136,23 @@ CARTPOLE = Config(
     burn_in=8,
     roots=16,
     period=8,
-    exploration=Exploration(epsilon=0.05, anneal_updates=2_000),
+    exploration=Exploration(epsilon=0.05, anneal_steps=128_000),
     replay=Replay(batch_size=32, size=20_000, min_size=500, samples_per_insert=4.0, sampler="proportional"),
     discount=0.99,
     target_period=200,
     optimiser=Optimiser("adam", learning_rate=1e-3, max_grad_norm=40.0),
 )
-CATCH = replaced(CARTPOLE, {"burn_in": 0, "roots": 10, "period": 10, "bootstrap_length": 3, "target_period": 100})
+CATCH = replaced(
+    CARTPOLE,
+    {
+        "burn_in": 0,
+        "roots": 10,
+        "period": 10,
+        "bootstrap_length": 3,
+        "target_period": 100,
+        "exploration.anneal_steps": 160_000,
+    },
+)
 MINATAR = replaced(CARTPOLE, {"torso.widths": (128,), "lstm_size": 128, "replay.size": 50_000})
 
 PRESETS = {

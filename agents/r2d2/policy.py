@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy, Slots
+from boonta.agents.base import Nest, Policy, Slots, Table
 from boonta.agents.exploration import ActingParams, choose, rungs
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.loss import raw_of
@@ -31,18 +31,20 @@ class State(NamedTuple):
     rung: jax.Array
 
 
-def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) -> Policy:
+def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table | None) -> Policy:
     """Acts by action values.
 
     Args:
       config: hyper-parameters.
       network: `ActingParams` hold its params.
       spec: the environment's spec.
-      explore: whether there are random actions; otherwise it is greedy.
+      explores: the table that it acts for, whose ratio says how many env steps an update stands for; random actions
+        are only then. None makes a greedy policy.
 
     Returns:
       `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
     """
+    per_update = explores.env_steps_per_update if explores else 0.0
 
     def initial_state(batch_size: int) -> State:
         frames = jax.tree.map(
@@ -59,13 +61,14 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explore: bool) 
         inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         values, lstm = network.unroll(acting.params, inputs, state.core.lstm)
-        settings = config.exploration if explore else None
+        settings = config.exploration if explores else None
+        env_steps = acting.updates * per_update
         action, estimates = choose(
-            key, values[0], timestep.observation, settings, acting.updates, state.rung, raw_of(config)
+            key, values[0], timestep.observation, settings, env_steps, state.rung, raw_of(config)
         )
         return action, estimates, State(frames, Core(lstm, action), state.rung)
 
     def executed(state: State, action: jax.Array) -> State:
         return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, jnp.int32)))
 
-    return Policy(initial_state, step, lambda state: state.core, not explore, placed, executed)
+    return Policy(initial_state, step, lambda state: state.core, not explores, placed, executed)

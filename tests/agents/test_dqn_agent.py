@@ -1,4 +1,4 @@
-"""DQN as an agent: its parts, its noise, its epsilons by slot and by updates, and what it refuses."""
+"""DQN as an agent: its parts, its noise, its epsilons by slot and by env steps, and what it refuses."""
 
 from __future__ import annotations
 
@@ -76,10 +76,22 @@ def explores(agent, updates, slots, draws=400):
     return np.mean(np.asarray(actions) != 0, axis=0) * 1.5  # Two thirds of random actions aren't the best.
 
 
-def test_epsilon_falls_with_updates():
-    agent = dqn.make(replaced(TINY, {"exploration.anneal_updates": 100, "exploration.epsilon": 0.2}), SPEC)
-    for updates, epsilon in ((0, 1.0), (50, 0.6), (100, 0.2), (10**6, 0.2)):
-        assert np.mean(explores(agent, updates, Slots(8))) == pytest.approx(epsilon, abs=0.06)
+@pytest.mark.parametrize(("samples_per_insert", "per_update"), [(4.0, 2), (16.0, 0.5)])
+def test_epsilon_falls_with_env_steps_however_many_updates_there_are(samples_per_insert, per_update):
+    """A batch of 4 sequences, with 2 new steps each."""
+    falling = {"exploration.anneal_steps": 100, "exploration.epsilon": 0.2}
+    config = replaced(TINY, {**falling, "roots": 2, "replay.samples_per_insert": samples_per_insert})
+    agent = dqn.make(config, SPEC)
+    assert agent.tables[0].env_steps_per_update == per_update
+    for env_steps, epsilon in ((0, 1.0), (50, 0.6), (100, 0.2), (10**6, 0.2)):
+        assert np.mean(explores(agent, env_steps / per_update, Slots(8))) == pytest.approx(epsilon, abs=0.06)
+
+
+def test_a_falling_epsilon_needs_a_ratio():
+    with pytest.raises(ValueError, match="replay.samples_per_insert is None; it must be a number, by which epsilon"):
+        replaced(TINY, {"replay.samples_per_insert": None})
+    free = replaced(TINY, {"replay.samples_per_insert": None, "exploration.epsilon_start": 0.05})
+    assert np.mean(explores(dqn.make(free, SPEC), 0, Slots(8), 2000)) == pytest.approx(0.05, abs=0.02)
 
 
 def test_the_number_of_updates_comes_with_the_params():

@@ -32,14 +32,14 @@ def test_epsilon_greedy_by_slot():
 def test_the_ladder_of_ape_x():
     settings = Exploration(epsilon_start=0.4, epsilon=0.4, ladder=7.0)
 
-    def ladder(settings, slots, updates=0):
-        return exploration.epsilon_of(settings, jnp.int32(updates), exploration.rungs(slots))
+    def ladder(settings, slots, env_steps=0.0):
+        return exploration.epsilon_of(settings, jnp.float32(env_steps), exploration.rungs(slots))
 
     whole = [0.4 ** (1 + i) for i in range(8)]
     np.testing.assert_allclose(ladder(settings, Slots(8)), whole, rtol=1e-5)
     np.testing.assert_allclose(ladder(settings, Slots(3, 4, 8), 10**6), whole[4:7], rtol=1e-5)
     np.testing.assert_allclose(ladder(settings, Slots(1)), [0.4], rtol=1e-6)
-    falling = Exploration(epsilon_start=1.0, epsilon=0.5, anneal_updates=100, ladder=2.0)
+    falling = Exploration(epsilon_start=1.0, epsilon=0.5, anneal_steps=100, ladder=2.0)
     np.testing.assert_allclose(ladder(falling, Slots(3)), [1, 1, 1])
     np.testing.assert_allclose(ladder(falling, Slots(3), 50), [0.75, 0.75**2, 0.75**3], rtol=1e-5)
     np.testing.assert_allclose(ladder(falling, Slots(3), 1000), [0.5, 0.25, 0.125], rtol=1e-5)
