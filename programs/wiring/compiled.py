@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import zlib
 from collections.abc import Iterator
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 FOLDER = "compiled"
+MOST_BYTES = 2**30  # Bytes of entries that a run keeps from one start to the next.
+ZLIB = b"\x78"  # The first byte of what JAX compresses with zlib, as it does where zstandard isn't installed.
 VARIABLE = "JAX_COMPILATION_CACHE_DIR"  # JAX reads the folder from this variable, which processes inherit.
 
 
@@ -19,8 +22,8 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
     """Keeps what this process compiles, and those that it starts meanwhile, in a folder within the run's.
 
     JAX finds an entry by a hash of the program, the version of XLA and its flags, and of the devices with what the CPU
-    can do. So on another machine, or after an upgrade, the entries that don't fit are left aside. Users' own cache is
-    left as it is, and so is a folder that can't be written.
+    can do. So on another machine, or after an upgrade, the entries that don't fit are left aside, until newer ones need
+    their room. Users' own cache is left as it is, and so is a folder that can't be written.
 
     Args:
       folder: the run's folder.
@@ -30,6 +33,7 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
     if VARIABLE in os.environ or used or not _made(own):
         yield
         return
+    tidy(own)
     os.environ[VARIABLE] = str(own)
     _use(str(own))
     try:
@@ -47,6 +51,31 @@ def _made(own: pathlib.Path) -> bool:
     except OSError:
         return False
     return os.access(own, os.W_OK)
+
+
+def tidy(own: pathlib.Path) -> None:
+    """Deletes entries that a kill has cut off, which JAX can't read and never replaces, and the oldest beyond the most.
+
+    JAX would keep to a size by itself, by the last use. But it needs another package for that, and writes no entry any
+    more once a kill has come between its two files of one.
+    """
+    room = MOST_BYTES
+    with contextlib.suppress(OSError):  # Hosts share the folder, and another may have deleted an entry.
+        for entry in sorted(own.glob("*-cache"), key=lambda entry: entry.stat().st_mtime, reverse=True):
+            room -= entry.stat().st_size
+            if room < 0 or _is_cut_off(entry.read_bytes()):
+                entry.unlink()
+
+
+def _is_cut_off(entry: bytes) -> bool:
+    """Whether an entry lacks its end; one that isn't of zlib's form counts as whole."""
+    if entry and not entry.startswith(ZLIB):
+        return False
+    try:
+        zlib.decompress(entry)
+    except zlib.error:
+        return True
+    return False
 
 
 def _use(folder: str | None) -> None:

@@ -43,10 +43,28 @@ def test_the_second_process_takes_what_the_first_has_compiled(tmp_path):
     assert (hits, inherited) == ("0", "False") and entries(tmp_path)
     again, hits, _ = run(tmp_path)
     assert again == value and int(hits) >= 1
-    for entry in entries(tmp_path):  # A process was killed while it wrote them.
-        entry.write_bytes(entry.read_bytes()[:-9])
+
+
+def test_entries_that_a_kill_has_cut_off_are_written_again(tmp_path):
+    value, *_ = run(tmp_path)
+    whole = {entry: entry.read_bytes() for entry in entries(tmp_path)}
+    for entry, content in whole.items():
+        entry.write_bytes(content[:-9])
     again, hits, _ = run(tmp_path)
     assert again == value and hits == "0"
+    again, hits, _ = run(tmp_path)
+    assert again == value and int(hits) >= 1 and {*entries(tmp_path)} == {*whole}
+
+
+def test_the_oldest_entries_go_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled, "MOST_BYTES", 25)
+    (tmp_path / compiled.FOLDER).mkdir()
+    for age, name in enumerate(("newest", "middle", "oldest")):
+        entry = tmp_path / compiled.FOLDER / f"{name}-cache"
+        entry.write_bytes(b"1234567890")
+        os.utime(entry, (1_000 - age, 1_000 - age))
+    compiled.tidy(tmp_path / compiled.FOLDER)
+    assert {entry.name for entry in entries(tmp_path)} == {"newest-cache", "middle-cache"}
 
 
 def test_another_machines_entries_are_left_aside(tmp_path):
