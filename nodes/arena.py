@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Slots
+from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
-from boonta.nodes.acting.local import Acting, acting_params, evaluated_policy, jit_policy
+from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_policy
+from boonta.nodes.evaluating import Evaluating
 from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
-from boonta.nodes.metrics import Stopwatch, standard_error
-from boonta.nodes.periodic import Evaluating
+from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
 
 Nest = Any
@@ -40,7 +40,7 @@ class Arena(Evaluating):
       max_steps: number of moves of both players after which an unfinished game is a draw.
       deterministic: which policy plays, see `nodes.acting.local.evaluated_policy`.
       seed: seed of the environments and of both sides.
-      cadence: see `nodes.periodic.Evaluating`.
+      cadence: see `nodes.evaluating.Evaluating`.
     """
 
     def __init__(
@@ -90,7 +90,8 @@ class Arena(Evaluating):
 
     def round(self) -> None:
         if not self._results:
-            self._compile()
+            env = self._env(self._games, self._seed)
+            self.compile_in(env, self._policy, self._act, self._params, self._seed)
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
@@ -106,12 +107,6 @@ class Arena(Evaluating):
             outcomes["earlier"] = np.concatenate(matches)
         thin(self._versions, self._keep)
         self.finish(began, self._summary(version, outcomes))
-
-    def _compile(self) -> None:
-        self.wait_for("params", self._params.poll)
-        params, slots = self._params.snapshot()[1], Slots(self._games)
-        acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
-        self.compile_in(self._env(self._games, self._seed), lambda timestep: acting(params, timestep)[0])
 
     def _side(self, version: int) -> MakeSide:
         return policy_side(self._policy, self._act, self._versions[version], self.stopwatch)

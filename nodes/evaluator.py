@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent, Slots
+from boonta.agents.base import Agent
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import Acting, Play, acting_params, evaluated_policy, jit_policy, play_out
-from boonta.nodes.metrics import Stopwatch, standard_error
-from boonta.nodes.periodic import Evaluating
+from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy, play_out
+from boonta.nodes.evaluating import Evaluating
+from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
 
 
@@ -30,8 +30,8 @@ class Evaluator(Evaluating):
       deterministic: which policy plays, see `nodes.acting.local.evaluated_policy`.
       max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
       seed: seed of the environments and the policy.
-      cadence: see `nodes.periodic.Evaluating`. Where the program is fused (`nodes.anakin`), which counts no seconds, it
-        is every_updates unless by is "env_steps".
+      cadence: see `nodes.evaluating.Evaluating`. Where the program is fused (`nodes.anakin`), which counts no seconds,
+        it is every_updates unless by is "env_steps".
     """
 
     def __init__(
@@ -69,7 +69,8 @@ class Evaluator(Evaluating):
 
     def round(self) -> None:
         if not self._evaluations:
-            self._compile()
+            env = self._env(self._episodes, self._seed)
+            self.compile_in(env, self._policy, self._act, self._params, self._seed)
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
@@ -82,9 +83,3 @@ class Evaluator(Evaluating):
         metrics = {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns)}
         metrics |= {"eval_version": float(version), **({} if error is None else {"eval_return_se": error})}
         self.finish(began, metrics)
-
-    def _compile(self) -> None:
-        self.wait_for("params", self._params.poll)
-        params, slots = self._params.snapshot()[1], Slots(self._episodes)
-        acting = Acting(self._policy, self._act, slots, self._seed, Stopwatch())
-        self.compile_in(self._env(self._episodes, self._seed), lambda timestep: acting(params, timestep)[0])

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
-
-from boonta.envs.base import BatchedEnv, TimeStep
 from boonta.nodes.base import Node
-from boonta.nodes.watch.calls import answered
-
-LOOK_S = 0.2  # Time between two looks at the program's counters.
 
 
 class Periodic(Node):
@@ -40,98 +32,3 @@ class Periodic(Node):
     def rest_after(self, busy_s: float, max_share: float) -> None:
         """Puts the next round off until the seconds that this one was busy are at most this share of the time."""
         self._due = max(self._due, time.monotonic() + busy_s * (1 / max_share - 1))
-
-
-class Evaluating(Periodic):
-    """A node whose rounds are evaluations: every so many seconds, or where a counter of the program passes a multiple.
-
-    Args:
-      name: name of this node.
-      monitor: handle of the monitor, whose answers to heartbeats have the counters.
-      by: what the interval counts: "seconds", "updates" or "env_steps". By a counter, runs evaluate at the same points
-        on machines of different speed.
-      every_s: seconds from the start of one evaluation to the next, or more, because of `max_share`.
-      every_updates: the same in updates.
-      every_env_steps: the same in env steps.
-      max_share: the greatest share of its time that the node plays, above 0 and at most 1. Long episodes and deep
-        searches would else take the cores that actors and learner need.
-      max_age: updates after which an evaluation is called old; None judges by the distances so far.
-
-    Raises:
-      ValueError: a setting can't work; the message names it, its value and what it must be.
-    """
-
-    role = "evaluator"
-
-    def __init__(
-        self,
-        name: str,
-        monitor: Any = None,
-        *,
-        by: Literal["seconds", "updates", "env_steps"] = "seconds",
-        every_s: float = 60.0,
-        every_updates: int = 1_000,
-        every_env_steps: int = 0,
-        max_share: float = 0.1,
-        max_age: int | None = None,
-    ):
-        every = {"seconds": every_s, "updates": every_updates, "env_steps": every_env_steps}
-        if by not in every:
-            raise ValueError(f"{name}: by is {by!r}; it must be one of {', '.join(every)}")
-        if min(every.values()) < 0 or (by != "seconds" and not every[by]):
-            raise ValueError(
-                f"{name}: every_s is {every_s}, every_updates {every_updates}, every_env_steps {every_env_steps}, by "
-                f"{by}; they must be at least 0, and the one that counts above 0"
-            )
-        if not 0.0 < max_share <= 1.0:
-            raise ValueError(f"{name}: max_share is {max_share}; it must be above 0 and at most 1")
-        if max_age is not None and max_age < 1:
-            raise ValueError(f"{name}: max_age is {max_age}; it must be at least 1, or none")
-        super().__init__(name, monitor, every_s=every_s if by == "seconds" else 0.0)
-        self._by, self._every = by, every[by]
-        self._target: float | None = None  # The count at which the next evaluation is due.
-        self._max_share = max_share
-        self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
-
-    def step(self) -> None:
-        with self.stopwatch("resting"):
-            while not self.stopping and not self._is_reached():
-                self.sleep(LOOK_S)
-        if not self.stopping:
-            super().step()
-
-    def ready(self) -> bool:
-        return self._is_reached() and super().ready()
-
-    def _is_reached(self) -> bool:
-        """Whether the counter has passed the next multiple of the interval."""
-        if self._by == "seconds":
-            return True
-        count = self.program_counts.get(self._by, 0.0)
-        if self._target is None:  # A resumed run goes on with the next multiple.
-            self._target = (count // self._every + 1) * self._every
-        return count >= self._target
-
-    def compile_in(self, env: BatchedEnv, act: Callable[[TimeStep], np.ndarray]) -> None:
-        """Compiles policy and environments by a first step of these, and closes them: the first evaluation only plays.
-
-        This is "compiling", which may take any time, and which the program's end doesn't wait for.
-        """
-        with contextlib.closing(env), self.stopwatch("compiling"):
-            env.step(act(env.reset()))
-
-    def begin(self, version: int) -> float:
-        """Reports that the evaluation of this version begins; returns the time, for `finish`."""
-        if self._by != "seconds":
-            self._target = (self.program_counts.get(self._by, 0.0) // self._every + 1) * self._every
-        self.measure({"eval_started": float(version)})
-        answered(self.heartbeat)  # On this report the learner keeps its state.
-        return time.monotonic()
-
-    def finish(self, began: float, metrics: dict[str, float]) -> None:
-        """Reports the results of the evaluation that began at this time, and rests for long enough.
-
-        What the first one compiles comes before it begins, since it doesn't come again.
-        """
-        self.measure(metrics | self._allowed)
-        self.rest_after(time.monotonic() - began, self._max_share)

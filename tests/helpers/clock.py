@@ -9,17 +9,18 @@ from typing import Any
 
 import pytest
 
-from boonta.nodes import periodic
+from boonta.nodes import evaluating, periodic
 
 COMPILES_S = 1_000  # Time that the first call of a timed function takes; each other takes a second.
 
 
 class Clock:
-    """Replaces the clock of `nodes.periodic`."""
+    """Replaces the clock of `nodes.periodic` and `nodes.evaluating`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self._now = time.monotonic()  # What a node has noted before is not far off.
-        monkeypatch.setattr(periodic, "time", types.SimpleNamespace(monotonic=lambda: self._now))
+        for module in (evaluating, periodic):
+            monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: self._now))
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, each call of which moves the clock."""

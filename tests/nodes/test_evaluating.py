@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from boonta.nodes.periodic import Evaluating
+from boonta.nodes.evaluating import Evaluating
 
 
 class Probe(Evaluating):
