@@ -131,13 +131,12 @@ def fuse(
         begun = stage.begin(env, agent.policy, num_envs, stage_key)
         return fill(State(learner, begun, (), {}, key, jnp.asarray(version, jnp.int32)))
 
-    period = contract.written_by("actor", agent.tables)[0].period
     return Fusion(
         init=init,
         round=round,
         rounds=_repeat(round),
         updates=schedule.updates,
-        env_steps=schedule.rollouts * period * num_envs,
+        env_steps=schedule.rollouts * schedule.period * num_envs,
         first_steps=first * num_envs,
         renewed=schedule.renewed * schedule.updates // schedule.every,
         first_renewed=schedule.renewed * first_renewals(agent.tables, schedule),
@@ -197,13 +196,13 @@ def _replay(
 ) -> tuple[int, Any, Any]:
     """The same for a program with replay tables."""
     tables = make_tables(agent.tables, num_envs, schedule)
-    period = contract.written_by("actor", agent.tables)[0].period
-    first = -(-first_rows(agent.tables, num_envs) // period)  # Rollouts until the actors' tables may be sampled.
+    # Rollouts until the actors' tables may be sampled.
+    first = -(-first_rows(agent.tables, num_envs) // schedule.period)
     replayed = unplaced(agent.policy)
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
         def one(state: State, _: None) -> tuple[State, stage.Episodes]:
-            state, episodes = _act(agent, env, state, period)
+            state, episodes = _act(agent, env, state, schedule.period)
             return state._replace(replay=tables.add(state.replay, "actor", state.kept), kept=()), episodes
 
         state, episodes = jax.lax.scan(one, state, None, length=number)
@@ -247,7 +246,7 @@ def _replay(
         state, metrics = in_turn(turn, state, None, schedule.updates // schedule.every)
         return state, RoundResult(_last(metrics), episodes)
 
-    return first * period, fill, round
+    return first * schedule.period, fill, round
 
 
 def _act(agent: Agent, env: Any, state: State, rows: int) -> tuple[State, stage.Episodes]:

@@ -21,12 +21,14 @@ class Schedule(NamedTuple):
     """One round: rollouts, then updates, with a renewal before each `every` of them.
 
     Attributes:
-      rollouts: rollouts of one period.
+      period: env steps of each slot in a rollout, that of the actors' tables.
+      rollouts: rollouts.
       updates: updates.
       renewed: S, sequences that are renewed at once, as reanalyzers would; 0 if no table is theirs.
       every: updates from one renewal to the next; all of the round's if nothing is renewed.
     """
 
+    period: int
     rollouts: int
     updates: int
     renewed: int
@@ -45,11 +47,11 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
     Raises:
       ValueError: no such program can keep these tables or ratios; names the field, its value and what it must be.
     """
-    parts = learned_parts(tables)
+    parts, period = learned_parts(tables), contract.written_by("actor", tables)[0].period
     rollouts, updates = ratio(_paced(tables, parts), num_envs)
     theirs = [part for part in parts if part.writer == "reanalyzer"]
     if not theirs:
-        return Schedule(rollouts, updates, 0, updates)
+        return Schedule(period, rollouts, updates, 0, updates)
     part = _definite(theirs)
     per_insert = contract.definite_samples_per_insert(part)
     wanted = part.batch_size / per_insert  # Renewed sequences per update.
@@ -71,7 +73,7 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
             f"{part.name!r} are renewed every {every}: a round of whole ones has {rounds * rollouts} rollouts; it must "
             f"have at most {MOST_ROLLOUTS}: take another num_envs"
         )
-    return Schedule(rounds * rollouts, rounds * updates, renewed, every)
+    return Schedule(period, rounds * rollouts, rounds * updates, renewed, every)
 
 
 def learned_parts(tables: Sequence[Table]) -> list[Table]:
