@@ -108,8 +108,8 @@ def fuse(
       num_replayed: most sequences that are replayed at once, see `make_schedule`.
       devices: devices over which sequences that are renewed must divide.
       constrain: may lay a batch over devices.
-      unrolled: whether a round makes its updates without a loop: inside of one, XLA on CPU computes the gradient of
-        convolutions 10 to 30 times slower. They are few, see `require_few`, because each one is compiled.
+      unrolled: whether a round makes its updates and renewals without a loop: inside of one, XLA on CPU computes the
+        gradient of convolutions 10 to 30 times slower. They are few, see `require_few`, because each one is compiled.
 
     Raises:
       ValueError: the device can't keep this table; the message names the field, its value and what it must be.
@@ -118,7 +118,9 @@ def fuse(
     table = contract.learned_from(agent.tables)[0]
     if unrolled:
         sizes = f"num_envs is {num_envs}, batch_size {table.batch_size}, samples_per_insert {table.samples_per_insert}"
-        require_few(schedule.updates, f"{sizes}: that makes {schedule.updates} updates a round")
+        compiled = schedule.updates + schedule.renewals
+        works = "updates and renewals" if schedule.renewals else "updates"
+        require_few(compiled, f"{sizes}: that makes {compiled} {works} a round")
     learn = _make_learn(agent, table.core_row, constrain)
     in_turn = one_by_one if unrolled else looped
     if table.kind == "queue":
@@ -138,7 +140,7 @@ def fuse(
         updates=schedule.updates,
         env_steps=schedule.rollouts * schedule.period * num_envs,
         first_steps=first * num_envs,
-        renewed=schedule.renewed * schedule.updates // schedule.every,
+        renewed=schedule.renewed * schedule.renewals,
         first_renewed=schedule.renewed * first_renewals(agent.tables, schedule),
     )
 

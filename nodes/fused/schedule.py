@@ -34,6 +34,11 @@ class Schedule(NamedTuple):
     renewed: int
     every: int
 
+    @property
+    def renewals(self) -> int:
+        """Renewals in the round."""
+        return self.updates // self.every if self.renewed else 0
+
 
 def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, devices: int) -> Schedule:
     """The smallest round that keeps the ratios of all tables.

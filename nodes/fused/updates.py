@@ -53,7 +53,7 @@ def require_few(updates: int, settings: str) -> None:
     """Refuses more updates without a loop than may be compiled one by one.
 
     Args:
-      updates: updates in one program.
+      updates: updates in one program, and renewals, each of which is compiled as well.
       settings: the settings that make so many, for the message.
 
     Raises:

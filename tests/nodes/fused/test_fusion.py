@@ -12,6 +12,7 @@ import pytest
 from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, schedule, stage
+from boonta.tests.helpers import fused
 
 pytestmark = pytest.mark.once
 
@@ -165,6 +166,13 @@ def test_many_updates_are_not_compiled_one_by_one():
     assert fusion.fuse(recorder(table), ENV, 4).updates == 17
     with pytest.raises(ValueError, match="17.0: that makes 17 updates a round; on CPU, .* it must be at most 16"):
         fusion.fuse(recorder(table), ENV, 4, unrolled=True)
+
+
+def test_renewals_are_compiled_one_by_one_too():
+    settings = {"num_replayed": 2, "unrolled": True}
+    assert fusion.fuse(fused.agent("several"), fused.ENV, 16, **settings).updates == 8
+    with pytest.raises(ValueError, match="makes 18 updates and renewals a round; on CPU, .* it must be at most 16"):
+        fusion.fuse(fused.agent("several"), fused.ENV, 18, **settings)
 
 
 def test_evaluation_plays_one_episode_in_each_slot():
