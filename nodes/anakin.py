@@ -18,8 +18,6 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.agents.metrics import expanded
-from boonta.envs.jax.base import check_pure
-from boonta.nodes.acting.local import evaluated_policy
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
@@ -28,7 +26,7 @@ from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
-from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_fits, one_learner
+from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_setup, one_learner
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.metrics import start_seconds
@@ -111,26 +109,15 @@ class Anakin(Node):
         agreement: Agreement | None = None,
     ):
         super().__init__(name, monitor)
-        check_pure(env)
         num_envs = learned_from(agent.tables)[0].batch_size if num_envs is None else num_envs
-        if num_envs < 1 or num_replayed < 1:
-            raise ValueError(f"{name}: num_envs is {num_envs}, num_replayed {num_replayed}; they must be at least 1")
-        if eval_every and env.spec.num_players != 1:
-            raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
-        if stop is not None and stop.eval_return is not None and not eval_every:
-            raise ValueError(f"{name}: stop.eval_return is {stop.eval_return}; eval_every is 0, nothing measures it")
-        if eval_every < 0 or eval_episodes < 1 or eval_steps < 1:
-            raise ValueError(
-                f"{name}: eval_every is {eval_every}, eval_episodes {eval_episodes}, eval_steps {eval_steps}; they "
-                "must be at least 0, 1 and 1"
-            )
-        check_fits(agent, env)
+        setup = Setup(
+            name, agent, env, num_envs, devices, seed, eval_episodes, eval_steps, eval_deterministic, num_replayed
+        )
         self._agent, self._env, self._limits = agent, env, stop or StopRule()
+        check_setup(setup, eval_every, self._limits)
         self._folder, self._start_from, self._eval_max_age = pathlib.Path(folder), start_from, eval_max_age
         self._save_every_s, self._retention, self._agreement = save_every_s, retention, agreement or SingleHost()
-        evaluated_policy(agent, eval_deterministic)  # It refuses what the agent doesn't have.
-        self._eval_episodes, evaluation = eval_episodes, (eval_episodes, eval_steps, eval_deterministic)
-        setup = Setup(name, agent, env, num_envs, devices, seed, *evaluation, num_replayed)
+        self._eval_episodes = eval_episodes
         self._fused = one_learner(setup) if fuse is None else fuse(setup, bool(eval_every))
         program, learners = self._fused.program, self._fused.learners
         per_update = program.env_steps / program.updates / learners if eval_by == "env_steps" else 1.0

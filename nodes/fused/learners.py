@@ -13,12 +13,14 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
+from boonta.envs.jax.base import check_pure
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables import contract
+from boonta.nodes.watch.stopping import StopRule
 
 Row = dict[str, float]
 Metrics = dict[str, Any]  # Arrays of scalars by name: [] for one learner, [members] for a population.
@@ -99,6 +101,37 @@ class FusedLearner(NamedTuple):
     member_rows: Callable[[Evaluation, Metrics, stage.Episodes, int], list[Row]]
     best: Callable[[Nest, Metrics, Sequence[Row]], tuple[int, Nest]] | None
     learners: int = 1
+
+
+def check_setup(setup: Setup, eval_every: int, stop: StopRule) -> None:
+    """Refuses what can't be fused, or evaluated.
+
+    Args:
+      setup: the parts and their settings.
+      eval_every: updates or env steps between evaluations; 0 if there are none.
+      stop: the program's stop rule.
+
+    Raises:
+      ValueError: the environment is not pure, the agent is for another environment or lacks the policy to evaluate, or
+        a setting can't work; the message names it, its value and what it must be.
+    """
+    name, env = setup.name, setup.env
+    check_pure(env)
+    if setup.num_envs < 1 or setup.num_replayed < 1:
+        raise ValueError(
+            f"{name}: num_envs is {setup.num_envs}, num_replayed {setup.num_replayed}; they must be at least 1"
+        )
+    if eval_every and env.spec.num_players != 1:
+        raise ValueError(f"{name}: env is a game of {env.spec.num_players} players; eval_every must be 0")
+    if stop.eval_return is not None and not eval_every:
+        raise ValueError(f"{name}: stop.eval_return is {stop.eval_return}; eval_every is 0, nothing measures it")
+    if eval_every < 0 or setup.eval_episodes < 1 or setup.eval_steps < 1:
+        raise ValueError(
+            f"{name}: eval_every is {eval_every}, eval_episodes {setup.eval_episodes}, eval_steps {setup.eval_steps}; "
+            "they must be at least 0, 1 and 1"
+        )
+    check_fits(setup.agent, env)
+    evaluated_policy(setup.agent, setup.deterministic)
 
 
 def one_learner(setup: Setup) -> FusedLearner:
