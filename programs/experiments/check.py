@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes.snapshots.schema import flattened
+from boonta.programs.wiring.config_file import require_same_run
 from boonta.programs.wiring.recorded import plain
-from boonta.programs.wiring.run import BadInput, Run, require_same_run
+from boonta.programs.wiring.run import BadInput, Run
 
 DEADLINE_S = 900.0  # Time to build every run's program, and to trace it if it may join a population.
 BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.

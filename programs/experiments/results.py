@@ -17,8 +17,9 @@ from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
 from boonta.programs.tools import status
 from boonta.programs.wiring import journal
+from boonta.programs.wiring.config_file import Config, read_config
 from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.run import BadInput, Config, Which, read_config
+from boonta.programs.wiring.run import BadInput, Which
 
 SWEEP = "sweep.json"
 COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.

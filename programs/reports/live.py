@@ -24,8 +24,9 @@ from boonta.programs.reports import charts, page, picture
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found
 from boonta.programs.wiring import journal, stacks, temporary
+from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.recorded import Picture
-from boonta.programs.wiring.run import BadInput, read_config
+from boonta.programs.wiring.run import BadInput
 
 HTML = pathlib.Path(__file__).with_name("live.html")
 LOOPBACK = "127.0.0.1"

@@ -19,7 +19,7 @@ from boonta.programs.reports.charts import Chart
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found, healthy
 from boonta.programs.wiring import journal
-from boonta.programs.wiring.run import Config
+from boonta.programs.wiring.config_file import Config
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")

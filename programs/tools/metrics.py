@@ -28,7 +28,8 @@ from boonta.nodes import metrics as rows
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
 from boonta.programs.wiring import tables
-from boonta.programs.wiring.run import BadInput, command, read_config
+from boonta.programs.wiring.config_file import read_config
+from boonta.programs.wiring.run import BadInput, command
 
 AGENTS = {
     "IMPALA": impala.METRICS,

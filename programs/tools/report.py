@@ -8,7 +8,8 @@ from __future__ import annotations
 import pathlib
 
 from boonta.nodes.snapshots import files
-from boonta.programs.wiring.run import BadInput, command, read_config
+from boonta.programs.wiring.config_file import read_config
+from boonta.programs.wiring.run import BadInput, command
 
 FILE = "report.html"
 

@@ -16,7 +16,8 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.tools.status import state_of
 from boonta.programs.wiring import journal, tables
-from boonta.programs.wiring.run import BadInput, Config, command, read_config
+from boonta.programs.wiring.config_file import Config, read_config
+from boonta.programs.wiring.run import BadInput, command
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.

@@ -19,12 +19,13 @@ import tyro
 from boonta.agents.config import leaves
 from boonta.envs.base import Env
 from boonta.programs.wiring import environments, help
+from boonta.programs.wiring.config_file import agent_of
 from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
 from boonta.programs.wiring.provenance import ROOT, provenance_of
-from boonta.programs.wiring.run import BadInput, Run, agent_of
+from boonta.programs.wiring.run import BadInput, Run
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 

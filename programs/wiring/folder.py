@@ -14,16 +14,10 @@ import time
 from typing import IO, Any
 
 from boonta.nodes.snapshots import schema
+from boonta.programs.wiring.config_file import Config, agent_of, require_same_run
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
-from boonta.programs.wiring.run import (
-    BadInput,
-    Config,
-    Run,
-    agent_of,
-    newest_checkpoint,
-    require_same_run,
-)
+from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 

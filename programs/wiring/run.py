@@ -1,4 +1,4 @@
-"""A run: where, how and how long a program runs, and what its folder says of it."""
+"""A run: where, how and how long a program runs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,18 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-import pydantic
 import tyro
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
-from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
-from boonta.programs.wiring.provenance import Provenance
-from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.restarts import Restarts
 
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
@@ -31,37 +27,8 @@ class BadInput(Exception):
     """The user asked for something that can't work; the message names it, and what would work."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """The content of a run's config.json.
-
-    Attributes:
-      program: the program's name.
-      seed: the run's seed.
-      settings: the program function's other arguments, in which anything but JSON's own types is a text.
-      file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
-      run: the fields of its `Run`.
-      provenance: what it came from when it was last started; None if an older Boonta has written the file.
-      picture: the program's nodes and arrows; none if an older Boonta has written the file.
-      agent: the module of its agent, see `agent_of`; empty if an older Boonta has written the file.
-    """
-
-    program: str
-    seed: int
-    settings: dict[str, Any]
-    file: str = ""
-    function: str = ""
-    arguments: tuple[str, ...] = ()
-    run: dict[str, Any] = dataclasses.field(default_factory=dict)
-    provenance: Provenance | None = None
-    picture: Picture = Picture()
-    agent: str = ""
-
-
-_CONFIG = pydantic.TypeAdapter(Config)
 # The ways to run with more than one of each; every learner has a process of its own.
 SEVERAL = {"replay_servers": ("local_mp", "local_mt"), "learners": ("local_mp",)}
-MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,64 +204,3 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     except expected as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
-    """Reads the settings of a run.
-
-    Args:
-      folder: the run's folder.
-      file: the file there; another one has the settings of an earlier start.
-
-    Raises:
-      OSError: it can't be read.
-      BadInput: it is damaged, or not a run's.
-    """
-    path = folder / file
-    try:
-        return schema.load(_CONFIG, schema.read(path))
-    except ValueError as error:
-        hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
-        raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
-
-
-def agent_of(settings: Mapping[str, Any]) -> str:
-    """The module of the agent whose config is among a program's settings; empty if none is."""
-    modules = [type(value).__module__ for value in settings.values() if hasattr(value, "preset")]
-    return modules[0].removesuffix(".config") if modules else ""
-
-
-def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:
-    """The config of the run that the folder holds; None if it holds none. One of another run is refused.
-
-    Args:
-      name: the program's name.
-      run, settings: the parsed arguments.
-
-    Raises:
-      BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
-    """
-    folder = pathlib.Path(run.workdir)
-    if not (folder / schema.CONFIG).exists():
-        return None
-    old = read_config(folder)
-    if old.program != name:
-        raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
-    if old.agent and old.agent != agent_of(settings):
-        raise BadInput(
-            f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
-        )
-    before, after = schema.flattened(old.settings), schema.flattened(plain(settings))
-    before["seed"], after["seed"] = old.seed, run.seed
-    changed = [
-        f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
-        for field in {**before, **after}
-        if before.get(field) != after.get(field)
-    ]
-    if changed and not run.allow_changes:
-        more = [f"and {len(changed) - MOST_SHOWN} more"] if len(changed) > MOST_SHOWN else []
-        raise BadInput(
-            f"--workdir {folder} holds a run with other settings: {'; '.join([*changed[:MOST_SHOWN], *more])}. "
-            "Give them as they were, choose another --workdir, or add --allow-changes"
-        )
-    return old

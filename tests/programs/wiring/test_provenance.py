@@ -21,10 +21,11 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring import provenance
 from boonta.programs.wiring.arguments import origin_of, parse
+from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.program import group, node_arguments, seeds_of
 from boonta.programs.wiring.provenance import ROOT, built_from, provenance_of
-from boonta.programs.wiring.run import Run, read_config
+from boonta.programs.wiring.run import Run
 from boonta.tests.helpers.unit_program import unit_program
 
 
