@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import acme, calls, envs, inference, load, load_program, muzero, restarts, timing, tunnel
+from boonta.benchmarks import acme, calls, envs, inference, load, load_program, muzero, restarts, timing, tunnel, values
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -22,6 +22,25 @@ OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 )
 def test_a_part_has_a_rate(part):
     assert timing.in_process(muzero.__file__, OPTIONS, part) > 0
+
+
+def test_sequences_are_compared_with_those_of_reverb_alone(capsys, monkeypatch):
+    rates, given = {"env": 8_000.0, "act": 8_000.0, "learn": 4_000.0, "reverb": 2_000.0}, []
+
+    def whole(program, flags, seconds):
+        given.extend([program, *flags])
+        return {"env_steps_per_s": 1_000.0, "updates_per_s": 12.5}
+
+    monkeypatch.setattr(timing, "in_process", lambda file, options, part: rates[part])
+    monkeypatch.setattr(timing, "whole", whole)
+    values.main(values.Options(turns=1))
+    assert given[:2] == ["r2d2.py", "catch"] and "--config.replay.min-size=100" in given
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        "sequences/s written: 200.0 by Reverb alone, 100.0 in the whole, 50%" in lines
+    )  # A sequence has 10 new steps.
+    assert "sequences/s drawn: 800.0 by Reverb alone, 400.0 in the whole, 50%" in lines
+    assert "updates/s: 50.0 alone, 12.5 in the whole" in lines  # 32 of them, each drawn four times.
 
 
 def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
