@@ -79,7 +79,8 @@ class VariableServer(Periodic):
 
     def round(self) -> None:
         if self._source is not None:
-            version, packed = answered(self._source.get, self._version, LOOK_S) or (-1, b"")
+            with self.stopwatch("resting"):
+                version, packed = answered(self._source.get, self._version, LOOK_S) or (-1, b"")
             if packed:
                 self.put(version, packed)
 
