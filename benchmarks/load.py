@@ -1,32 +1,42 @@
-"""Measures a replay server and a variable server under many simulated actors, and how long a large table takes to save.
+"""Measures replay servers and variable servers under many simulated actors, and calculates what a pod would need.
 
     ./run python benchmarks/load.py
-    ./run python benchmarks/load.py --actors 8 64 --replay-servers 2 --gigabytes 0
+    ./run python benchmarks/load.py --actors 1 8 64 --servers 1
+    ./run python benchmarks/load.py --actors --gigabytes 0 --pod
 
-Each actor has a stream of its own to the replay server. Eight share a process, its variable client and its
-interpreter's lock, since 64 processes would take minutes to start on two cores. They share the processor with the
-servers, so latencies are those of a full machine. A consumer checks that every sequence arrives once, whole and in
-order; the last turn has a slow one, so that the actors have to wait.
+Each actor is a thread with a stream of its own to a replay server. Up to eight processes share the actors, since more
+would take minutes to start on two cores. They share the processor with the servers, so latencies are those of a full
+machine; the processor time by step, fetch and heartbeat says what each part costs, however full it is. A consumer
+checks that every sequence arrives once, whole and in order; the last turn has a slow one, so that the actors have to
+wait. At last, a large table is saved and restored.
+
+The calculation for a pod takes those processor times from the last table in benchmarks/README.md, and published speeds.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 import pathlib
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tyro
 
-from boonta.benchmarks import load_program, timing
+from boonta.benchmarks import load_pod, load_program, timing
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
 
 PROGRAM = str(pathlib.Path(load_program.__file__))
-STREAMS = 8  # Actors of a process.
+PROCESSES = 8  # Most processes of actors.
 SLOW_S = 0.5  # Rest of the slow consumer after each batch.
 ROWS = 20  # Steps of a sequence of the large table.
+NODES, BEATS = (10, 100, 1_000), 1_000  # Numbers of nodes, whose monitor gets so many heartbeats in all.
 CALM_S = 5.0  # Most time for which its reader is measured undisturbed.
 
 
@@ -35,55 +45,94 @@ class Options:
     """Options of the benchmark.
 
     Attributes:
-      actors: numbers of actors, one turn each; above 8 a multiple of it.
-      seconds: time to measure each, after a minute for its start.
+      actors: numbers of actors; above 8 a multiple of it.
+      servers: numbers of replay servers, and of variable servers; each number of actors has a turn with each.
+      seconds: time to measure each turn, after a minute for its start.
       gigabytes: size of the large table; 0 leaves it out.
-      replay_servers: number of replay servers that share the queue.
+      pod: print the calculation for a pod.
     """
 
-    actors: tuple[int, ...] = (1, 8, 64)
+    actors: tuple[int, ...] = (200,)
+    servers: tuple[int, ...] = (1, 2, 4)
     seconds: float = 30.0
     gigabytes: float = 1.0
-    replay_servers: int = 1
+    pod: bool = True
 
 
 def main(options: Options) -> None:
     """Measures all turns, one after the other, and prints their figures."""
-    turns = [(f"{actors} actors", actors, 0.0) for actors in options.actors]
-    turns += [(f"{options.actors[-1]}, slow consumer", options.actors[-1], SLOW_S)] if options.actors else []
+    turns = [(actors, servers, 0.0) for actors in options.actors for servers in options.servers]
+    turns += [(*turns[-1][:2], SLOW_S)] if turns else []
     found = {}
-    for label, actors, rest_s in turns:
-        processes = max(1, actors // STREAMS)
+    for actors, servers, rest_s in turns:
+        processes = min(PROCESSES, max(1, actors // PROCESSES))
         flags = [f"--processes={processes}", f"--streams={actors // processes}", f"--rest-s={rest_s}"]
-        flags.append(f"--replay-servers={options.replay_servers}")
-        found[label] = figures(timing.whole(PROGRAM, flags, options.seconds))
+        flags += [f"--replay-servers={servers}", f"--variable-servers={servers}"]
+        label = f"{actors} on {servers}" + (", slow" if rest_s else "")
+        found[label] = figures(timing.rows(PROGRAM, flags, options.seconds), servers)
     if found:
-        print(f"{'':34s}" + "".join(f"{label:>20s}" for label in found))
+        print(f"{'actors on servers of each kind':44s}" + "".join(f"{label:>16s}" for label in found))
         for name in next(iter(found.values())):
-            print(f"{name:34s}" + "".join(f"{row[name]:20,.2f}" for row in found.values()))
+            print(f"{name:44s}" + "".join(f"{row[name]:16,.2f}" for row in found.values()))
+        for nodes in NODES:
+            print(f"{f'processor, heartbeat of one of {nodes:,} nodes, us':60s} {heartbeat_us(nodes):9,.0f}")
     if options.gigabytes:
         for name, value in saving(options.gigabytes, min(CALM_S, options.seconds)).items():
             print(f"{name:60s} {value:9,.2f}")
+    if options.pod:
+        load_pod.show(load_pod.MEASURED)
 
 
-def figures(row: dict[str, float]) -> dict[str, float]:
-    """Extracts the compared figures from a row of metrics."""
-    frame = float(np.prod(load_program.FRAME))
+def figures(rows: Sequence[dict[str, float]], servers: int) -> dict[str, float]:
+    """The compared figures of a turn, from its rows of metrics.
+
+    Args:
+      rows: the rows, the oldest first; processor times are those between the first and the last.
+      servers: the number of replay servers, and of variable servers.
+    """
+    row, frame = timing.medians(rows), float(np.prod(load_program.FRAME))
+    grown = {name: rows[-1].get(name, 0.0) - rows[0].get(name, 0.0) for name in rows[-1]}
     latencies = {
         f"{what}, p{percent}, ms": row[f"{key}_ms_p{percent}"]
-        for key, what in (("step", "a step"), ("sequence", "a step that completes one"), ("params", "params"))
+        for key, what in (("step", "a step"), ("sequence", "a step that completes one"), ("params", "fetching params"))
         for percent in (50, 99)
     }
+    memory = {
+        f"memory of a {what} server, MB": sum(row[name] for name in row if name.startswith(f"rss_mb/{role}")) / servers
+        for role, what in (("replay", "replay"), ("variables", "variable"))
+    }
+    cpu = {role: 1e6 * grown[f"cpu_s/{role}"] for role in ("actor", "replay", "learner", "variables", "monitor")}
     return {
         "steps/s": row["env_steps_per_s"],
         "MB/s": row["env_steps_per_s"] * frame / 1e6,
+        "fetches/s": grown["fetches"] / grown["seconds"],
         **latencies,
-        "memory of the replay servers, MB": sum(row[name] for name in row if name.startswith("rss_mb/replay")),
-        "memory of the variable server, MB": row["rss_mb/variables"],
-        "sequences in the queue": row["trajectories/size"],
-        "sequences lost or out of order": row["lost"],
-        "sequences torn": row["torn"],
+        **memory,
+        "sequences in the queue": row["trajectories/size"] * servers,
+        "share of time that actors wait for room": row.get("share/actor/waiting_for_room_in_trajectories", 0.0),
+        "sequences lost or out of order": rows[-1]["lost"],
+        "sequences torn": rows[-1]["torn"],
+        f"cores busy, of {os.cpu_count()}": sum(cpu.values()) / 1e6 / grown["seconds"],
+        "processor, actors, us/step": cpu["actor"] / grown["env_steps"],
+        "processor, replay servers, us/step": cpu["replay"] / grown["env_steps"],
+        "processor, consumer, us/step": cpu["learner"] / grown["env_steps"],
+        "processor, variable servers, us/fetch": cpu["variables"] / grown["fetches"],
     }
+
+
+def heartbeat_us(nodes: int) -> float:
+    """Microseconds of processor time for a heartbeat of one of so many nodes, without the call between processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        monitor = Monitor("monitor", folder, StopRule())
+        each = [Node(f"actor/{i}", monitor) for i in range(nodes)]
+        for node in each:
+            node.count(env_steps=1.0)
+            node.heartbeat()
+        began = time.process_time()
+        for _ in range(BEATS // nodes):
+            for node in each:
+                node.heartbeat()
+        return 1e6 * (time.process_time() - began) / BEATS
 
 
 class _Address:

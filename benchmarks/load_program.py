@@ -1,7 +1,8 @@
-"""Many simulated actors on one replay server and one variable server: `benchmarks/load.py` runs this program.
+"""Many simulated actors on replay servers and variable servers: `benchmarks/load.py` runs this program.
 
 The actors step no environment and compute no actions: they write frames of noise, which don't compress, as fast as they
-are taken, and fetch params once a sequence, as real actors do. The consumer checks every sequence that it reads.
+are taken, and fetch params once a sequence, as real actors do. The consumer checks every sequence that it reads. Each
+node counts the seconds of processor time of its process, in a counter for its role.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from boonta.agents.base import Agent, Policy, Steps, Table, Update
 from boonta.envs.base import EnvSpec
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.replay import Replay
 from boonta.nodes.tables.base import open_dataset, open_writer
+from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.calls import answered
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 
@@ -51,7 +54,33 @@ def origins(observation: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(observation.reshape(*observation.shape[:-2], -1)[..., :12]).view(np.int32)
 
 
-class SimulatedActors(Node):
+class Metered(Node):
+    """A node that counts the processor time of its process, in seconds."""
+
+    _cpu_s = 0.0
+
+    def report(self) -> dict[str, Any]:
+        before, self._cpu_s = self._cpu_s, time.process_time()
+        self.count(**{f"cpu_s/{self.role}": self._cpu_s - before})
+        return super().report()
+
+
+class MeteredReplay(Metered, Replay):
+    """A replay server that counts its processor time."""
+
+
+class MeteredVariables(Metered, VariableServer):
+    """A variable server that counts its processor time."""
+
+
+class MeteredMonitor(Monitor):
+    """A monitor whose own processor time is among the counters."""
+
+    def totals(self) -> dict[str, float]:
+        return super().totals() | {"cpu_s/monitor": time.process_time()}
+
+
+class SimulatedActors(Metered):
     """Write steps, a thread each, and measure how long each step takes to be taken, and params to arrive."""
 
     role = "actor"
@@ -93,8 +122,10 @@ class SimulatedActors(Node):
                 self.count(env_steps=self._num_envs)
             began = time.monotonic()
             found = answered(self._variables.get, have)
-            self._ms["params"].append(1e3 * (time.monotonic() - began))
-            have = found[0] if found else have
+            if found and found[1]:
+                self._ms["params"].append(1e3 * (time.monotonic() - began))
+                self.count(fetches=1)
+                have = found[0]
             self._report()
 
         return act
@@ -110,7 +141,7 @@ class SimulatedActors(Node):
         )
 
 
-class Consumer(Node):
+class Consumer(Metered):
     """Reads every sequence once, checks that none is lost, torn or out of order, and publishes params."""
 
     role = "learner"
@@ -171,7 +202,7 @@ def make_agent() -> Agent:
 def load_program(
     run: RunFlags, processes: int = 8, streams: int = 8, num_envs: int = 2, rest_s: float = 0.0
 ) -> Program:
-    """Simulated actors, a replay server, a variable server, and a consumer.
+    """Simulated actors, the replay servers and variable servers that the run asks for, and a consumer.
 
     Args:
       run: the run's settings.
@@ -181,7 +212,9 @@ def load_program(
       rest_s: seconds that the consumer rests after each batch, so that actors have to wait.
     """
     groups = [
-        group(Monitor, log_every_s=2.0),
+        group(MeteredMonitor, log_every_s=2.0),
+        group(MeteredVariables, run.variable_servers),
+        group(MeteredReplay, run.replay_servers),
         group(Consumer, rest_s=rest_s),
         group(SimulatedActors, processes, threads=streams, num_envs=num_envs),
     ]

@@ -1,14 +1,16 @@
-"""Measures how Sebulba and Anakin scale over hosts on this machine, and calculates how Sebulba would over a pod.
+"""Measures how programs scale over hosts on this machine, and calculates how Sebulba would over a pod.
 
     ./run python benchmarks/scaling.py
     ./run python benchmarks/scaling.py --launch anakin --processes 1 2
+    ./run python benchmarks/scaling.py --launch local_mp
 
 The first table is measured weak scaling: 1, 2 and 4 processes stand for hosts. Each is pinned to its share of the cores
 and has the same number of environments and the same batch; together they learn as one. The column `apart` is their rate
 if each learns by itself; it is the reference because processes on one machine also share caches and memory, which hosts
 don't. The share is the joint rate divided by that; the difference is the cost of the all-reduce in each update. A
 process of Sebulba plays Pong, and has two simulated devices, one to act and one to learn: with a single one, XLA's only
-thread would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device.
+thread would wait in the reduction. One of Anakin plays MinAtar's Breakout, and has one device. With `local_mp` it is
+learners that are counted: a program with as many actors shares their cores, and apart each learner has a program.
 
 The second table is calculated for a pod, from the 200,000 frames/s on 8 cores in "Podracer architectures for scalable
 Reinforcement Learning" (https://arxiv.org/abs/2104.06272) and the number of bytes that are reduced.
@@ -25,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent import futures
 from typing import Literal
 
 import jax
@@ -35,6 +38,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents import impala
 from boonta.agents.groups import Torso
+from boonta.benchmarks import timing
 from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement, make_mesh
@@ -65,15 +69,15 @@ class Options:
 
     Attributes:
       launch: the way to run the program.
-      processes: numbers of processes, one row each.
-      num_envs: half of the environment slots of a process; Sebulba has two threads for them.
+      processes: numbers of processes, or with local_mp of learners, one row each.
+      num_envs: half of the environment slots of a process, or actor; two threads step them, where it isn't Anakin.
       batch_size: sequences per process and update.
-      network: the torso of Sebulba's agent; Anakin's is that of the preset.
+      network: the torso of the agent; Anakin's is that of the preset.
       seconds: time to measure, after a warm-up.
       worker: the `Hosts` of a worker process, as JSON; the benchmark uses it to start its workers.
     """
 
-    launch: Literal["sebulba", "anakin"] = "sebulba"
+    launch: Literal["sebulba", "anakin", "local_mp"] = "sebulba"
     processes: tuple[int, ...] = (1, 2, 4)
     num_envs: int = 16
     batch_size: int = 16
@@ -91,10 +95,11 @@ def main(options: Options) -> None:
     print(f"{'processes':>9s} {'cores':>6s} {'steps/s':>9s} {'apart':>9s} {'share':>6s} {'all-reduce':>11s}")
     size = 0.0
     for number in options.processes:
-        apart, found = (measure(options, number, cores, together) for together in (False, True))
+        by = services if options.launch == "local_mp" else measure
+        apart, found = (by(options, number, cores, together) for together in (False, True))
         rate, alone = (sum(one["steps_per_s"] for one in these) for these in (found, apart))
         size, reduce_ms = found[0]["bytes"], 1e3 * max(one["reduce_s"] for one in found)
-        shown = f"{reduce_ms:8.1f} ms" if number > 1 else "-"
+        shown = f"{reduce_ms:8.1f} ms" if number > 1 and reduce_ms else "-"
         used = min(number, len(cores))
         print(f"{number:9d} {used:6d} {rate:9,.0f} {alone:9,.0f} {rate / alone:6.0%} {shown:>11s}", flush=True)
     if options.launch == "sebulba":
@@ -121,6 +126,23 @@ def measure(options: Options, number: int, cores: list[int], together: bool) -> 
         return [json.loads(out.splitlines()[-1]) for out, _ in outputs]
     except (IndexError, ValueError):
         raise SystemExit("\n".join(error for _, error in outputs)) from None
+
+
+def services(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
+    """Measures a program of processes with `number` learners, or so many programs at once with one learner each."""
+
+    def run(learners: int, own: set[int]) -> dict[str, float]:
+        os.sched_setaffinity(0, own)  # The program's processes inherit that of this thread.
+        batch = learners * options.batch_size
+        flags = [f"--learners={learners}", f"--actors={learners}", f"--num-envs={THREADS * options.num_envs}"]
+        flags += [f"--config.torso.kind={options.network}", f"--config.batch-size={batch}"]
+        row = timing.whole("impala_atari.py", [*flags, f"--config.queue-size={2 * batch}"], options.seconds)
+        return {"steps_per_s": row["env_steps_per_s"], "bytes": 0.0, "reduce_s": 0.0}
+
+    used = [cores[i % len(cores)] for i in range(number)]
+    shares = [(number, set(used))] if together else [(1, {core}) for core in used]
+    with futures.ThreadPoolExecutor(len(shares)) as threads:
+        return list(threads.map(run, *zip(*shares)))
 
 
 def work(options: Options, hosts: Hosts) -> None:

@@ -69,15 +69,25 @@ def whole(program: str, flags: Sequence[str], seconds: float) -> dict[str, float
       flags: the program's arguments; if it takes an environment, the name comes first.
       seconds: time to measure.
     """
+    return medians(rows(program, flags, seconds))
+
+
+def medians(steady: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The median of each metric over the rows that have it."""
+    names = {name for row in steady for name in row}
+    return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
+
+
+def rows(program: str, flags: Sequence[str], seconds: float) -> list[dict[str, float]]:
+    """The rows themselves of which `whole` returns the medians, the oldest first."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "programs" / program), *flags, "--workdir", folder]
         subprocess.run([*command, f"--stop.seconds={60 + seconds}"], check=True, stdout=sys.stderr)
-        rows = metrics.read(pathlib.Path(folder))
-    steady = [row for row in rows[:-1] if row.get("updates_per_s", 0) > 0][2:]
+        found = metrics.read(pathlib.Path(folder))
+    steady = [row for row in found[:-1] if row.get("updates_per_s", 0) > 0][2:]
     if not steady:
         raise SystemExit(f"{program} had hardly begun to learn in {60 + seconds:.0f} s: measure with more --seconds")
-    names = {name for row in steady for name in row}
-    return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
+    return steady
 
 
 LIMIT = "limit of the parts: 1/(1/env + 1/act + 1/learn)"

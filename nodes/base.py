@@ -41,7 +41,7 @@ class Node:
 
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
-      serves: 0 if nobody calls it; else it ends after all with a lower number: 1 if it calls a server itself, else 2.
+      serves: 0 if nobody calls it; else it ends after all with a lower number: 1 or 2 if it calls others, 3 if none.
       served: the names of the methods that they may call.
       limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.

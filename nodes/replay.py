@@ -53,7 +53,7 @@ class Replay(Periodic):
     """
 
     role = "replay"
-    serves = 2
+    serves = 3
 
     def __init__(
         self,

@@ -16,12 +16,13 @@ from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 
 Nest = Any
+LOOK_S = 0.5  # Time for which a server that fetches from the first one waits there for newer params.
 
 
 def pack(params: Nest) -> bytes:
     """Packs a pytree of arrays into bytes, by leaf path. The format is not pickle, so unpacking can't run code."""
     leaves = jax.tree_util.tree_flatten_with_path(params)[0]
-    return safetensors.numpy.save({_name(path): np.asarray(leaf, order="C") for path, leaf in leaves})
+    return safetensors.numpy.save({jax.tree_util.keystr(path): np.asarray(leaf, order="C") for path, leaf in leaves})
 
 
 def unpack(packed: bytes, like: Nest) -> Nest:
@@ -35,7 +36,7 @@ def unpack(packed: bytes, like: Nest) -> Nest:
     except safetensors.SafetensorError as error:
         raise ValueError(f"params are damaged: {error}") from error
     paths, structure = jax.tree_util.tree_flatten_with_path(like)
-    leaves = {_name(path): leaf for path, leaf in paths}
+    leaves = {jax.tree_util.keystr(path): leaf for path, leaf in paths}
     if leaves.keys() != tensors.keys():
         raise ValueError(
             f"params don't fit the network: missing {sorted(leaves.keys() - tensors.keys())}, "
@@ -57,34 +58,45 @@ def _dtype(dtype: np.dtype) -> str:
     return tensor["dtype"]
 
 
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path)
-
-
 class VariableServer(Periodic):
-    """Holds the newest params: the learner puts them, and actors get them if their own are older."""
+    """Holds the newest params: the learner puts them, and actors get them if their own are older.
+
+    Of several servers, the learner puts them into the first, which is the `source` from which the others fetch. So a
+    publication costs the learner's thread the same however many there are, and doesn't wait for those that are away.
+    """
 
     role = "variables"
-    serves = 2
+    serves = 3
     served = ("put", "get")
 
-    def __init__(self, name: str, monitor: Any = None):
-        super().__init__(name, monitor, every_s=1.0)
+    def __init__(self, name: str, monitor: Any = None, *, source: Any = None):
+        super().__init__(name, monitor, every_s=1.0 if source is None else 0.0)
+        self.serves = 3 if source is None else 2
+        self._source = source
         self._version = -1
         self._packed = b""
-        self._newest = threading.Lock()
+        self._newest = threading.Condition()  # Its lock guards the two above.
+
+    def round(self) -> None:
+        if self._source is not None:
+            with self.stopwatch("resting"):
+                version, packed = answered(self._source.get, self._version, LOOK_S) or (-1, b"")
+            if packed:
+                self.put(version, packed)
 
     def put(self, version: int, packed: bytes) -> None:
         """Replaces the params; the version is the learner's number of updates."""
         with self._newest:
             self._version, self._packed = version, packed
+            self._newest.notify_all()
 
-    def get(self, have: int) -> tuple[int, bytes]:
+    def get(self, have: int, wait_s: float = 0.0) -> tuple[int, bytes]:
         """Returns the newest `(version, packed params)`, without bytes if `have` is that version.
 
-        Before the first params the version is -1.
+        Before the first params the version is -1. A caller may wait up to `wait_s` for params that it doesn't have.
         """
         with self._newest:
+            self._newest.wait_for(lambda: self._packed and self._version != have, wait_s)
             return self._version, b"" if have == self._version else self._packed
 
 

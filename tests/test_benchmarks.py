@@ -8,7 +8,20 @@ import sys
 import numpy as np
 import pytest
 
-from boonta.benchmarks import acme, calls, envs, inference, load, load_program, muzero, restarts, timing, tunnel, values
+from boonta.benchmarks import (
+    acme,
+    calls,
+    envs,
+    inference,
+    load,
+    load_pod,
+    load_program,
+    muzero,
+    restarts,
+    timing,
+    tunnel,
+    values,
+)
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -95,9 +108,41 @@ def test_frames_of_a_simulated_actor_tell_whose_they_are():
     np.testing.assert_array_equal(load_program.origins(frames), [[63, 0, 70_000], [63, 1, 70_000]])
 
 
+def test_what_a_step_costs_is_the_growth_of_processor_time_by_that_of_steps():
+    cpu = {"actor": 4.0, "replay": 3.0, "learner": 2.0, "variables": 1.0, "monitor": 0.5}
+    row = {f"{what}_ms_p{percent}": 1.0 for what in ("step", "sequence", "params") for percent in (50, 99)}
+    row |= {"rss_mb/replay/0": 5.0, "rss_mb/replay/1": 7.0, "rss_mb/variables/0": 2.0, "rss_mb/variables/1": 4.0}
+    row |= {"trajectories/size": 64.0, "env_steps_per_s": 100.0, "lost": 0.0, "torn": 0.0}
+    rows = [
+        {**row, "seconds": 60.0 + 5 * i, "env_steps": 1_000.0 * i, "fetches": 500.0 * i}
+        | {f"cpu_s/{role}": 7.0 + i * seconds for role, seconds in cpu.items()}
+        for i in range(3)
+    ]
+    found = load.figures(rows, servers=2)
+    shown = {name.removeprefix("processor, "): value for name, value in found.items() if name.startswith("processor")}
+    assert list(shown.values()) == [4_000.0, 3_000.0, 2_000.0, 2_000.0]
+    assert sum(cpu.values()) / 5 == next(value for name, value in found.items() if name.startswith("cores busy"))
+    assert found["memory of a replay server, MB"] == 6.0 and found["sequences in the queue"] == 128.0
+
+
+def test_the_pod_needs_what_its_load_is_by_what_one_carries(capsys):
+    measured = load_pod.Measured(
+        actor_us=46, replay_us=100, consumer_us=10, variables_us=1_000, heartbeat_us=(60, 1_050)
+    )
+    assert load_pod.steps_per_s(measured) == pytest.approx((10.75e6, 20e6))
+    parts = {part.name: (part.actors, part.needed) for part in load_pod.parts(measured)}
+    assert parts["replay server, a core"] == (9, 1_075) and parts["variable server, a core"] == (193, 52)
+    assert parts["monitor, connections"] == (3_993, 3)
+    assert parts["monitor, a core"] == (975, 106)  # A heartbeat of one of n takes 50 + n us.
+    assert next(iter(parts)) == "replay server, a core"  # The fewest actors reach it.
+    load_pod.show(measured)
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == "the first of 52 variable servers serves all others once in 0.08 s, or 5 updates"
+
+
 @pytest.mark.cluster
 def test_a_table_is_saved_and_restored(capsys):
-    load.main(load.Options(actors=(), seconds=0.1, gigabytes=0.00115))
+    load.main(load.Options(actors=(), seconds=0.1, gigabytes=0.00115, pod=False))
     found = {line[:60].strip(): float(line[60:].replace(",", "")) for line in capsys.readouterr().out.splitlines()}
     assert found["sequences restored"] == found["sequences in the table"] == 8
 

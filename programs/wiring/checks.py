@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from boonta.programs.wiring import learners, shards
-from boonta.programs.wiring.program import Program, construct
+from boonta.programs.wiring.program import Program, construct, parameters
+from boonta.programs.wiring.several import require_number
 
-SEVERAL = ("inference", "replay")  # The roles of servers of which a program may have several.
+SEVERAL = ("inference", "replay", "variables")  # The roles of servers of which a program may have several.
 
 
 def check_nodes(program: Program) -> None:
     """Constructs every node once without handles, so that bad settings are refused before anything is launched."""
     shards.check(program)
     learners.check(program)
+    _check_variable_servers(program)
     for group in program.all_groups:
         if group.number > 1 and group.is_called and group.node.role not in SEVERAL:
             raise ValueError(f"{program.name}: the number of {group.label} nodes is {group.number}; it must be 1")
@@ -19,3 +21,14 @@ def check_nodes(program: Program) -> None:
     for group in program.all_groups:
         for i in range(group.number):
             construct(program, group, i, no_handles)
+
+
+def _check_variable_servers(program: Program) -> None:
+    """Refuses variable servers that can't be several."""
+    groups = [group for group in program.all_groups if group.node.role == "variables"]
+    number = max((group.number for group in groups), default=0)
+    require_number(program.run, "variable_servers", number)
+    for group in groups:
+        if number > 1 and "source" not in parameters(group.node):
+            kind = group.node.__name__
+            raise ValueError(f"{group.label}: {kind} takes no `source`, so that it can't be one of {number}")

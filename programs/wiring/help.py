@@ -20,7 +20,7 @@ ALL = "--help-all"
 HELP = ("-h", "--help")
 BASICS = ("launch", "workdir", "seed", "stop", "log")  # The fields of `Run` on the page.
 MOST_COLUMNS = 100  # Lines of text that are wider are hard to read.
-NAMES = 17  # Columns of the flags that aren't on the page.
+NAMES = 18  # Columns of the flags that aren't on the page.
 
 
 def asked(arguments: Sequence[str]) -> bool:

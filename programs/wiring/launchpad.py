@@ -44,8 +44,8 @@ except ImportError as error:
     ) from error
 
 CALL_DEADLINE_S = 30.0
-# An inference node replies within half a second, if only that it has no answer yet. An actor that is asked to stop must
-# not wait longer than this.
+# An inference node, or a variable server that another one asks, replies within half a second, if only that it has no
+# answer yet. A caller that is asked to stop must not wait longer than this.
 ASK_DEADLINE_S = 5.0
 STATUS_DEADLINE_S = 2.0  # The launcher asks the monitor several times a second, and has more to do.
 
@@ -63,11 +63,9 @@ class Launchable(NamedTuple):
 
 
 def to_launchpad(program: Program, key: str | None = None) -> Launchable:
-    """Turns the value into Launchpad's program. Handles only point backwards along program order.
+    """Turns the value into Launchpad's program, for this machine, or for several hosts if there is a run's key.
 
-    Args:
-      program: the value.
-      key: the file of the run's key, for nodes on several hosts; None for nodes on this machine.
+    Handles only point backwards along program order.
     """
     launchpad_program = lp.Program(program.name)
     served: dict[str, list[Any]] = {}  # Handles by role.
@@ -105,6 +103,8 @@ def _node(
     if group.node.role == "replay":
         return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
+        if group.node.role == "variables" and i:
+            arguments["source"] = before[group.names[0]].create_handle(ASK_DEADLINE_S)
         return _ServiceNode(group.node, limit_s, arguments, key)
     return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
 

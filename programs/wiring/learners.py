@@ -5,7 +5,7 @@ from __future__ import annotations
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import drawn_by_one
 from boonta.programs.wiring.program import Group, Program, parameters
-from boonta.programs.wiring.run import require_number
+from boonta.programs.wiring.several import require_number
 
 
 def meeting(group: Group) -> str:

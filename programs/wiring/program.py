@@ -138,9 +138,10 @@ class Program:
         A service that no node asks for is left out; one that the program names itself replaces the default.
         """
         asked = {"monitor"}.union(*(parameters(group.node) for group in self.groups))
-        usual = {"monitor": Monitor, "variables": VariableServer, "replay": Replay}
-        own = {"replay": group(Replay, self.run.replay_servers)} | {group.node.role: group for group in self.groups}
-        services = [own.get(role) or group(node) for role, node in usual.items() if role in asked]
+        variables, replay = group(VariableServer, self.run.variable_servers), group(Replay, self.run.replay_servers)
+        usual = (group(Monitor), variables, replay)
+        own = {each.node.role: each for each in (*usual, *self.groups)}
+        services = [own[each.node.role] for each in usual if each.node.role in asked]
         inference = [group for group in self.groups if group.node.role == "inference"]
         rest = [group for group in self.groups if group not in services and group not in inference]
         return (*services, *inference, *rest)
@@ -186,7 +187,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
 
     A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
     `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
-    `inference`. Launchpad's nodes add `address` for a replay server, and `agreement` for one of several learners.
+    `inference`. Launchpad's nodes add `address` for a replay server, `agreement` for several learners, and `source`.
 
     Args:
       program: the node's program.

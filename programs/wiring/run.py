@@ -19,16 +19,13 @@ from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.restarts import Restarts
+from boonta.programs.wiring.several import check_numbers
 
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
 
 
 class BadInput(Exception):
     """The user asked for something that can't work; the message names it, and what would work."""
-
-
-# The ways to run with more than one of each; every learner has a process of its own.
-SEVERAL = {"replay_servers": ("local_mp", "local_mt"), "learners": ("local_mp",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +56,8 @@ class Run:
         "open": whoever reaches this machine can use it. "sebulba" and "anakin" have none on one host.
       replay_servers: how many servers share the tables; for "local_mp" and "local_mt". Each has an equal part, which
         its share of the actors fills; one that dies takes its part alone.
+      variable_servers: how many servers hand out params; for "local_mp" and "local_mt". Actors are dealt to them in
+        turn; the learner publishes to the first, from which the others fetch.
       learners: how many learners, usually one a host, learn together; for "local_mp". Each draws an equal part of every
         batch, and they end, and start again, together.
       restarts: how often dead or hanging nodes are restarted. This is for "local_mp", where a group may have its own
@@ -84,6 +83,7 @@ class Run:
     videos: bool = False
     network: Literal["private", "open"] = "private"
     replay_servers: int = 1
+    variable_servers: int = 1
     learners: int = 1
     restarts: Restarts = Restarts()
     process_env: tuple[str, ...] = ()
@@ -98,16 +98,7 @@ class Run:
         for field in ("save_every_s", "keep_every_h"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
-        for field, several in SEVERAL.items():
-            number = getattr(self, field)
-            if number < 1:
-                raise ValueError(f"{field} is {number}; it must be at least 1")
-            if number > 1 and self.launch not in several:
-                units = field == "learners" and self.launch in ("sebulba", "anakin")
-                raise ValueError(
-                    f"{field} is {number}; with --launch {self.launch} it must be 1: leave it out"
-                    + (", or give --hosts.number" if units else "")
-                )
+        check_numbers(self)
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":
             raise ValueError(
@@ -163,24 +154,6 @@ class Run:
         if self.hosts.number > 1 or self.launch == "local_mt":
             end_now(code)
         sys.exit(code)
-
-
-def require_number(run: Run, field: str, own: int) -> None:
-    """Refuses the number of a program's replay servers or learners where the run asks for another, or can't have it.
-
-    Args:
-      run: the run.
-      field, own: its setting of that number, and the number in the program itself.
-
-    Raises:
-      ValueError: names the setting, and what can work.
-    """
-    asked = getattr(run, field)
-    if asked not in (1, own):
-        has = f"names {own}" if own else "has none"
-        raise ValueError(f"{field} is {asked}, and the program itself {has}: leave it out, or change the program")
-    if own > 1 and run.launch not in SEVERAL[field]:
-        raise ValueError(f"the program has {own} {field.replace('_', ' ')}; with --launch {run.launch} it can have one")
 
 
 def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:

@@ -6,7 +6,7 @@ import math
 
 from boonta.nodes.tables.division import require_divisible
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
-from boonta.programs.wiring.run import require_number
+from boonta.programs.wiring.several import require_number
 
 
 def servers_of(program: Program) -> int:

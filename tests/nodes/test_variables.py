@@ -3,12 +3,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from concurrent import futures
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.nodes.inference import Inference
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.rpc.server import Server
@@ -85,9 +87,9 @@ class Away(VariableServer):
         self._answer()
         super().put(version, packed)
 
-    def get(self, have):
+    def get(self, have, wait_s=0.0):
         self._answer()
-        return super().get(have)
+        return super().get(have, wait_s)
 
     def _answer(self):
         self.calls -= 1
@@ -121,6 +123,44 @@ def test_a_server_that_came_back_without_params_gets_the_newest_again():
     assert client.poll(0.0) and client.snapshot()[0] == 7
     publisher.renew()
     assert server.get(-1)[0] == 7
+
+
+def test_the_other_servers_hold_what_the_learner_puts_into_the_first():
+    first = VariableServer("variables/0")
+    other = VariableServer("variables/1", source=first)
+    publisher = Publisher(first, lambda: False)
+    for version in (7, 3):  # A learner that started again may have a smaller number.
+        publisher.put(version, PARAMS)
+        other.step()
+        client = VariableClient(other, PARAMS)
+        assert client.poll(0.0) and client.snapshot()[0] == version
+    assert first.serves > other.serves > Inference.serves  # In this order they end, each after those that call it.
+
+
+def test_a_server_that_fetches_keeps_what_it_has_while_the_first_is_away_or_empty_and_is_filled_when_it_comes_back():
+    first = Away(calls=0)
+    other = VariableServer("variables/1", source=first)
+    first.put(7, pack(PARAMS))
+    other.step()
+    first.calls = 1
+    other.step()
+    first.__init__(calls=0)
+    other.step()
+    assert other.get(-1)[0] == 7
+    other.__init__("variables/1", source=first)
+    first.put(7, b"again")
+    other.step()
+    assert other.get(-1) == (7, b"again")
+
+
+def test_a_server_that_fetches_waits_at_the_first_for_newer_params():
+    first = VariableServer("variables/0")
+    first.put(1, b"one")
+    with futures.ThreadPoolExecutor(1) as fetching:
+        fetched = fetching.submit(first.get, 1, 60.0)
+        first.put(2, b"two")
+        assert fetched.result(30.0) == (2, b"two")
+        assert first.get(2, 0.0) == (2, b"")
 
 
 def test_a_learner_and_actors_share_params_through_a_server():

@@ -40,7 +40,7 @@ def test_a_page_has_the_basics_and_names_the_rest(capsys, words):
 
 
 @pytest.mark.parametrize("name", sorted(programs()))
-@pytest.mark.parametrize(("columns", "most"), [(110, 75), (80, 89)])
+@pytest.mark.parametrize(("columns", "most"), [(110, 76), (80, 90)])
 def test_the_page_of_each_program_is_short_and_says_what_comes_first(name, columns, most, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     page = shown(capsys, "--help", file=programs()[name])

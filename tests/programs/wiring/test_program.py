@@ -22,9 +22,9 @@ from boonta.programs.wiring.program import construct, dealt, node_arguments, par
 from boonta.programs.wiring.restarts import Restarts
 
 
-def program_of(tmp_path, *groups, config=muzero.CATCH, seed: int = 0) -> Program:
+def program_of(tmp_path, *groups, config=muzero.CATCH, **run) -> Program:
     env = Catch()
-    return Program("c", Run(workdir=str(tmp_path), seed=seed), muzero.make(config, env.spec), env, groups)
+    return Program("c", Run(workdir=str(tmp_path), **run), muzero.make(config, env.spec), env, groups)
 
 
 def test_a_table_that_nobody_fills_is_refused(tmp_path):
@@ -105,9 +105,47 @@ def test_callers_are_dealt_to_the_nodes_that_serve():
 
 
 def test_a_server_of_which_there_can_be_one_is_refused_in_numbers(tmp_path):
-    program = program_of(tmp_path, group(Learner), group(VariableServer, 2), group(Actor))
-    with pytest.raises(ValueError, match="the number of variables nodes is 2; it must be 1"):
+    program = program_of(tmp_path, group(Monitor, 2), group(Learner), group(Actor))
+    with pytest.raises(ValueError, match="the number of monitor nodes is 2; it must be 1"):
         check_nodes(program)
+
+
+class Board(VariableServer):
+    """A variable server of a user's own that fetches from no other."""
+
+    def __init__(self, name, monitor):
+        super().__init__(name, monitor)
+
+
+def test_a_program_has_as_many_variable_servers_as_the_run_asks_for_or_it_names_itself(tmp_path):
+    for own, run in (([], {"variable_servers": 2}), ([group(VariableServer, 2)], {})):
+        program = program_of(tmp_path, *own, group(Learner), group(Actor), **run)
+        check_nodes(program)
+        (found,) = (each for each in program.all_groups if each.node is VariableServer)
+        assert found.names == ("variables/0", "variables/1")
+
+
+@pytest.mark.parametrize(
+    ("own", "run", "message"),
+    [
+        ([group(VariableServer)], {"variable_servers": 2}, "variable_servers is 2, and the program itself names 1"),
+        ([group(Board, 2)], {}, "variables: Board takes no `source`, so that it can't be one of 2"),
+        (
+            [group(VariableServer, 2)],
+            {"launch": "serial"},
+            "has 2 variable servers; with --launch serial it can have one",
+        ),
+    ],
+)
+def test_variable_servers_that_can_not_be_several_are_refused(tmp_path, own, run, message):
+    with pytest.raises(ValueError, match=message):
+        check_nodes(program_of(tmp_path, *own, group(Learner), group(Actor), **run))
+
+
+@pytest.mark.parametrize("launch", ["serial", "sebulba", "anakin"])
+def test_ways_to_run_with_one_variable_server_refuse_more(launch):
+    with pytest.raises(ValueError, match=f"variable_servers is 2; with --launch {launch} it must be 1: leave it out"):
+        Run(launch=launch, variable_servers=2)
 
 
 def test_a_setting_that_a_node_does_not_know_is_refused(tmp_path):

@@ -1,0 +1,44 @@
+"""Several variable servers: how each way to deploy renders them, and who calls which."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.deploy import core, jobset, resources, slurm, tpu_vm
+from boonta.deploy.program import build
+from boonta.programs.wiring.provenance import ROOT
+from boonta.tests.helpers import schemas
+from boonta.tests.helpers.manifests import container, job
+
+IMPALA = ROOT / "programs" / "impala.py"
+FLAGS = ["catch", "--actors", "4", "--variable-servers", "2"]
+
+
+def test_a_jobset_has_a_pod_and_a_port_for_each():
+    table = resources.Table("image", groups={"learner": resources.Group(volume="1Gi")})
+    manifest, _ = jobset.render(jobset.prepare(IMPALA, FLAGS, table))
+    assert schemas.problems(manifest) == []
+    assert job(manifest, "variables")["template"]["spec"]["completions"] == 2
+    assert container(manifest, "variables")["ports"] == [{"containerPort": port} for port in (20001, 20002)]
+
+
+def test_slurm_and_ssh_start_each(tmp_path):
+    flags = [*FLAGS, "--workdir", str(tmp_path)]
+    script = slurm.render(slurm.Job(IMPALA, nodes=2), flags)
+    assert "'variables 0' 'variables 1'" in script
+    commands = tpu_vm.commands(tpu_vm.Machines(IMPALA, "a,b,c"), flags)
+    assert {"variables/0", "variables/1"} < set(commands)
+
+
+@pytest.mark.cluster
+def test_callers_are_dealt_to_them_and_the_learner_publishes_to_the_first():
+    from boonta.programs.wiring import launchpad
+
+    launchable = core.bind(build(IMPALA, FLAGS).program, lambda task: task.name, "rpc.pem", 5000)
+    addresses = ["variables/0:5001", "variables/1:5002"]
+    called = {
+        name: [address for address in addresses if address in launchpad.servers_of(launchable, name)]
+        for name in launchable.nodes
+    }
+    assert called["variables/0"] == [] and called["variables/1"] == called["learner"] == addresses[:1]
+    assert [called[f"actor/{i}"] for i in range(4)] == [addresses[:1], addresses[1:]] * 2
