@@ -12,18 +12,14 @@ import dataclasses
 import json
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from boonta.nodes.base import Node
+from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
-from boonta.nodes.watch.ending import end_now
-from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
@@ -37,8 +33,8 @@ BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
 # With many hosts nodes come and go, and a platform supervises them, so the monitor waits this long for heartbeats.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
-# Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
-RESTARTABLE = ("actor", "reanalyzer", "evaluator")
+# Roles of nodes that hold no state that others need: the program goes on while they are away, and they may come back.
+DISPENSABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.
 ENTERED = "BOONTA_ENVIRONMENT"
 POLL_S, LOG_EVERY_S = 0.5, 10.0
@@ -53,12 +49,19 @@ class Task:
       index: the node's number in the group.
       name: the node's name, unique in the program.
       ports: the ports it listens on; no two tasks have the same, so that they may share a host.
+      role: the role of the node's class.
     """
 
     label: str
     index: int
     name: str
     ports: tuple[int, ...]
+    role: str
+
+    @property
+    def is_dispensable(self) -> bool:
+        """Whether the program goes on without the node."""
+        return self.role in DISPENSABLE
 
 
 HostOf = Callable[[Task], str]
@@ -77,7 +80,7 @@ def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     for group in program.all_groups:
         for index, name in enumerate(group.names):
             ports = (port,) if group.is_called or (meeting(group) and index == 0) else ()
-            tasks.append(Task(group.label, index, name, ports))
+            tasks.append(Task(group.label, index, name, ports, group.node.role))
             port += len(ports)
     return tuple(tasks)
 
@@ -189,11 +192,12 @@ def run(
     lone = launchpad.lone(launchable, task.name)
     instance = lone.node
     instance.build = origin
-    ending = _Ending(task, instance, lone.stop)
+    ending = Ending(task, instance, lone.stop)
     signal.signal(signal.SIGTERM, ending.on_signal)  # Launchpad's own handler would kill the process after 10 s.
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
-            instance.expect([other.name for other in tasks if other is not task])
+            others = [other for other in tasks if other is not task]
+            instance.expect([each.name for each in others], [each.name for each in others if each.is_dispensable])
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
             instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.
@@ -232,53 +236,6 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
                     logged = time.monotonic()
                     print(f"{task.name} waits for {address}: {error}", flush=True)
             time.sleep(POLL_S)
-
-
-class _Ending:
-    """Why a node's process ends, and its exit code.
-
-    A platform decides by exit codes what to restart. So a node that is asked to end before the program's work is done
-    must not look like one that has done it, whichever node was asked first.
-    """
-
-    def __init__(self, task: Task, instance: Node, stop: threading.Event):
-        self._task = task
-        self._instance = instance
-        self._stop = stop
-        self._signal = 0
-        self.error = ""  # The exception that the node raised.
-
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self._is_over():
-            return  # The node is ending already, and may still be saving.
-        if self._task.label in RESTARTABLE:
-            end_now(128 + number)  # Reporting the end would end the program.
-        self._signal = number
-        if isinstance(self._instance, Monitor):
-            self._instance.report_end(self._task.name, f"{self._task.name} was asked to end by signal {number}")
-        self._stop.set()
-
-    def code(self) -> int:
-        """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
-        failure = "; ".join(filter(None, (self._failure(), self.error)))
-        if self._signal and not self.error:
-            print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
-            return 128 + self._signal
-        if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
-            return 1
-        print(f"{self._task.name}: done", flush=True)
-        return 0
-
-    def _is_over(self) -> bool:
-        if isinstance(self._instance, Monitor):
-            return bool(self._instance.status()["reason"])
-        return self._instance.ending
-
-    def _failure(self) -> str:
-        instance = self._instance
-        return failure_of(instance.status()) if isinstance(instance, Monitor) else instance.failure
 
 
 @contextlib.contextmanager

@@ -81,10 +81,15 @@ class Monitor(Periodic):
 
     # Nodes and the launcher call these.
 
-    def expect(self, names: Sequence[str]) -> None:
-        """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one."""
+    def expect(self, names: Sequence[str], dispensable: Sequence[str] = ()) -> None:
+        """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one.
+
+        Args:
+          names: all nodes of the program.
+          dispensable: those of them without which it goes on, whether they never come, fall silent or leave.
+        """
         with self._state:
-            self._roster.expect(names)
+            self._roster.expect(names, dispensable)
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
@@ -144,6 +149,8 @@ class Monitor(Periodic):
             self._roster.end(name, failure)
             if self._supervised and not self._reason:
                 return  # The launcher may start it again.
+            if self._roster.has_joined(name) or (self._roster.is_dispensable(name) and not failure):
+                return
             if failure:
                 self.fail_program(failure)
             elif not self._reason:
@@ -173,8 +180,9 @@ class Monitor(Periodic):
     def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
-        "snapshot" is the newest one, "saving" the nodes that save, "reason" why it ends, "done" whether that is its
-        stop rule, "failure" why it has failed, "health" the rules of health that hold and their warnings.
+        "snapshot" is the newest one, "away" the nodes that it does without and for how many seconds, "saving" the nodes
+        that save, "reason" why it ends, "done" whether that is its stop rule, "failure" why it has failed, "health" the
+        rules of health that hold and their warnings.
         """
         with self._state:
             if to_launcher:
@@ -184,6 +192,7 @@ class Monitor(Periodic):
                 "row": dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
+                "away": self._roster.away(),
                 "saving": self._roster.saving(),
                 "reason": self._reason,
                 "done": self._done,
@@ -239,8 +248,9 @@ class Monitor(Periodic):
         if self._supervised:
             return
         for name, peer in self._roster.peers.items():
-            hung = self._roster.hung(name)
-            if hung and (peer.silent_s > self._lost_s or hung == peer.report["stuck"]):
+            hung = "" if self._roster.has_joined(name) else self._roster.hung(name)
+            lost = peer.silent_s > self._lost_s and not self._roster.is_dispensable(name)
+            if hung and (lost or hung == peer.report["stuck"]):
                 peer.gone = True
                 self.fail_program(f"{name} {hung}")
         age, unknown = time.monotonic() - self._launched_at, self._roster.unknown()

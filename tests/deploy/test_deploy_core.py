@@ -34,6 +34,7 @@ def test_the_plan_names_every_node_and_no_two_share_a_port():
         *(("actor", i, f"actor/{i}") for i in range(3)),
     ]
     assert [task.ports for task in tasks] == [(5000,), (5001,), (), (), (), ()]
+    assert [task.is_dispensable for task in tasks] == [False, False, False, True, True, True]
 
 
 @pytest.mark.cluster

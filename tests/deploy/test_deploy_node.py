@@ -86,6 +86,25 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
     assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
 
 
+def test_actors_that_never_come_or_leave_for_good_end_nothing_and_their_steps_count(tmp_path):
+    """The program has four; one never comes, one leaves, one is killed."""
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", "--stop.env-steps", "400") as apart:
+        for label in ALL[:-1]:
+            apart.start(label)
+        actors = [apart.start("actor", index) for index in range(3)]
+        apart.wait_for(tmp_path, "env_steps", 30)
+        actors[1].send_signal(signal.SIGTERM)
+        assert actors[1].wait(60) == 143
+        actors[2].kill()
+        apart.wait_for(tmp_path, "env_steps", 300)
+        codes, outputs = apart.finish()
+    assert (codes.pop("actor/1"), codes.pop("actor/2")) == (143, -9)
+    assert set(codes.values()) == {0}, outputs
+    assert "  away actor/3 for " in outputs["monitor/0"] and "actor/1 for " in outputs["monitor/0"]
+    steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
+    assert steps == sorted(steps) and steps[-1] >= 400
+
+
 @pytest.mark.parametrize("signalled", ["learner", "monitor"])
 def test_a_node_asked_to_end_early_does_not_look_like_work_done(tmp_path, signalled):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
