@@ -50,6 +50,7 @@ class Task:
       name: the node's name, unique in the program.
       ports: the ports it listens on; no two tasks have the same, so that they may share a host.
       role: the role of the node's class.
+      joined: whether the node is none of those that the program names, and joins them.
     """
 
     label: str
@@ -57,6 +58,7 @@ class Task:
     name: str
     ports: tuple[int, ...]
     role: str
+    joined: bool = False
 
     @property
     def is_dispensable(self) -> bool:
@@ -94,7 +96,7 @@ def patient(program: Program) -> Program:
 
 
 def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
-    """The task of a group.
+    """The task of a group; an actor may have any index, and joins the program's own if it is beyond theirs.
 
     Raises:
       BadInput: there is no such task.
@@ -102,6 +104,8 @@ def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
     group = [task for task in tasks if task.label == label]
     if not group:
         raise BadInput(f"--label {label!r} is no group of this program; it has {sorted({t.label for t in tasks})}")
+    if index >= len(group) and group[0].role == "actor":
+        return Task(label, index, f"{label}/{index}", (), group[0].role, joined=True)
     if not 0 <= index < len(group):
         raise BadInput(f"--index is {index}; group {label!r} has {len(group)} nodes, numbered from 0")
     return group[index]
@@ -191,7 +195,7 @@ def run(
     _await_servers(servers, task, reach_s)
     lone = launchpad.lone(launchable, task.name)
     instance = lone.node
-    instance.build = origin
+    instance.build, instance.joined = origin, task.joined
     ending = Ending(task, instance, lone.stop)
     signal.signal(signal.SIGTERM, ending.on_signal)  # Launchpad's own handler would kill the process after 10 s.
     with contextlib.ExitStack() as stack:

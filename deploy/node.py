@@ -24,6 +24,7 @@ from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, compiled
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run
@@ -39,7 +40,7 @@ class Place:
       hosts: names separated by commas, over which the program's nodes are dealt in turn; or a pattern with {label} and
         {index} in it. The same on every host.
       label: the group of the node to run.
-      index: the node's number in its group.
+      index: the node's number in its group; an actor with a number beyond those joins the running program.
       base_port: servers listen on this port and those after it. The same on every host.
       reach_s: seconds to wait for the servers that the node calls.
       key: the file of the run's key, the same on every host, or - for the standard input. Default: rpc.pem in the run's
@@ -81,7 +82,8 @@ def main(arguments: list[str]) -> int:
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
             print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel else None
-        launchable = core.bind(built.program, host_of, key, place.base_port, route)
+        program = with_joined(built.program, task.label, task.index) if task.joined else built.program
+        launchable = core.bind(program, host_of, key, place.base_port, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
             if any(tunnelled.keeps_tables(each.name) for each in tasks):

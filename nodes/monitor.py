@@ -94,16 +94,20 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
+            refusal = self._refusal(report) if report["joined"] else ""
+            late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
+            if refusal:
+                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refusal))
+            elif not late:
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             served = report["serves"] and not self._drained(report["serves"])
             return {
-                "stop": "" if served else self._reason,
+                "stop": refusal or ("" if served else self._reason),
                 "ending": bool(self._reason),
-                "failure": self._failure,
+                "failure": refusal or self._failure,
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
@@ -122,14 +126,20 @@ class Monitor(Periodic):
             if self._before is not None and self._before.knows(name, life):
                 self._counters, self._before = self._counters.continued_from(self._before), None
                 self._log.skip()
-            else:
+            elif not report["joined"]:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
-        if report["build"] != self.build:
-            self.fail_program(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
+        if refusal := self._refusal(report):
+            self.fail_program(refusal)
         return (False, "") if before is None or new else (before.gone, before.failure)
+
+    def _refusal(self, report: dict[str, Any]) -> str:
+        """Why a node may not be in this program; empty if it may."""
+        if report["build"] == self.build:
+            return ""
+        return f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike"
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""

@@ -105,11 +105,23 @@ def test_hosts_that_name_none_are_refused(hosts, message):
 
 
 @pytest.mark.parametrize(
-    ("label", "index", "message"), [("actr", 0, "is no group of this program"), ("actor", 3, "'actor' has 3 nodes")]
+    ("label", "index", "message"),
+    [
+        ("actr", 0, "is no group of this program"),
+        ("actor", -1, "'actor' has 3 nodes"),
+        ("learner", 1, "'learner' has 1 nodes"),
+    ],
 )
 def test_nodes_that_there_are_not_are_refused(label, index, message):
     with pytest.raises(BadInput, match=message):
         core.find(core.plan(light().program), label, index)
+
+
+def test_an_actor_beyond_those_of_the_program_joins_it():
+    tasks = core.plan(light().program)
+    assert not core.find(tasks, "actor", 2).joined
+    task = core.find(tasks, "actor", 5)
+    assert (task.name, task.joined, task.is_dispensable, task.ports) == ("actor/5", True, True, ())
 
 
 @pytest.mark.cluster

@@ -63,6 +63,16 @@ def test_whatever_becomes_of_an_actor_that_has_joined_its_steps_count(tmp_path, 
     assert status["reason"] == "" and status["totals"]["env_steps"] == 7.0
 
 
+def test_an_actor_of_another_build_that_would_join_is_refused_alone(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.build = "flags 1"
+    reply = monitor.beat({**report("actor/7", counts={"env_steps": 3.0}), "joined": True, "build": "flags 2"})
+    assert reply["stop"] == reply["failure"] == "actor/7 is flags 2, but the monitor is flags 1: start all alike"
+    monitor.report_end("actor/7", "")
+    status = monitor.status()
+    assert status["reason"] == "" and status["nodes"]["actor/7"]["gone"] and "env_steps" not in status["totals"]
+
+
 def test_the_end_waits_for_no_actor_that_is_away(tmp_path):
     monitor = impatient(tmp_path)
     monitor.expect(ACTORS, ACTORS)
