@@ -14,12 +14,13 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
+from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
@@ -140,16 +141,18 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     return dealt.__getitem__
 
 
-def bind(
-    program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT, route: Route | None = None
-) -> Launchable:
+def addresses_of(tasks: Sequence[Task], host_of: HostOf) -> dict[str, str]:
+    """The addresses of tasks that listen, "host:port" by name."""
+    return {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
+
+
+def bind(program: Program, addresses: Mapping[str, str], key: str | None, route: Route | None = None) -> Launchable:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
     Args:
       program: the program.
-      host_of: the host of each task.
-      key: the file of the run's key, the same on every host; nodes refuse calls of others.
-      base_port: the first port.
+      addresses: where its nodes listen, by name.
+      key: the file of the run's key, the same on every host; nodes refuse calls of others. None for Unix sockets.
       route: this process's way to the tables, if it leads through a tunnel.
 
     Raises:
@@ -157,12 +160,10 @@ def bind(
     """
     from boonta.programs.wiring import launchpad
 
-    tasks = plan(program, base_port)
     launchable = launchpad.to_launchpad(patient(program), key)
-    addresses = {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
     if route is not None:
         addresses = route.open(addresses)
-    launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks}, key)
+    launchpad.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
     return launchable
 
 
@@ -228,6 +229,8 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
     """
     end, logged = time.monotonic() + reach_s, time.monotonic()
     for address in servers:
+        if address.startswith(UNIX):  # It is there before any node can join.
+            continue
         host, _, port = address.rpartition(":")
         while True:
             try:

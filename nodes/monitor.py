@@ -42,7 +42,8 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served = ("beat", "resume", "report_end", "expect", "status", "request_snapshot", "stop_program", "fail_program")
+    served = ("beat", "resume", "report_end", "expect", "admit", "status", "request_snapshot", "stop_program",
+              "fail_program")  # fmt: skip
 
     def __init__(
         self,
@@ -90,6 +91,12 @@ class Monitor(Periodic):
         """
         with self._state:
             self._roster.expect(names, dispensable)
+
+    def admit(self, group: str, declared: int, number: int) -> int:
+        """Keeps numbers for nodes that are to join a group, see `Roster.admit`."""
+        with self._state:
+            counted = {*self._counters.lives, *(self._before or self._counters).lives}
+            return self._roster.admit(group, declared, number, counted)
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""

@@ -3,14 +3,64 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import pathlib
+
+import pydantic
 
 from boonta.agents.base import Slots
+from boonta.nodes.rpc.wire import UNIX
+from boonta.nodes.snapshots import files, schema
 from boonta.nodes.tables.freshness import bounded
 from boonta.programs.wiring.program import Group, Program, parameters
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.slots import slots_of
 
 MOST = 10_000  # Actors that may join, over the whole run.
+FILE = "servers.json"  # In the run's folder while the program runs.
+
+
+@dataclasses.dataclass(frozen=True)
+class Servers:
+    """How a node that joins reaches a running program's servers.
+
+    Attributes:
+      addresses: by the name of the node that listens there, as `nodes.rpc.wire` has them; Reverb's is "host:port".
+      tunnel: whether the tables are reached through a tunnel that asks for the run's key.
+      process: id of a process in the program's own network; 0 if it has none.
+    """
+
+    addresses: dict[str, str]
+    tunnel: bool = False
+    process: int = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether they can be reached from the program's machine alone, without a key."""
+        return self.addresses["monitor"].startswith(UNIX)
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes them into a run's folder.
+
+        Raises:
+          OSError: they can't be written.
+        """
+        files.write_whole(folder / FILE, json.dumps(dataclasses.asdict(self)).encode(), synced=False)
+
+
+_SERVERS = pydantic.TypeAdapter(Servers)
+
+
+def read_servers(folder: pathlib.Path) -> Servers:
+    """The servers of the program that runs in a folder.
+
+    Raises:
+      BadInput: none runs there that can be joined.
+    """
+    try:
+        return schema.load(_SERVERS, schema.read(folder / FILE))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"no program that can be joined runs in {folder}: {FILE} can't be read: {error}") from error
 
 
 def require_joinable(program: Program, label: str) -> Group:

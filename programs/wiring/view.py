@@ -85,7 +85,8 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
     def number(name: str, form: str = ",.0f", source: dict[str, float] = row) -> str:
         return format(source[name], form) if name in source else "-"
 
-    by_process = {node["process"]: node["rss_mb"] for node in status["nodes"].values() if not node["gone"]}
+    there = [node for name, node in status["nodes"].items() if name not in status.get("away", {})]
+    by_process = {node["process"]: node["rss_mb"] for node in there}
     memory = sum(by_process.values()) / 1000
     return [
         ("return", number("return", ".2f")),

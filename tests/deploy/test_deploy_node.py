@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import sinks
-from boonta.tests.helpers.apart import LIGHT, Apart
+from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ALL = ("monitor", "variables", "learner", "actor")
@@ -103,6 +105,19 @@ def test_actors_that_never_come_or_leave_for_good_end_nothing_and_their_steps_co
     assert "  away actor/3 for " in outputs["monitor/0"] and "actor/1 for " in outputs["monitor/0"]
     steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
     assert steps == sorted(steps) and steps[-1] >= 400
+
+
+def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_folder(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--stop.env-steps", "60") as apart:
+        for label in ALL[:-1]:
+            apart.start(label)
+        apart.wait_for(tmp_path, "updates", 0)
+        words = [sys.executable, "-m", "boonta", "join", str(tmp_path)]
+        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        codes, outputs = apart.finish()
+    assert joined.returncode == 0, joined
+    assert set(codes.values()) == {0}, outputs
+    assert "actor/1: done" in joined.stdout and "  away actor/0 for " in outputs["monitor/0"]
 
 
 @pytest.mark.parametrize("signalled", ["learner", "monitor"])

@@ -63,6 +63,18 @@ def test_whatever_becomes_of_an_actor_that_has_joined_its_steps_count(tmp_path, 
     assert status["reason"] == "" and status["totals"]["env_steps"] == 7.0
 
 
+def test_nodes_that_are_to_join_get_numbers_that_nobody_has_or_had(tmp_path):
+    monitor = impatient(tmp_path)
+    assert monitor.admit("actor", 2, 3) == 2
+    assert monitor.admit("actor", 2, 1) == 5
+    monitor.beat({**report("actor/9"), "joined": True})
+    monitor.round()
+    assert monitor.admit("actor", 2, 1) == 10 and monitor.admit("explorer", 1, 1) == 1
+    monitor._save_counters()
+    again = impatient(tmp_path)
+    assert again.admit("actor", 2, 1) == 10
+
+
 def test_an_actor_of_another_build_that_would_join_is_refused_alone(tmp_path):
     monitor = impatient(tmp_path)
     monitor.build = "flags 1"

@@ -59,9 +59,8 @@ def test_nodes_that_are_away_are_named_with_how_long_those_first_that_are_away_l
     assert view.away(away)[0][1].endswith(", actor/3 for 0:03:00, 2 more")
 
 
-def test_a_node_that_is_gone_takes_no_memory():
-    gone = {"actor/0": STATUS["nodes"]["actor/0"] | {"gone": True}, "learner": STATUS["nodes"]["learner"]}
-    assert "memory 0.70 GB" in view.line(STATUS | {"nodes": gone})
+def test_a_node_that_is_away_takes_no_memory():
+    assert "memory 0.70 GB" in view.line(STATUS | {"away": {"actor/0": 5.0}})
 
 
 def test_a_start_is_told_with_its_longest_phases():
