@@ -202,6 +202,7 @@ class Monitor(Periodic):
         rules of health that hold and their warnings.
         """
         with self._state:
+            ending_s = 0.0 if self._stop_asked is None else time.monotonic() - self._stop_asked
             if to_launcher:
                 self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
@@ -209,7 +210,8 @@ class Monitor(Periodic):
                 "row": dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
-                "away": self._roster.away(),
+                # Who leaves because the program ends isn't away.
+                "away": {name: seconds for name, seconds in self._roster.away().items() if seconds >= ending_s},
                 "saving": self._roster.saving(),
                 "reason": self._reason,
                 "done": self._done,

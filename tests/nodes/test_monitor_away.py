@@ -91,8 +91,10 @@ def test_the_end_waits_for_no_actor_that_is_away(tmp_path):
     monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
     monitor.round()  # It is silent from now on, and the other one has never come.
     assert "env_steps reached 100" in monitor.beat(report("replay", serves=2))["stop"]
+    monitor.beat({**report("actor/0", counts={"env_steps": 100.0}), "number": 2})
+    monitor.report_end("actor/0", "")
     monitor.report_end("replay", "")
-    monitor.status()
+    assert set(monitor.status()["away"]) == {"actor/1"}  # The other one has left because of the end.
     monitor.round()
     assert monitor.stopping and monitor.status()["failure"] == ""
 
