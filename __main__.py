@@ -10,14 +10,15 @@ import signal
 import sys
 
 GROUPS = {
-    "Start": ("train", "sweep"),
+    "Start": ("train", "sweep", "join"),
     "Look": ("list", "runs", "status", "report", "metrics", "plot", "compare"),
     "See what an agent does": ("play", "evaluate", "match", "explain"),
     "Archives": ("export", "convert"),
     "Set up": ("doctor", "completion"),
 }
 TOOLS = tuple(name for names in GROUPS.values() for name in names)
-RUN_TOOLS = ("compare", "evaluate", "explain", "export", "match", "play", "plot", "report", "runs", "status", "sweep")
+RUN_TOOLS = ("compare", "evaluate", "explain", "export", "join", "match", "play", "plot", "report", "runs", "status",
+             "sweep")  # fmt: skip
 FOLDER = pathlib.Path(__file__).parent / "programs" / "tools"
 STDOUT = 1
 CUT_OFF = 128 + signal.SIGPIPE  # What a shell says of a program that a broken pipe ends.

@@ -61,8 +61,9 @@ class Slots(NamedTuple):
 
     Attributes:
       size: B, how many it acts in.
-      first: number of the first of them, from 0; the others follow.
-      total: how many all actors have; None if these are all.
+      first: number of the first of them, from 0; the others follow. Those of actors that have joined a running program
+        are numbered from `total`.
+      total: how many all actors have that the program names; None if these are all.
     """
 
     size: int

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from boonta.agents.base import Nest, Slots, Update
 from boonta.agents.config import check, documented, field, require
@@ -42,7 +43,8 @@ class Exploration:
     )
     ladder: float = field(
         0.0,
-        "alpha: slot i of the N of all actors has epsilon to the power of 1 + alpha i / (N - 1); with 0 all are alike.",
+        "alpha: slot i of the N of all actors has epsilon to the power of 1 + alpha i / (N - 1); with 0 all are alike. "
+        "Slots of actors that join a running program lie between them, see `rungs`.",
         source="[X], section 4.1, 7, with epsilon 0.4",
         at_least=0,
     )
@@ -85,9 +87,17 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
 
 
 def rungs(slots: Slots) -> jax.Array:
-    """The places of slots on the ladder of all slots, float32 [B]: 0 for the first, 1 for the last."""
+    """The places of slots on the ladder of all slots, float32 [B]: 0 for the first, 1 for the last.
+
+    Slots beyond the last are those of actors that have joined a running program. They are spread over the ladder again,
+    by van der Corput's sequence 1/2, 1/4, 3/4, 1/8, 5/8, …: however many there are, they are spread evenly, and the
+    places of the others stay as they are.
+    """
     total = slots.size if slots.total is None else slots.total
-    return (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
+    place = (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
+    beyond = slots.first + np.arange(slots.size) - total
+    between = np.array([int(f"{max(i, 0) + 1:032b}"[::-1], 2) / 2**32 for i in beyond], np.float32)
+    return jnp.where(beyond < 0, place, between)
 
 
 def require_pace(config: Any) -> None:

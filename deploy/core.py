@@ -12,18 +12,15 @@ import dataclasses
 import json
 import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from boonta.nodes.base import Node
+from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
-from boonta.nodes.watch.ending import end_now
-from boonta.nodes.watch.stopping import failure_of
+from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
@@ -37,8 +34,8 @@ BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
 # With many hosts nodes come and go, and a platform supervises them, so the monitor waits this long for heartbeats.
 PATIENCE = {"start_s": REACH_S, "lost_s": 180.0, "supervised": False}
-# Groups whose nodes hold no state that others need. If one of their nodes ends without reporting it, it may restart.
-RESTARTABLE = ("actor", "reanalyzer", "evaluator")
+# Roles of nodes that hold no state that others need: the program goes on while they are away, and they may come back.
+DISPENSABLE = ("actor", "reanalyzer", "evaluator")
 # Set in a process that has its group's environment variables; its value identifies them, see `entered`.
 ENTERED = "BOONTA_ENVIRONMENT"
 POLL_S, LOG_EVERY_S = 0.5, 10.0
@@ -53,12 +50,21 @@ class Task:
       index: the node's number in the group.
       name: the node's name, unique in the program.
       ports: the ports it listens on; no two tasks have the same, so that they may share a host.
+      role: the role of the node's class.
+      joined: whether the node is none of those that the program names, and joins them.
     """
 
     label: str
     index: int
     name: str
     ports: tuple[int, ...]
+    role: str
+    joined: bool = False
+
+    @property
+    def is_dispensable(self) -> bool:
+        """Whether the program goes on without the node."""
+        return self.role in DISPENSABLE
 
 
 HostOf = Callable[[Task], str]
@@ -77,7 +83,7 @@ def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     for group in program.all_groups:
         for index, name in enumerate(group.names):
             ports = (port,) if group.is_called or (meeting(group) and index == 0) else ()
-            tasks.append(Task(group.label, index, name, ports))
+            tasks.append(Task(group.label, index, name, ports, group.node.role))
             port += len(ports)
     return tuple(tasks)
 
@@ -91,7 +97,7 @@ def patient(program: Program) -> Program:
 
 
 def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
-    """The task of a group.
+    """The task of a group; an actor may have any index, and joins the program's own if it is beyond theirs.
 
     Raises:
       BadInput: there is no such task.
@@ -99,6 +105,8 @@ def find(tasks: tuple[Task, ...], label: str, index: int) -> Task:
     group = [task for task in tasks if task.label == label]
     if not group:
         raise BadInput(f"--label {label!r} is no group of this program; it has {sorted({t.label for t in tasks})}")
+    if index >= len(group) and group[0].role == "actor":
+        return Task(label, index, f"{label}/{index}", (), group[0].role, joined=True)
     if not 0 <= index < len(group):
         raise BadInput(f"--index is {index}; group {label!r} has {len(group)} nodes, numbered from 0")
     return group[index]
@@ -133,16 +141,18 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     return dealt.__getitem__
 
 
-def bind(
-    program: Program, host_of: HostOf, key: str, base_port: int = BASE_PORT, route: Route | None = None
-) -> Launchable:
+def addresses_of(tasks: Sequence[Task], host_of: HostOf) -> dict[str, str]:
+    """The addresses of tasks that listen, "host:port" by name."""
+    return {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
+
+
+def bind(program: Program, addresses: Mapping[str, str], key: str | None, route: Route | None = None) -> Launchable:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
     Args:
       program: the program.
-      host_of: the host of each task.
-      key: the file of the run's key, the same on every host; nodes refuse calls of others.
-      base_port: the first port.
+      addresses: where its nodes listen, by name.
+      key: the file of the run's key, the same on every host; nodes refuse calls of others. None for Unix sockets.
       route: this process's way to the tables, if it leads through a tunnel.
 
     Raises:
@@ -150,12 +160,10 @@ def bind(
     """
     from boonta.programs.wiring import launchpad
 
-    tasks = plan(program, base_port)
     launchable = launchpad.to_launchpad(patient(program), key)
-    addresses = {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
     if route is not None:
         addresses = route.open(addresses)
-    launchpad.bind(launchable, addresses, {task.name: task.label for task in tasks}, key)
+    launchpad.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
     return launchable
 
 
@@ -188,12 +196,13 @@ def run(
     _await_servers(servers, task, reach_s)
     lone = launchpad.lone(launchable, task.name)
     instance = lone.node
-    instance.build = origin
-    ending = _Ending(task, instance, lone.stop)
+    instance.build, instance.joined = origin, task.joined
+    ending = Ending(task, instance, lone.stop)
     signal.signal(signal.SIGTERM, ending.on_signal)  # Launchpad's own handler would kill the process after 10 s.
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
-            instance.expect([other.name for other in tasks if other is not task])
+            others = [other for other in tasks if other is not task]
+            instance.expect([each.name for each in others], [each.name for each in others if each.is_dispensable])
             stack.enter_context(_shown(instance))
         with contextlib.suppress(Exception):  # It ends the node later, if the monitor goes on giving no answer.
             instance.heartbeat()  # The answer has the number of this life, which no launcher counts here.
@@ -220,6 +229,8 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
     """
     end, logged = time.monotonic() + reach_s, time.monotonic()
     for address in servers:
+        if address.startswith(UNIX):  # It is there before any node can join.
+            continue
         host, _, port = address.rpartition(":")
         while True:
             try:
@@ -232,53 +243,6 @@ def _await_servers(servers: Sequence[str], task: Task, reach_s: float) -> None:
                     logged = time.monotonic()
                     print(f"{task.name} waits for {address}: {error}", flush=True)
             time.sleep(POLL_S)
-
-
-class _Ending:
-    """Why a node's process ends, and its exit code.
-
-    A platform decides by exit codes what to restart. So a node that is asked to end before the program's work is done
-    must not look like one that has done it, whichever node was asked first.
-    """
-
-    def __init__(self, task: Task, instance: Node, stop: threading.Event):
-        self._task = task
-        self._instance = instance
-        self._stop = stop
-        self._signal = 0
-        self.error = ""  # The exception that the node raised.
-
-    def on_signal(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self._is_over():
-            return  # The node is ending already, and may still be saving.
-        if self._task.label in RESTARTABLE:
-            end_now(128 + number)  # Reporting the end would end the program.
-        self._signal = number
-        if isinstance(self._instance, Monitor):
-            self._instance.report_end(self._task.name, f"{self._task.name} was asked to end by signal {number}")
-        self._stop.set()
-
-    def code(self) -> int:
-        """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
-        failure = "; ".join(filter(None, (self._failure(), self.error)))
-        if self._signal and not self.error:
-            print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
-            return 128 + self._signal
-        if failure:
-            print(f"error: {failure}", file=sys.stderr, flush=True)
-            return 1
-        print(f"{self._task.name}: done", flush=True)
-        return 0
-
-    def _is_over(self) -> bool:
-        if isinstance(self._instance, Monitor):
-            return bool(self._instance.status()["reason"])
-        return self._instance.ending
-
-    def _failure(self) -> str:
-        instance = self._instance
-        return failure_of(instance.status()) if isinstance(instance, Monitor) else instance.failure
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ makes the program end or start again, where "learner" stands for the unit, too:
 - a learner's pod fails, or ends because another node has failed: the set starts again, `max_restarts` times;
 - a learner's pod is preempted or evicted: the set starts again, however often;
 - the monitor's pod refuses to start, three times over, such as a folder with another run: the set fails;
-- another pod fails or is preempted: it alone starts again. `deploy.core.RESTARTABLE` lists the groups without which
-  the program goes on.
+- another pod fails or is preempted: it alone starts again. The program goes on without those of
+  `deploy.core.DISPENSABLE` roles, however long they are away.
 
 A sweep's file in the place of the program's becomes a set with one job: a pod for each run, `slots.number` at once. A
 run that fails is started again `retries` times, and doesn't stop the others; a preempted one goes on.

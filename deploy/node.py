@@ -24,6 +24,7 @@ from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, compiled
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
 from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.provenance import built_from
 from boonta.programs.wiring.run import BadInput, Run
@@ -37,9 +38,9 @@ class Place:
     Attributes:
       program: the program's file, such as programs/impala.py.
       hosts: names separated by commas, over which the program's nodes are dealt in turn; or a pattern with {label} and
-        {index} in it. The same on every host.
+        {index} in it. The same on every host. To join a running program, also the path of its servers.json.
       label: the group of the node to run.
-      index: the node's number in its group.
+      index: the node's number in its group; an actor with a number beyond those joins the running program.
       base_port: servers listen on this port and those after it. The same on every host.
       reach_s: seconds to wait for the servers that the node calls.
       key: the file of the run's key, the same on every host, or - for the standard input. Default: rpc.pem in the run's
@@ -73,20 +74,22 @@ def main(arguments: list[str]) -> int:
         task = core.find(tasks, place.label, place.index)
         if os.environ[core.ENTERED] != core.entered(built.environment[task.label]):
             _enter(built.environment[task.label], arguments)  # Flags can change the variables, too.
-        host_of = core.host_function(place.hosts, tasks)
+        servers = _servers(place, tasks)
         if place.tunnel and (variables := tunnelled.confined(task)):
             os.environ.update(variables)
             _enter(built.environment[task.label], arguments)
-        key = _key(place.key, built.run)
+        key = None if servers.local else _key(place.key, built.run)
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
             print(f"warning: {tight}", flush=True)
-        route = tunnelled.Route(task, tasks, key) if place.tunnel else None
-        launchable = core.bind(built.program, host_of, key, place.base_port, route)
+        route = tunnelled.Route(task, tasks, key) if place.tunnel and key else None
+        program = with_joined(built.program, task.label, task.index) if task.joined else built.program
+        launchable = core.bind(program, servers.addresses, key, route)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
             if any(tunnelled.keeps_tables(each.name) for each in tasks):
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
+            servers.write(pathlib.Path(built.run.workdir))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
     except (BadInput, ValueError, OSError, ImportError) as error:
@@ -95,10 +98,23 @@ def main(arguments: list[str]) -> int:
     kept = compiled.kept_in(pathlib.Path(built.run.workdir))
     with trackers, kept, contextlib.closing(route) if route else contextlib.nullcontext():
         try:
-            return core.run(launchable, task, tasks, made_of, place.reach_s, route)
+            # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
+            return core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)
         except OSError as error:
             print(f"error: {error}", file=sys.stderr, flush=True)
             return 1
+
+
+def _servers(place: Place, tasks: tuple[core.Task, ...]) -> Servers:
+    """Where the program's servers are, or will be.
+
+    Raises:
+      BadInput: `--hosts` doesn't say it.
+    """
+    file = pathlib.Path(place.hosts)
+    if file.name == FILE:
+        return read_servers(file.parent)
+    return Servers(core.addresses_of(tasks, core.host_function(place.hosts, tasks)), place.tunnel)
 
 
 def _key(given: str, run: Run) -> str:

@@ -21,6 +21,7 @@ from boonta.nodes.watch import pulse
 
 T = TypeVar("T")
 END_REPORT_S = 5.0
+AWAY_S = 7 * 86_400.0  # Deadline of waits for what actors make: all of them may be away for days.
 NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
 
 
@@ -49,6 +50,7 @@ class Node:
       snapshot_request: how many snapshots have been asked for, as of the last heartbeat, and the last one's number.
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       past_lives: how often the node has died in this program, as far as the launcher or the monitor knows.
+      joined: whether the node has joined a running program, which goes on whatever becomes of the node.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
@@ -64,7 +66,7 @@ class Node:
         self.name = name
         self.stopwatch = Stopwatch()
         self.monitor = monitor
-        self.ending = False
+        self.ending = self.joined = False
         self.failure = self.build = self.stuck = ""
         self.past_lives = 0
         self.snapshot_request = (0, 0)
@@ -195,12 +197,8 @@ class Node:
 
     def run(self) -> None:
         """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""
-        background = [
-            threading.Thread(target=pulse.watch, args=(self, self._parent, *self.launcher()), daemon=True),
-            threading.Thread(target=pulse.beat, args=(self,), daemon=True),
-        ]
-        for thread in background:
-            thread.start()
+        for work, given in ((pulse.watch, (self._parent, *self.launcher())), (pulse.beat, ())):
+            threading.Thread(target=work, args=(self, *given), daemon=True).start()
         try:
             self._work("starting", self.start)
             self._started = not self.failed
@@ -279,6 +277,7 @@ class Node:
                 "build": self.build,
                 "warnings": list(self._warnings.values()),
                 "life": self._life,
+                "joined": self.joined,
                 "number": self._reports,
                 "acknowledged": self._acknowledged,
                 "started": self._started,

@@ -22,7 +22,7 @@ import tree
 from boonta.agents.base import Agent, Policy, Slots, initial_state_of
 from boonta.envs.base import Env, TimeStep
 from boonta.nodes.acting.local import acting_params, jit_policy
-from boonta.nodes.base import Node
+from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
 Nest = Any
@@ -207,7 +207,7 @@ class Inference(Node):
 
     def step(self) -> None:
         """Serves one batch."""
-        requests = self.wait_for("requests", self._next_batch)
+        requests = self.wait_for("requests", self._next_batch, AWAY_S)
         if self._params.snapshot()[0] < 0:
             self.wait_for("params", self._params.poll)
         self._serve(requests)

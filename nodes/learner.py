@@ -15,7 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
-from boonta.nodes.base import Node
+from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import image
 from boonta.nodes.fused.updates import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
@@ -209,7 +209,7 @@ class Learner(Node):
 
     def _draw(self) -> None:
         """Takes one more batch for the next step."""
-        self._newest = batch, drawn = self.wait_for(self._dataset.waits_for, self._next)
+        self._newest = batch, drawn = self.wait_for(self._dataset.waits_for, self._next, AWAY_S)
         if drawn.stale:
             self.count(stale_sequences=drawn.stale)
         self._log_origin(drawn, self._updates + len(self._drawn))

@@ -42,7 +42,8 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served = ("beat", "resume", "report_end", "expect", "status", "request_snapshot", "stop_program", "fail_program")
+    served = ("beat", "resume", "report_end", "expect", "admit", "status", "request_snapshot", "stop_program",
+              "fail_program")  # fmt: skip
 
     def __init__(
         self,
@@ -81,24 +82,39 @@ class Monitor(Periodic):
 
     # Nodes and the launcher call these.
 
-    def expect(self, names: Sequence[str]) -> None:
-        """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one."""
+    def expect(self, names: Sequence[str], dispensable: Sequence[str] = ()) -> None:
+        """Fails the program if one of these nodes sends no heartbeat in time: it hangs before its first one.
+
+        Args:
+          names: all nodes of the program.
+          dispensable: those of them without which it goes on, whether they never come, fall silent or leave.
+        """
         with self._state:
-            self._roster.expect(names)
+            self._roster.expect(names, dispensable)
+
+    def admit(self, group: str, declared: int, number: int) -> int:
+        """Keeps numbers for nodes that are to join a group, see `Roster.admit`."""
+        with self._state:
+            counted = {*self._counters.lives, *(self._before or self._counters).lives}
+            return self._roster.admit(group, declared, number, counted)
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            if not (self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)):
+            refusal = self._refusal(report) if report["joined"] else ""
+            late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
+            if refusal:
+                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refusal))
+            elif not late:
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             served = report["serves"] and not self._drained(report["serves"])
             return {
-                "stop": "" if served else self._reason,
+                "stop": refusal or ("" if served else self._reason),
                 "ending": bool(self._reason),
-                "failure": self._failure,
+                "failure": refusal or self._failure,
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
@@ -117,14 +133,20 @@ class Monitor(Periodic):
             if self._before is not None and self._before.knows(name, life):
                 self._counters, self._before = self._counters.continued_from(self._before), None
                 self._log.skip()
-            else:
+            elif not report["joined"]:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
-        if report["build"] != self.build:
-            self.fail_program(f"{name} is {report['build']}, but the monitor is {self.build}: start all alike")
+        if refusal := self._refusal(report):
+            self.fail_program(refusal)
         return (False, "") if before is None or new else (before.gone, before.failure)
+
+    def _refusal(self, report: dict[str, Any]) -> str:
+        """Why a node may not be in this program; empty if it may."""
+        if report["build"] == self.build:
+            return ""
+        return f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike"
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
@@ -144,6 +166,8 @@ class Monitor(Periodic):
             self._roster.end(name, failure)
             if self._supervised and not self._reason:
                 return  # The launcher may start it again.
+            if self._roster.has_joined(name) or (self._roster.is_dispensable(name) and not failure):
+                return
             if failure:
                 self.fail_program(failure)
             elif not self._reason:
@@ -173,10 +197,12 @@ class Monitor(Periodic):
     def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
-        "snapshot" is the newest one, "saving" the nodes that save, "reason" why it ends, "done" whether that is its
-        stop rule, "failure" why it has failed, "health" the rules of health that hold and their warnings.
+        "snapshot" is the newest one, "away" the nodes that it does without and for how many seconds, "saving" the nodes
+        that save, "reason" why it ends, "done" whether that is its stop rule, "failure" why it has failed, "health" the
+        rules of health that hold and their warnings.
         """
         with self._state:
+            ending_s = 0.0 if self._stop_asked is None else time.monotonic() - self._stop_asked
             if to_launcher:
                 self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
@@ -184,6 +210,8 @@ class Monitor(Periodic):
                 "row": dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
+                # Who leaves because the program ends isn't away.
+                "away": {name: seconds for name, seconds in self._roster.away().items() if seconds >= ending_s},
                 "saving": self._roster.saving(),
                 "reason": self._reason,
                 "done": self._done,
@@ -239,8 +267,9 @@ class Monitor(Periodic):
         if self._supervised:
             return
         for name, peer in self._roster.peers.items():
-            hung = self._roster.hung(name)
-            if hung and (peer.silent_s > self._lost_s or hung == peer.report["stuck"]):
+            hung = "" if self._roster.has_joined(name) else self._roster.hung(name)
+            lost = peer.silent_s > self._lost_s and not self._roster.is_dispensable(name)
+            if hung and (lost or hung == peer.report["stuck"]):
                 peer.gone = True
                 self.fail_program(f"{name} {hung}")
         age, unknown = time.monotonic() - self._launched_at, self._roster.unknown()

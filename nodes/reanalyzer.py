@@ -12,6 +12,7 @@ from boonta.agents.base import Steps, Table
 from boonta.envs.base import BatchedEnv
 from boonta.nodes.acting.playback import Playback
 from boonta.nodes.acting.replayed import Replayed
+from boonta.nodes.base import AWAY_S
 from boonta.nodes.tables.contract import written_by
 
 # Sequences of each slot that are requested ahead, so that it can go on when its sequence ends.
@@ -65,7 +66,7 @@ class Reanalyzer(Playback):
         """Returns the next recorded sequence, leaves [T, ...]."""
         if not self._sequences:
             take = functools.partial(self._stream.take, self._num_envs)
-            piece = self.wait_for(f"sequences of {self._past.name}", take)
+            piece = self.wait_for(f"sequences of {self._past.name}", take, AWAY_S)
             self._stream.ask(AHEAD * self._num_envs)
             for i in range(len(piece.keys)):
                 self._sequences.append(jax.tree.map(lambda leaf, i=i: leaf[:, i], piece.steps))

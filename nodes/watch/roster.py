@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 UNKNOWN_S = 6.0  # Time from the stop request until a node that sent no heartbeat counts as absent.
@@ -52,15 +52,40 @@ class Roster:
         self.saving_s = 0.0
         self._silent_s = silent_s
         self._expected: Sequence[str] = ()
-        self._looked_at = time.monotonic()
+        self._dispensable: Collection[str] = ()
+        self._admitted: dict[str, int] = {}  # By group, how many numbers are taken.
+        self._began = self._looked_at = time.monotonic()
 
     @property
     def reports(self) -> list[dict[str, Any]]:
         return [peer.report for peer in self.peers.values()]
 
-    def expect(self, names: Sequence[str]) -> None:
-        """Names all nodes of the program."""
-        self._expected = names
+    def expect(self, names: Sequence[str], dispensable: Collection[str]) -> None:
+        """Names all nodes of the program, and those of them without which it goes on."""
+        self._expected, self._dispensable = names, dispensable
+
+    def is_dispensable(self, name: str) -> bool:
+        """Whether the program goes on without a node: it may come late, be away, and leave."""
+        return name in self._dispensable or self.has_joined(name)
+
+    def has_joined(self, name: str) -> bool:
+        """Whether a node has joined the running program."""
+        return name in self.peers and self.peers[name].report["joined"]
+
+    def admit(self, group: str, declared: int, number: int, counted: Collection[str]) -> int:
+        """Keeps numbers for nodes that are to join a group, and returns the first; nobody else gets them any more.
+
+        Args:
+          group: the group's label.
+          declared: how many nodes of the group the program names.
+          number: how many are to join.
+          counted: names of all nodes that have ever reported.
+        """
+        names = (name.rpartition("/") for name in {*self.peers, *counted})
+        taken = [int(i) + 1 for label, _, i in names if label == group and i.isdecimal()]
+        first = max([declared, self._admitted.get(group, 0), *taken])
+        self._admitted[group] = first + number
+        return first
 
     def is_late(self, report: dict[str, Any]) -> bool:
         """Whether a later report of the same life of the node has overtaken this one: calls may wait for a server."""
@@ -100,16 +125,27 @@ class Roster:
         ]
 
     def unknown(self) -> list[str]:
-        """The expected nodes that have never reported."""
-        return [name for name in self._expected if name not in self.peers]
+        """The nodes that have never reported, though the program needs them."""
+        return [name for name in self._expected if name not in self.peers and name not in self._dispensable]
+
+    def away(self) -> dict[str, float]:
+        """The dispensable nodes that aren't there, by name: the seconds since their last report, or the launch."""
+        now = time.monotonic()
+        never = {name: now - self._began for name in self._dispensable if name not in self.peers}
+        return never | {
+            name: now - peer.reported_at
+            for name, peer in self.peers.items()
+            if self.is_dispensable(name) and self._is_absent(name, peer)
+        }
 
     def all_gone(self, ending_s: float) -> bool:
         """Whether no node is left, `ending_s` seconds after they were asked to end."""
-        return not self._awaited(ending_s) and all(peer.gone for peer in self.peers.values())
+        return not self._awaited(ending_s) and all(self._is_absent(*each) for each in self.peers.items())
 
     def only_servers_left(self, least: int, ending_s: float) -> bool:
         """Whether no node is left whose `serves` is below `least`, `ending_s` seconds after nodes were asked to end."""
-        return not self._awaited(ending_s) and all(peer.gone or peer.serves >= least for peer in self.peers.values())
+        left = [peer for name, peer in self.peers.items() if not self._is_absent(name, peer)]
+        return not self._awaited(ending_s) and all(peer.serves >= least for peer in left)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """The state of each node by name, for a display and a launcher."""
@@ -129,6 +165,10 @@ class Roster:
             }
             for name, peer in self.peers.items()
         }
+
+    def _is_absent(self, name: str, peer: Peer) -> bool:
+        """Whether a node has ended, or is silent and nobody waits for it."""
+        return peer.gone or (self.is_dispensable(name) and peer.silent_s > self._silent_s)
 
     def _awaited(self, ending_s: float) -> bool:
         """Whether a node may still send its first heartbeat: nodes outlive a monitor that was killed."""

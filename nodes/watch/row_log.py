@@ -114,7 +114,7 @@ class RowLog:
 
     def _now(self) -> rows.Mark:
         totals, reports = self._look()
-        return rows.Mark(time.monotonic(), totals, rows.seconds_by_group(reports))
+        return rows.mark(time.monotonic(), totals, reports)
 
     def _put(self, before: rows.Mark, now: rows.Mark) -> None:
         row = rows.row_of(before, now, self._samples, self._look()[1])

@@ -21,29 +21,44 @@ def measured(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]
     return values
 
 
-def seconds_by_group(reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
-    """Seconds of a thread by "group/activity", a mean over the nodes of a group, which is "actor" of "actor/3"."""
-    total: dict[str, float] = collections.defaultdict(float)
-    size = collections.Counter(report["name"].split("/")[0] for report in reports)
-    for report in reports:
-        group = report["name"].split("/")[0]
-        for activity, seconds in report["seconds"].items():
-            total[f"{group}/{activity.replace(' ', '_')}"] += seconds / size[group]
-    return dict(total)
-
-
 class Mark(NamedTuple):
     """A moment of a program, since which the rates of a row are taken.
 
     Attributes:
       at: the time in seconds of any clock that never goes back.
       totals: the program's counters.
-      seconds: seconds of a thread, from `seconds_by_group`.
+      seconds: seconds of a thread by activity, of each node's present life, by the node's name and the life.
     """
 
     at: float
     totals: Mapping[str, float]
-    seconds: Mapping[str, float]
+    seconds: Mapping[tuple[str, str], Mapping[str, float]]
+
+
+def mark(at: float, totals: Mapping[str, float], reports: Iterable[Mapping[str, Any]]) -> Mark:
+    """The moment `at` of a program, by its counters and its nodes' newest reports."""
+    return Mark(at, totals, {(report["name"], report["life"]): dict(report["seconds"]) for report in reports})
+
+
+def shares(before: Mark, now: Mark) -> dict[str, float]:
+    """Shares of time by "group/activity", a mean over those nodes of a group, such as "actor", that have done anything.
+
+    So a node that comes or goes shifts no share of the others.
+    """
+    elapsed = max(now.at - before.at, 1e-9)
+    total: dict[str, float] = collections.defaultdict(float)
+    found: list[tuple[str, dict[str, float]]] = []
+    for node, seconds in now.seconds.items():
+        earlier = before.seconds.get(node, {})
+        spent = {activity: value - earlier.get(activity, 0.0) for activity, value in seconds.items()}
+        whole = max(elapsed, sum(spent.values())) if not earlier else elapsed  # Most of a new life may be from before.
+        if any(spent.values()):
+            found.append((node[0].split("/")[0], {activity: value / whole for activity, value in spent.items()}))
+    size = collections.Counter(group for group, _ in found)
+    for group, spent in found:
+        for activity, share in spent.items():
+            total[f"{group}/{activity.replace(' ', '_')}"] += share / size[group]
+    return dict(total)
 
 
 class Samples:
@@ -98,6 +113,5 @@ def row_of(before: Mark, now: Mark, samples: Samples, reports: Collection[Mappin
     if "eval_version" in row:
         row["eval_age"] = max(0.0, row.get("updates", 0.0) - row["eval_version"])
     row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports})
-    for key, value in now.seconds.items():
-        row[f"share/{key}"] = (value - before.seconds.get(key, 0.0)) / elapsed
+    row.update({f"share/{key}": value for key, value in shares(before, now).items()})
     return row

@@ -161,7 +161,7 @@ class _LearnerNode(lp.PyClassNode):
 
 def launch(
     program: Program, environment: Mapping[str, Mapping[str, str]], logs: pathlib.Path, sockets: pathlib.Path
-) -> tuple[list[workers.Worker], Any]:
+) -> tuple[list[workers.Worker], Any, dict[str, str]]:
     """Launches a program as processes or threads of this machine.
 
     Args:
@@ -171,7 +171,7 @@ def launch(
       sockets: the folder, private to this user, for the nodes' Unix sockets.
 
     Returns:
-      The workers, in program order, and a client of the monitor.
+      The workers, in program order, a client of the monitor, and the addresses of the nodes that serve.
     """
     launchable = to_launchpad(program)
     for name, node in launchable.nodes.items():
@@ -179,17 +179,17 @@ def launch(
             node.address.bind(worker.Fixed(f"{UNIX}{sockets / name.replace('/', '-')}"))
     # Launchpad reads the variable for this folder when it is imported, which is too early.
     launch_local_output_to_files._LOGGING_DIR = str(logs)
-    resources = None
-    if program.run.launch == "local_mp":
-        resources = {group: PythonProcess(env=dict(variables)) for group, variables in environment.items()}
+    processes = {group: PythonProcess(env=dict(variables)) for group, variables in environment.items()}
+    resources = processes if program.run.launch == "local_mp" else None
     with contextlib.redirect_stdout(io.StringIO()):  # Launchpad announces each file.
         manager = lp.launch(
             launchable.program, program.run.launch, local_resources=resources, terminal="output_to_files"
         )
     manager._disable_alarm()  # After a SIGTERM, the alarm would kill this process silently.
     atexit.unregister(manager.wait)  # It would raise a failure again that has been reported already.
-    monitor = Client(launchable.nodes["monitor"].address.resolve(), STATUS_DEADLINE_S)
-    return _workers(program, list(launchable.nodes), manager, environment, logs), monitor
+    addresses = {name: each.resolve() for name, node in launchable.nodes.items() for each in node.addresses}
+    monitor = Client(addresses["monitor"], STATUS_DEADLINE_S)
+    return _workers(program, list(launchable.nodes), manager, environment, logs), monitor, addresses
 
 
 def _workers(
@@ -238,7 +238,7 @@ def _appending(log: pathlib.Path) -> IO[bytes]:
 # `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.
 
 
-def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str], key: str) -> None:
+def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str], key: str | None) -> None:
     """Does for the whole program, in this process, what Launchpad does before it launches one.
 
     Contexts are set first, then handles are connected to their nodes, then addresses are bound: a handle may read the
@@ -248,7 +248,7 @@ def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[s
       launchable: the program.
       addresses: "host:port" by the name of the node that listens there; one of them is the monitor's.
       labels: the labels of the nodes' groups, by the nodes' names.
-      key: the file of the run's key.
+      key: the file of the run's key; None on this machine.
     """
     # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
     stopper = functools.partial(_stop_program, addresses["monitor"], key)
@@ -262,7 +262,7 @@ def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[s
             address.bind(worker.Fixed(addresses[name]))
 
 
-def _stop_program(monitor: str, key: str, mark_as_completed: bool = False) -> None:
+def _stop_program(monitor: str, key: str | None, mark_as_completed: bool = False) -> None:
     """Asks the monitor to end the program."""
     del mark_as_completed
     Client(monitor, CALL_DEADLINE_S, key).stop_program("a node called launchpad.stop()")

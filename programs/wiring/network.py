@@ -27,6 +27,7 @@ OPEN = "open to whoever can reach this machine"
 PRIVATE = "a namespace of its own, which nothing outside can reach"
 LOOPBACK = "the loopback device alone, which other users of this machine can reach"
 REFUSED = "refused: "  # This and the reasons.
+OF = "--of"  # The argument of this file before the id of the process whose network the command is to enter.
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -110,6 +111,22 @@ def enter_namespace() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", IFF_UP | IFF_RUNNING))
 
 
+def enter_that_of(process: int) -> None:
+    """Moves this process, which must have one thread, into the network of another process of this user's.
+
+    Raises:
+      OSError: there is no such process, or the machine refuses.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    for kind, flag in (("user", CLONE_NEWUSER), ("net", CLONE_NEWNET)):
+        with open(f"/proc/{process}/ns/{kind}") as theirs:
+            # A process can't enter the user namespace that it is in.
+            if os.path.samestat(os.fstat(theirs.fileno()), os.stat(f"/proc/self/ns/{kind}")):
+                continue
+            if libc.setns(theirs.fileno(), flag) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
 def library() -> pathlib.Path:
     """The library for LD_PRELOAD; it is compiled when it is first needed, and kept in the user's cache.
 
@@ -132,5 +149,11 @@ def library() -> pathlib.Path:
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == OF:
+        try:
+            enter_that_of(int(sys.argv[2]))
+        except OSError as error:
+            sys.exit(f"error: the network of process {sys.argv[2]} can't be entered: {error}")
+        os.execv(sys.argv[3], sys.argv[3:])
     os.environ[GOT] = enter()
     os.execv(sys.argv[1], sys.argv[1:])

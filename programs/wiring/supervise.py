@@ -119,8 +119,8 @@ class _Supervisor:
 
     def _has_worked(self) -> bool:
         """Whether all nodes have come as far as their work."""
-        nodes = self._status.get("nodes", {})
-        return len(nodes) == len(self._workers) - 1 and all(node["started"] for node in nodes.values())
+        nodes, own = self._status.get("nodes", {}), {each.name for each in self._workers} - {"monitor"}
+        return own <= set(nodes) and all(nodes[name]["started"] for name in own)
 
     def _refresh(self) -> None:
         if self._monitor_worker.death():

@@ -14,6 +14,7 @@ from rich import live, markup, table
 from boonta.programs.wiring.journal import LOG, outliving_terminal
 
 LINE_EVERY_S = 10.0
+MOST_AWAY = 6  # Absent nodes that are named.
 
 
 class View:
@@ -84,7 +85,8 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
     def number(name: str, form: str = ",.0f", source: dict[str, float] = row) -> str:
         return format(source[name], form) if name in source else "-"
 
-    by_process = {node["process"]: node["rss_mb"] for node in status["nodes"].values()}
+    there = [node for name, node in status["nodes"].items() if name not in status.get("away", {})]
+    by_process = {node["process"]: node["rss_mb"] for node in there}
     memory = sum(by_process.values()) / 1000
     return [
         ("return", number("return", ".2f")),
@@ -96,6 +98,7 @@ def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
         ("memory", f"{memory:.2f} GB"),
         ("time", time.strftime("%H:%M:%S", time.gmtime(totals.get("seconds", 0.0)))),
         ("waits", waits(row) or "-"),
+        *away(status.get("away", {})),
         ("saved", saved(status.get("snapshot"))),
         *([("start", start(row))] if "start_s" in row else []),
         *([("health", ", ".join(status["health"]))] if status.get("health") else []),
@@ -145,6 +148,14 @@ def restarts(deaths: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """The nodes that died and were started again: how often, and the last cause."""
     listed = [f"{name} {died['number']}x ({died['cause']})" for name, died in deaths.items()]
     return [("died", ", ".join(listed))] if listed else []
+
+
+def away(seconds: dict[str, float]) -> list[tuple[str, str]]:
+    """The nodes without which the program goes on and that aren't there, those first that have been away longest."""
+    longest = sorted(seconds, key=seconds.__getitem__, reverse=True)
+    listed = [f"{name} for {datetime.timedelta(seconds=round(seconds[name]))}" for name in longest[:MOST_AWAY]]
+    more = [f"{len(longest) - MOST_AWAY} more"] if len(longest) > MOST_AWAY else []
+    return [("away", ", ".join([*listed, *more]))] if listed else []
 
 
 def waits(row: dict[str, float]) -> str:

@@ -45,6 +45,14 @@ def test_the_ladder_of_ape_x():
     np.testing.assert_allclose(ladder(falling, Slots(3), 1000), [0.5, 0.25, 0.125], rtol=1e-5)
 
 
+def test_slots_of_actors_that_have_joined_lie_between_the_others_on_the_ladder():
+    place = exploration.rungs(Slots(size=9, first=6, total=8))
+    np.testing.assert_allclose(place, [6 / 7, 1, 1 / 2, 1 / 4, 3 / 4, 1 / 8, 5 / 8, 3 / 8, 7 / 8], rtol=1e-6)
+    many = np.sort(exploration.rungs(Slots(1024, first=8 + 31, total=8)))
+    assert many[0] > 0 and many[-1] < 1 and np.diff(many).max() < 2 / 1024
+    np.testing.assert_allclose(exploration.rungs(Slots(1, first=1, total=1)), [0.5])
+
+
 def test_temperatures():
     logits = jnp.log(jnp.array([0.2, 0.3, 0.5]))
     np.testing.assert_allclose(jax.nn.softmax(exploration.tempered(logits, 1.0)), [0.2, 0.3, 0.5], rtol=1e-5)

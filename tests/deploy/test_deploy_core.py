@@ -34,6 +34,7 @@ def test_the_plan_names_every_node_and_no_two_share_a_port():
         *(("actor", i, f"actor/{i}") for i in range(3)),
     ]
     assert [task.ports for task in tasks] == [(5000,), (5001,), (), (), (), ()]
+    assert [task.is_dispensable for task in tasks] == [False, False, False, True, True, True]
 
 
 @pytest.mark.cluster
@@ -41,8 +42,10 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
     from boonta.programs.wiring import launchpad
 
     built = program.build(TINY, [])
-    launchable = core.bind(built.program, lambda task: f"run-{task.label}-0-{task.index}.run", "rpc.pem", 5000)
-    ports = {task.label: task.ports for task in core.plan(built.program, 5000)}
+    tasks = core.plan(built.program, 5000)
+    addresses = core.addresses_of(tasks, lambda task: f"run-{task.label}-0-{task.index}.run")
+    launchable = core.bind(built.program, addresses, "rpc.pem")
+    ports = {task.label: task.ports for task in tasks}
     assert ports["replay"] == (5002,) and not ports["actor"]
     assert set(launchpad.servers_of(launchable, "actor/0")) == {
         "run-monitor-0-0.run:5000",
@@ -62,7 +65,7 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
         seen.append((label, handle._address._address_builder))
 
     monkeypatch.setattr(type(variables.input_handles[0]), "connect", connect)
-    core.bind(built.program, lambda task: "host", "rpc.pem")
+    core.bind(built.program, core.addresses_of(core.plan(built.program), lambda task: "host"), "rpc.pem")
     assert sorted(seen, key=str) == [("actor", None)] * 6 + [("learner", None)] * 2 + [("variables", None)]
 
 
@@ -80,7 +83,8 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
             asked.append((*self.address, reason))
 
     monkeypatch.setattr(launchpad, "Client", Client)
-    launchable = core.bind(built.program, lambda task: "host", "rpc.pem", 5000)
+    addresses = core.addresses_of(core.plan(built.program, 5000), lambda task: "host")
+    launchable = core.bind(built.program, addresses, "rpc.pem")
     for node in launchable.program.get_all_nodes():
         node.launch_context.program_stopper(mark_as_completed=True)
     assert asked == [("host:5000", "rpc.pem", "a node called launchpad.stop()")] * 6
@@ -104,11 +108,23 @@ def test_hosts_that_name_none_are_refused(hosts, message):
 
 
 @pytest.mark.parametrize(
-    ("label", "index", "message"), [("actr", 0, "is no group of this program"), ("actor", 3, "'actor' has 3 nodes")]
+    ("label", "index", "message"),
+    [
+        ("actr", 0, "is no group of this program"),
+        ("actor", -1, "'actor' has 3 nodes"),
+        ("learner", 1, "'learner' has 1 nodes"),
+    ],
 )
 def test_nodes_that_there_are_not_are_refused(label, index, message):
     with pytest.raises(BadInput, match=message):
         core.find(core.plan(light().program), label, index)
+
+
+def test_an_actor_beyond_those_of_the_program_joins_it():
+    tasks = core.plan(light().program)
+    assert not core.find(tasks, "actor", 2).joined
+    task = core.find(tasks, "actor", 5)
+    assert (task.name, task.joined, task.is_dispensable, task.ports) == ("actor/5", True, True, ())
 
 
 @pytest.mark.cluster
@@ -119,7 +135,7 @@ def test_a_port_that_is_taken_is_named():
         taken.listen()
         port = taken.getsockname()[1]
         tasks = core.plan(built.program, port)
-        launchable = core.bind(built.program, lambda task: "127.0.0.1", "rpc.pem", port)
+        launchable = core.bind(built.program, core.addresses_of(tasks, lambda task: "127.0.0.1"), "rpc.pem")
         with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
             core.run(launchable, tasks[0], tasks, "", 1.0, None)
 
@@ -145,7 +161,7 @@ def test_only_spread_over_hosts_the_monitor_waits_for_them_as_long_as_they_may_t
     (monitor,) = core.patient(own).all_groups
     assert monitor.settings == {"log_every_s": 0.5, **core.PATIENCE}
     assert own.groups[0].settings == {"log_every_s": 0.5}
-    node = core.bind(own, lambda task: "host", "rpc.pem").nodes["monitor"]
+    node = core.bind(own, core.addresses_of(core.plan(own), lambda task: "host"), "rpc.pem").nodes["monitor"]
     arguments = node._args[-1]
     assert arguments["lost_s"] == core.PATIENCE["lost_s"]
     assert arguments["supervised"] is False
@@ -185,9 +201,11 @@ def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
     from boonta.programs.wiring import launchpad
 
     built = program.build(DQN, ["catch", "--replay-servers", "2"])
-    tasks = [task for task in core.plan(built.program, 5000) if task.label == "replay"]
-    assert [(task.name, task.ports) for task in tasks] == [("replay/0", (5002,)), ("replay/1", (5003,))]
-    launchable = core.bind(built.program, lambda task: f"{task.label}-{task.index}", "rpc.pem", 5000)
+    tasks = core.plan(built.program, 5000)
+    replays = [(task.name, task.ports) for task in tasks if task.label == "replay"]
+    assert replays == [("replay/0", (5002,)), ("replay/1", (5003,))]
+    addresses = core.addresses_of(tasks, lambda task: f"{task.label}-{task.index}")
+    launchable = core.bind(built.program, addresses, "rpc.pem")
     for name in ("actor/0", "learner"):
         assert {"replay-0:5002", "replay-1:5003"} < set(launchpad.servers_of(launchable, name))
 

@@ -174,6 +174,13 @@ def test_the_learner_decides_how_it_ends(manifest):
     assert job(manifest, "monitor")["template"]["spec"]["backoffLimit"] == 3
 
 
+def test_pods_of_actors_may_be_lost_and_added_in_any_number(manifest):
+    spec = job(manifest, "actor")["template"]["spec"]
+    assert (spec["backoffLimit"], spec["completions"], spec["parallelism"]) == (roles.MANY, 4, 4)
+    spec["completions"] = spec["parallelism"] = 9  # Kubernetes lets them be changed where they are the same.
+    assert schemas.problems(manifest) == []
+
+
 def test_only_the_learner_has_a_topology_of_its_own(manifest):
     assert "annotations" not in manifest["metadata"]
     with_it = [job["name"] for job in manifest["spec"]["replicatedJobs"] if "metadata" in job["template"]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import socket
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -12,7 +14,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import sinks
-from boonta.tests.helpers.apart import LIGHT, Apart
+from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ALL = ("monitor", "variables", "learner", "actor")
@@ -84,6 +86,38 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
     assert len({begun[0] for begun in sinks.taken(tmp_path, "begin")}) == 1  # For a tracker it is one run.
     sent = [row["env_steps"] for (row,) in sinks.taken(tmp_path, "row") if row.get("env_steps")]
     assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
+
+
+def test_actors_that_never_come_or_leave_for_good_end_nothing_and_their_steps_count(tmp_path):
+    """The program has four; one never comes, one leaves, one is killed."""
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", "--stop.env-steps", "400") as apart:
+        for label in ALL[:-1]:
+            apart.start(label)
+        actors = [apart.start("actor", index) for index in range(3)]
+        apart.wait_for(tmp_path, "env_steps", 30)
+        actors[1].send_signal(signal.SIGTERM)
+        assert actors[1].wait(60) == 143
+        actors[2].kill()
+        apart.wait_for(tmp_path, "env_steps", 300)
+        codes, outputs = apart.finish()
+    assert (codes.pop("actor/1"), codes.pop("actor/2")) == (143, -9)
+    assert set(codes.values()) == {0}, outputs
+    assert "  away actor/3 for " in outputs["monitor/0"] and "actor/1 for " in outputs["monitor/0"]
+    steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
+    assert steps == sorted(steps) and steps[-1] >= 400
+
+
+def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_folder(tmp_path):
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--stop.env-steps", "60") as apart:
+        for label in ALL[:-1]:
+            apart.start(label)
+        apart.wait_for(tmp_path, "updates", 0)
+        words = [sys.executable, "-m", "boonta", "join", str(tmp_path)]
+        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        codes, outputs = apart.finish()
+    assert joined.returncode == 0, joined
+    assert set(codes.values()) == {0}, outputs
+    assert "actor/1: done" in joined.stdout and "  away actor/0 for " in outputs["monitor/0"]
 
 
 @pytest.mark.parametrize("signalled", ["learner", "monitor"])

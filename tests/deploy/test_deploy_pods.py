@@ -53,6 +53,25 @@ def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, 
         )  # The code is 143 if our SIGTERM came before the program's end.
 
 
+def test_pods_that_are_added_to_the_actors_join_and_may_be_lost(tmp_path, monkeypatch):
+    """As `kubectl` would scale them; the set does not start again, and a pod that is removed leaves."""
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--stop.env-steps", "500")
+    (actors,) = (each for each in manifest["spec"]["replicatedJobs"] if each["name"] == "actor")
+    actors["template"]["spec"]["completions"] = actors["template"]["spec"]["parallelism"] = 3
+    with pods.Pods(manifest, tmp_path) as running:
+        assert not running.run(lambda: counter(workdir, "threads/actor/2") > 0)
+        running.pod("actor", 1).process.kill()
+        removed = running.pod("actor", 2)
+        running.pods.remove(removed)
+        removed.process.terminate()
+        assert removed.process.wait(60) == 143
+        assert running.run(lambda: False), running.output()
+        running.end()
+        assert (running.restarts, running.pod("learner").starts) == (0, 1), running.output()
+        assert "actor/2 for " in running.output()
+    assert counter(workdir, "env_steps") >= 500
+
+
 def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypatch):
     manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--seed", "2")
     workdir.mkdir()

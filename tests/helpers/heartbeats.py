@@ -8,6 +8,7 @@ def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> 
         "name": name,
         "process": "host/1",
         "life": "first",
+        "joined": False,
         "number": 1,
         "acknowledged": False,
         "started": True,

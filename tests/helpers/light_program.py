@@ -29,16 +29,18 @@ class Board(Periodic):
 class Counter(Node):
     """Counts slowly, and measures its environment's limit of threads; raises after `breaks_after` steps.
 
-    In its first life it hangs after `hangs_after` steps. Each step takes `eats_mb` of memory, for good.
+    In its first life it hangs after `hangs_after` steps. Each step takes `eats_mb` of memory, for good, and counts as a
+    million once there is a file `leaps_at`.
     """
 
-    def __init__(self, name, variables, monitor, breaks_after=0, hangs_after=0, eats_mb=0):
+    def __init__(self, name, variables, monitor, breaks_after=0, hangs_after=0, eats_mb=0, leaps_at=""):
         super().__init__(name, monitor)
         self._variables = variables
         self._breaks_after = breaks_after
         self._hangs_after = hangs_after
         self._eaten = [b"1" * (eats_mb << 20)]
         self._steps = 0
+        self._leaps_at = leaps_at
 
     def step(self) -> None:
         self._steps += 1
@@ -49,7 +51,8 @@ class Counter(Node):
         if self.role == "learner":
             self._variables.put(self._steps)
         self._eaten.append(self._eaten[0][1:])
-        self.count(**{"updates" if self.role == "learner" else "env_steps": 1.0})
+        leaps = self._leaps_at and os.path.exists(self._leaps_at)
+        self.count(**{"updates" if self.role == "learner" else "env_steps": 1e6 if leaps else 1.0})
         self.measure({"threads": float(os.environ.get("OMP_NUM_THREADS", "0"))})
         time.sleep(0.05)
 
@@ -78,6 +81,7 @@ def light_program(
     hangs_after: int = 0,
     eats_mb: int = 0,
     refuses: bool = False,
+    leaps_at: str = "",
 ) -> Program:
     """Counters.
 
@@ -88,9 +92,10 @@ def light_program(
       hangs_after: steps until an actor hangs, in its first life.
       eats_mb: megabytes that an actor takes in each step.
       refuses: actors can be made in the launcher alone.
+      leaps_at: a file; once it exists, a step of an actor counts as a million.
     """
     nothing: Any = None
-    settings = {"breaks_after": breaks_after, "hangs_after": hangs_after, "eats_mb": eats_mb}
+    settings = {"breaks_after": breaks_after, "hangs_after": hangs_after, "eats_mb": eats_mb, "leaps_at": leaps_at}
     groups = [
         group(Monitor, log_every_s=0.5),
         group(Board),

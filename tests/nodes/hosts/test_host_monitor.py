@@ -37,6 +37,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "acknowledged": False,
             "started": True,
             "stuck": "",
+            "joined": False,
             "build": "",
             "warnings": [],
             "activity": "",

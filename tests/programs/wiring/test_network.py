@@ -57,6 +57,30 @@ def test_it_takes_no_rights():
     assert found["got"] == network.PRIVATE and found["net"] != os.readlink("/proc/self/ns/net")
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or not can_unshare(user=NOBODY), reason="needs root, and users with namespaces")
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_a_process_enters_the_network_of_another_one_of_its_user(user):
+    system = shutil.which("python3", path="/usr/bin:/usr/local/bin")
+    if system is None:
+        pytest.skip("other users need a Python that they can read")
+    look = "import os, sys; print(os.getpid(), os.readlink('/proc/self/ns/net'), flush=True); sys.stdin.read()"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        file = shutil.copy(FILE, folder)
+        os.chmod(file, 0o644)
+        own = {"text": True, "user": user, "group": user, "cwd": "/"}
+        start = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **own}
+        with subprocess.Popen([system, "-I", "-S", file, system, "-c", look], **start) as other:
+            pid, net = other.stdout.readline().split()
+            command = [system, "-I", "-S", file, network.OF, pid, system, "-c", look]
+            with subprocess.Popen(command, **start) as joining:
+                joined, _ = joining.communicate("", timeout=60)
+            other.communicate("", timeout=60)
+        gone = subprocess.run(command, stderr=subprocess.PIPE, **own)
+    assert joined.split()[1] == net != os.readlink("/proc/self/ns/net")
+    assert gone.returncode == 1 and f"error: the network of process {pid} can't be entered: " in gone.stderr
+
+
 @pytest.fixture
 def no_namespace(tmp_path) -> str:
     """This file as it is on a machine that refuses namespaces."""

@@ -52,6 +52,17 @@ def test_a_line_says_how_it_goes_and_who_waits_for_whom():
     assert "learner for trajectories" not in line  # 2% is nothing to look at
 
 
+def test_nodes_that_are_away_are_named_with_how_long_those_first_that_are_away_longest():
+    assert "away" not in view.line(STATUS)
+    away = {f"actor/{i}": 60.0 * i for i in range(1, 9)}
+    assert "  away actor/8 for 0:08:00, actor/7 for 0:07:00, " in view.line(STATUS | {"away": away})
+    assert view.away(away)[0][1].endswith(", actor/3 for 0:03:00, 2 more")
+
+
+def test_a_node_that_is_away_takes_no_memory():
+    assert "memory 0.70 GB" in view.line(STATUS | {"away": {"actor/0": 5.0}})
+
+
 def test_a_start_is_told_with_its_longest_phases():
     row = {"start_s": 14.25, "start_s/importing": 4.0, "start_s/compiling": 9.5, "start_s/waiting_for_a_batch": 0.75}
     assert view.start(row | {"reused": 0.0, "reused_s": 0.0}) == "14.2 s (compiling 9.5, importing 4.0)"

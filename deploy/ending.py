@@ -1,0 +1,67 @@
+"""How the process of a node on a host of its own ends: what a signal does to it, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.ending import end_now
+from boonta.nodes.watch.stopping import failure_of
+
+if TYPE_CHECKING:
+    from boonta.deploy.core import Task
+
+LEAVE_S = 10.0  # Time from the signal that a node has to report its last counters, if the program goes on without it.
+
+
+class Ending:
+    """Why a node's process ends, and its exit code.
+
+    A platform decides by exit codes what to restart. So a node that is asked to end before the program's work is done
+    must not look like one that has done it, whichever node was asked first.
+    """
+
+    def __init__(self, task: Task, instance: Node, stop: threading.Event):
+        self._task = task
+        self._instance = instance
+        self._stop = stop
+        self._signal = 0
+        self.error = ""  # The exception that the node raised.
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._is_over():
+            return  # The node is ending already, and may still be saving.
+        if self._task.is_dispensable and not self._signal:
+            late = threading.Timer(LEAVE_S, end_now, (128 + number,))
+            late.daemon = True
+            late.start()
+        self._signal = number
+        if isinstance(self._instance, Monitor):
+            self._instance.report_end(self._task.name, f"{self._task.name} was asked to end by signal {number}")
+        self._stop.set()
+
+    def code(self) -> int:
+        """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
+        failure = "; ".join(filter(None, (self._failure(), self.error)))
+        if self._signal and not self.error:
+            print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
+            return 128 + self._signal
+        if failure:
+            print(f"error: {failure}", file=sys.stderr, flush=True)
+            return 1
+        print(f"{self._task.name}: done", flush=True)
+        return 0
+
+    def _is_over(self) -> bool:
+        if isinstance(self._instance, Monitor):
+            return bool(self._instance.status()["reason"])
+        return self._instance.ending
+
+    def _failure(self) -> str:
+        instance = self._instance
+        return failure_of(instance.status()) if isinstance(instance, Monitor) else instance.failure

@@ -1,0 +1,101 @@
+"""Adds actors to a running program, on its machine or another one, until it ends or they are asked to leave.
+
+./run boonta join runs/muzero-catch --actors 2
+"""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import tyro
+
+from boonta.nodes.rpc.client import Client
+from boonta.nodes.rpc.errors import RpcError
+from boonta.programs.tools.play import program_of
+from boonta.programs.wiring import network
+from boonta.programs.wiring.interrupts import Signals
+from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
+from boonta.programs.wiring.run import BadInput, command, read_config
+
+KEY = "rpc.pem"
+ANSWER_S = 15.0  # Deadline for the monitor's answer.
+POLL_S = 0.2
+LEFT = (0, 128 + 15, -15)  # Exit codes of a node that has been asked to leave.
+
+
+def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: str = "actor") -> None:
+    """Adds actors to a running program, until it ends or they are asked to leave, by Ctrl-C or SIGTERM.
+
+    They have numbers beyond those of the actors that are there, and the program goes on whatever becomes of them; what
+    they have counted stays counted. The exit code is 0 when the program has done its work or they have left.
+
+    Args:
+      workdir: the run's folder; on another machine the same one, if they share it, or one with a copy of its
+        config.json, servers.json and rpc.pem.
+      actors: number of actors, at least 1.
+      group: label of the group that they join.
+    """
+    if actors < 1:
+        raise BadInput(f"--actors is {actors}; it must be at least 1")
+    function, run, settings = program_of(workdir)
+    declared = require_joinable(function(run=run, **settings), group).number
+    servers = read_servers(workdir)
+    signals = Signals()
+    first = _admitted(workdir, servers, group, declared, actors)
+    commands = {f"{group}/{i}": _command(workdir, servers, group, i) for i in range(first, first + actors)}
+    print(f"{', '.join(commands)} join the run in {workdir}; Ctrl-C makes them leave", flush=True)
+    # Ctrl-C reaches all processes of a terminal's session, and only this one handles it.
+    nodes = {name: subprocess.Popen(words, start_new_session=True) for name, words in commands.items()}
+    sys.exit(_stay(nodes, signals))
+
+
+def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int, actors: int) -> int:
+    """The first of so many numbers that the program's monitor keeps for them.
+
+    Raises:
+      BadInput: it doesn't answer.
+    """
+    key = None if servers.local else str(workdir / KEY)
+    try:
+        first: int = Client(servers.addresses["monitor"], ANSWER_S, key).admit(group, declared, actors)
+        return first
+    except (RpcError, OSError) as error:
+        raise BadInput(f"the program of {workdir} doesn't answer, so nothing can join it: {error}") from error
+
+
+def _command(workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
+    """The command of a node that joins; of a program in a network of its own, it is started in there."""
+    config, folder = read_config(workdir), workdir.absolute()
+    within = ["-I", "-S", network.__file__, network.OF, str(servers.process), sys.executable] if servers.process else []
+    node = ["-m", "boonta.deploy.node", config.file, "--label", group, "--index", str(i)]
+    where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / KEY)])]
+    tunnel = ["--tunnel"] if servers.tunnel else []
+    return [sys.executable, *within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
+
+
+def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
+    """Waits until all nodes have ended, and passes a signal on to them; returns the exit code."""
+    asked = False
+    while any(node.poll() is None for node in nodes.values()):
+        if signals.number and not asked:
+            asked = True
+            for node in nodes.values():
+                node.terminate()
+        time.sleep(POLL_S)
+    failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in (LEFT if asked else (0,))}
+    for name, code in failed.items():
+        print(f"error: {name} ended with code {code}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def main() -> None:
+    """The command line of `join`."""
+    command(join, ValueError)
+
+
+if __name__ == "__main__":
+    main()

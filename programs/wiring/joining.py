@@ -1,0 +1,107 @@
+"""Actors that join a running program, beyond those that the program names."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import pydantic
+
+from boonta.agents.base import Slots
+from boonta.nodes.rpc.wire import UNIX
+from boonta.nodes.snapshots import files, schema
+from boonta.nodes.tables.freshness import bounded
+from boonta.programs.wiring.program import Group, Program, parameters
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.slots import slots_of
+
+MOST = 10_000  # Actors that may join, over the whole run.
+FILE = "servers.json"  # In the run's folder while the program runs.
+
+
+@dataclasses.dataclass(frozen=True)
+class Servers:
+    """How a node that joins reaches a running program's servers.
+
+    Attributes:
+      addresses: by the name of the node that listens there, as `nodes.rpc.wire` has them; Reverb's is "host:port".
+      tunnel: whether the tables are reached through a tunnel that asks for the run's key.
+      process: id of a process in the program's own network; 0 if it has none.
+    """
+
+    addresses: dict[str, str]
+    tunnel: bool = False
+    process: int = 0
+
+    @property
+    def local(self) -> bool:
+        """Whether they can be reached from the program's machine alone, without a key."""
+        return self.addresses["monitor"].startswith(UNIX)
+
+    def write(self, folder: pathlib.Path) -> None:
+        """Writes them into a run's folder.
+
+        Raises:
+          OSError: they can't be written.
+        """
+        files.write_whole(folder / FILE, json.dumps(dataclasses.asdict(self)).encode(), synced=False)
+
+
+_SERVERS = pydantic.TypeAdapter(Servers)
+
+
+def read_servers(folder: pathlib.Path) -> Servers:
+    """The servers of the program that runs in a folder.
+
+    Raises:
+      BadInput: none runs there that can be joined.
+    """
+    try:
+        return schema.load(_SERVERS, schema.read(folder / FILE))
+    except (OSError, ValueError) as error:
+        raise BadInput(f"no program that can be joined runs in {folder}: {FILE} can't be read: {error}") from error
+
+
+def require_joinable(program: Program, label: str) -> Group:
+    """The group that actors are to join.
+
+    Raises:
+      BadInput: there is none, or its nodes can't join a running program; the message says why.
+    """
+    if program.run.launch != "local_mp":
+        raise BadInput(
+            f"--launch {program.run.launch} has all its actors from the start: only a program whose nodes have "
+            "processes of their own (--launch local_mp, or a host for each node) can be joined"
+        )
+    group = next((each for each in program.groups if each.label == label), None)
+    actors = [each.label for each in program.groups if each.node.role == "actor"]
+    if group is None or group.label not in actors:
+        raise BadInput(f"group {label!r} can't be joined; of this program's groups {actors or 'none'} can")
+    if program.agent and (table := bounded(program.agent.tables)) is not None:
+        raise BadInput(
+            f"group {label!r} can't be joined: table {table.name!r} has max_staleness {table.max_staleness}, so that "
+            "the actors' environments must fit its batch; start the program with more actors"
+        )
+    return group
+
+
+def with_joined(program: Program, label: str, index: int) -> Program:
+    """The program with a group large enough for a node that has joined it; only that node is to be made of it.
+
+    Its slots are numbered from the number of all slots that the program names, so that the others' stay as they are.
+
+    Raises:
+      BadInput: see `require_joinable`; or the index is too large.
+    """
+    group = require_joinable(program, label)
+    if index >= group.number + MOST:
+        raise BadInput(f"index {index} is too large: at most {MOST:,d} nodes can join the {group.number} of {label!r}")
+    settings = dict(group.settings)
+    if "slots" in parameters(group.node):
+        own = slots_of(program, group, 0)
+        settings["num_envs"] = own.size
+        settings["slots"] = Slots(own.size, (own.total or 0) + (index - group.number) * own.size, own.total)
+    larger = dataclasses.replace(group, number=index + 1, settings=settings)
+    groups = [larger if each.label == label else each for each in program.groups]
+    return dataclasses.replace(program, groups=groups)

@@ -1,0 +1,116 @@
+"""Nodes without which a program goes on: they never come, leave, fall silent, or join later."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch import rows
+from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.heartbeats import report
+
+ACTORS = ["actor/0", "actor/1"]
+
+
+def impatient(folder) -> Monitor:
+    """A monitor for which a node is lost as soon as it has looked."""
+    node = Monitor("monitor", str(folder), StopRule(env_steps=100), silent_s=0.0, lost_s=0.0, start_s=0.0)
+    node.start()
+    node.expect(["learner", *ACTORS], ACTORS)
+    return node
+
+
+def test_actors_that_never_come_or_fall_silent_end_nothing_and_are_shown(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.beat(report("actor/0"))
+    monitor.expect(ACTORS, ACTORS)
+    monitor.round()
+    status = monitor.status()
+    assert status["reason"] == "" and set(status["away"]) == set(ACTORS)
+    monitor.beat({**report("actor/0"), "number": 2})
+    assert set(monitor.status()["away"]) == {"actor/1"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_learner_that_never_comes_or_falls_silent_ends_it_all_the_same(tmp_path, known):
+    monitor = impatient(tmp_path)
+    if known:
+        monitor.beat(report("learner"))
+    monitor.round()
+    assert monitor.status()["failure"].startswith("learner ") and "learner" not in monitor.status()["away"]
+
+
+def test_an_actor_that_leaves_ends_nothing_but_one_that_fails_does(tmp_path):
+    monitor = impatient(tmp_path)
+    for name in ACTORS:
+        monitor.beat(report(name, counts={"env_steps": 3.0}))
+    monitor.report_end("actor/0", "")
+    assert monitor.status()["reason"] == "" and set(monitor.status()["away"]) == {"actor/0"}
+    monitor.report_end("actor/1", "actor/1 failed while acting: ValueError: bad")
+    assert monitor.status()["failure"] == "actor/1 failed while acting: ValueError: bad"
+
+
+@pytest.mark.parametrize("failure", ["", "actor/7 failed while acting: ValueError: bad"])
+def test_whatever_becomes_of_an_actor_that_has_joined_its_steps_count(tmp_path, failure):
+    monitor = impatient(tmp_path)
+    monitor.expect([])
+    monitor.beat({**report("actor/7", counts={"env_steps": 3.0}), "joined": True, "stuck": "has been acting for 301 s"})
+    monitor.round()
+    assert set(monitor.status()["away"]) == {"actor/7"}
+    monitor.report_end("actor/7", failure)
+    monitor.beat(report("actor/8", counts={"env_steps": 4.0}))
+    status = monitor.status()
+    assert status["reason"] == "" and status["totals"]["env_steps"] == 7.0
+
+
+def test_nodes_that_are_to_join_get_numbers_that_nobody_has_or_had(tmp_path):
+    monitor = impatient(tmp_path)
+    assert monitor.admit("actor", 2, 3) == 2
+    assert monitor.admit("actor", 2, 1) == 5
+    monitor.beat({**report("actor/9"), "joined": True})
+    monitor.round()
+    assert monitor.admit("actor", 2, 1) == 10 and monitor.admit("explorer", 1, 1) == 1
+    monitor._save_counters()
+    again = impatient(tmp_path)
+    assert again.admit("actor", 2, 1) == 10
+
+
+def test_an_actor_of_another_build_that_would_join_is_refused_alone(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.build = "flags 1"
+    reply = monitor.beat({**report("actor/7", counts={"env_steps": 3.0}), "joined": True, "build": "flags 2"})
+    assert reply["stop"] == reply["failure"] == "actor/7 is flags 2, but the monitor is flags 1: start all alike"
+    monitor.report_end("actor/7", "")
+    status = monitor.status()
+    assert status["reason"] == "" and status["nodes"]["actor/7"]["gone"] and "env_steps" not in status["totals"]
+
+
+def test_the_end_waits_for_no_actor_that_is_away(tmp_path):
+    monitor = impatient(tmp_path)
+    monitor.expect(ACTORS, ACTORS)
+    monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
+    monitor.round()  # It is silent from now on, and the other one has never come.
+    assert "env_steps reached 100" in monitor.beat(report("replay", serves=2))["stop"]
+    monitor.beat({**report("actor/0", counts={"env_steps": 100.0}), "number": 2})
+    monitor.report_end("actor/0", "")
+    monitor.report_end("replay", "")
+    assert set(monitor.status()["away"]) == {"actor/1"}  # The other one has left because of the end.
+    monitor.round()
+    assert monitor.stopping and monitor.status()["failure"] == ""
+
+
+def test_a_node_that_comes_or_goes_shifts_no_share_of_the_others():
+    def at(time_s, **seconds):
+        reports = [{**report(f"actor/{i}"), "seconds": spent} for i, spent in enumerate(seconds.values())]
+        return rows.mark(time_s, {}, reports)
+
+    stayed = {"acting": 900.0, "waiting for room": 100.0}
+    later = {"acting": 908.0, "waiting for room": 102.0}
+    old, new = at(1000.0, stays=stayed, goes={"acting": 400.0}), at(1010.0, stays=later, goes={"acting": 400.0})
+    assert rows.shares(old, new) == {"actor/acting": 0.8, "actor/waiting_for_room": 0.2}
+    joined = at(1010.0, stays=later, goes={"acting": 400.0}, joins={"starting": 30.0, "acting": 10.0})
+    assert rows.shares(old, joined) == {
+        "actor/acting": pytest.approx((0.8 + 0.25) / 2),
+        "actor/waiting_for_room": pytest.approx(0.1),
+        "actor/starting": pytest.approx(0.75 / 2),
+    }

@@ -1,0 +1,122 @@
+"""Actors that join a running program, leave it again, and die."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+from boonta.nodes import metrics
+from boonta.nodes.snapshots import counters
+from boonta.tests.helpers.launched import LIGHT, TINY
+from boonta.tests.helpers.running import ROOT, Running
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+JOIN = [sys.executable, "-m", "boonta", "join"]
+
+
+class Joining:
+    """A context manager that lets actors join a run by a command of their own, and kills what is left of it."""
+
+    def __init__(self, run: Running, printed: pathlib.Path, *flags: str):
+        self._run, self._printed = run, printed
+        with open(printed, "wb") as output:
+            self.process = subprocess.Popen(
+                [*JOIN, str(run.workdir), *flags], cwd=ROOT, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def __enter__(self) -> Joining:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for process in [*self.nodes, self.process]:
+            process.kill()
+        self.process.wait()
+
+    @property
+    def nodes(self) -> list[psutil.Process]:
+        """The processes of its actors."""
+        return psutil.Process(self.process.pid).children() if self.process.poll() is None else []
+
+    @property
+    def printed(self) -> str:
+        """What it has printed so far."""
+        return self._printed.read_text(errors="replace")
+
+    def wait_until_counted(self, *names: str) -> None:
+        """Waits until the monitor has counted steps of these actors."""
+
+        def there() -> bool:
+            assert self.process.poll() is None, self.printed
+            return all(counts(self._run).get(name, 0.0) > 0 for name in names)
+
+        self._run.wait_until(there, f"steps of {names} are counted")
+
+
+def counts(run: Running) -> dict[str, float]:
+    """The env steps of each node's present life, as the monitor has last saved them."""
+    found = counters.load(run.workdir)
+    return {} if found is None else {name: own.get("env_steps", 0.0) for name, (_, own) in found.lives.items()}
+
+
+def has_left(run: Running, name: str) -> bool:
+    """Whether the monitor knows it, and has saved the node's last counters, as it does before it says so."""
+    return json.loads((run.workdir / metrics.STATUS).read_text())["nodes"][name]["gone"]
+
+
+def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_counted(tmp_path):
+    end = tmp_path / "end"
+    limit = 10_000_000
+    with Running(tmp_path, LIGHT, "--stop.env-steps", str(limit), "--leaps-at", str(end)) as run:
+        run.wait_until_it_works()
+        with (
+            Joining(run, tmp_path / "leaves") as leaves,
+            Joining(run, tmp_path / "stays", "--actors", "2") as stays,
+        ):
+            leaves.wait_until_counted("actor/1", "actor/2", "actor/3")
+            leaves.process.send_signal(signal.SIGINT)
+            assert leaves.process.wait(120) == 0, leaves.printed
+            (left,) = (name for name in ("actor/1", "actor/2", "actor/3") if f"{name} join" in leaves.printed)
+            run.wait_until(lambda: has_left(run, left), f"{left} has left")
+            before = counts(run)
+            os.kill(stays.nodes[0].pid, signal.SIGKILL)
+            run.wait_until_it_works()
+            end.touch()
+            printed = run.finish(0)
+            assert stays.process.wait(120) == 1 and "ended with code -9" in stays.printed
+    after = counts(run)
+    assert after[left] == before[left] > 0 and all(after[name] >= value for name, value in before.items())
+    steps = [row["env_steps"] for row in run.rows]
+    assert steps == sorted(steps) and steps[-1] >= max(limit, sum(after.values()))
+    assert f"away {left} for " in printed and "error" not in printed
+
+
+@pytest.mark.slow
+def test_actors_that_have_joined_write_to_the_same_table_at_the_same_ratio(tmp_path):
+    with Running(tmp_path, TINY) as run:
+        run.wait_until_it_works()
+        with Joining(run, tmp_path / "joined", "--actors", "2") as joined:
+            joined.wait_until_counted("actor/1", "actor/2")
+            run.wait_until_it_works()
+            run.end()
+            assert joined.process.wait(120) == 0, joined.printed
+    last = run.rows[-1]
+    (name,) = (key.partition("/")[0] for key in last if key.endswith("/inserted"))
+    assert last[f"{name}/sampled"] <= last[f"{name}/inserted"] and last["rss_mb/actor/2"] > 0
+
+
+def test_a_run_that_has_ended_or_never_began_cannot_be_joined(tmp_path):
+    with Running(tmp_path, LIGHT, "--stop.updates", "1") as run:
+        run.finish(0)
+    ended = subprocess.run([*JOIN, str(run.workdir)], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 2 and "no program that can be joined runs in" in ended.stderr
+    learner = subprocess.run([*JOIN, str(run.workdir), "--group", "learner"], cwd=ROOT, capture_output=True, text=True)
+    assert learner.returncode == 2 and "group 'learner' can't be joined" in learner.stderr
+    absent = subprocess.run([*JOIN, str(tmp_path / "nothing")], cwd=ROOT, capture_output=True, text=True)
+    assert absent.returncode == 2 and "holds no run" in absent.stderr

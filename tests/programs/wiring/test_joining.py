@@ -1,0 +1,71 @@
+"""Actors beyond those that a program names: which may join, and what they get."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.agents import muzero, ppo
+from boonta.agents.base import Slots
+from boonta.envs.catch import Catch
+from boonta.nodes.actor import Actor
+from boonta.nodes.learner import Learner
+from boonta.programs.wiring.joining import MOST, with_joined
+from boonta.programs.wiring.launch import group
+from boonta.programs.wiring.program import Program, construct, node_arguments
+from boonta.programs.wiring.run import BadInput, Run
+
+
+def program_of(tmp_path, agent=None, **settings) -> Program:
+    env = Catch()
+    groups = [group(Learner), group(Actor, 2, num_envs=8), group(Actor, 3, label="explorer", num_envs=4)]
+    run = Run(workdir=str(tmp_path), **settings)
+    return Program("c", run, agent or muzero.make(muzero.CATCH, env.spec), env, groups)
+
+
+def arguments(program: Program, label: str, i: int) -> dict:
+    (group,) = (each for each in program.groups if each.label == label)
+    return node_arguments(program, group, i, {})
+
+
+def test_who_joins_is_numbered_on_has_a_seed_of_its_own_and_slots_beyond_those_of_the_others(tmp_path):
+    program = program_of(tmp_path)
+    own = [arguments(program, label, i) for label, number in (("actor", 2), ("explorer", 3)) for i in range(number)]
+    joined = [arguments(with_joined(program, "actor", i), "actor", i) for i in (2, 3)]
+    joined.append(arguments(with_joined(program, "explorer", 4), "explorer", 4))
+    assert [each["slots"] for each in joined] == [Slots(8, 28, 28), Slots(8, 36, 28), Slots(4, 32, 28)]
+    assert [each["num_envs"] for each in joined] == [8, 8, 4]
+    assert [each["name"] for each in joined] == ["actor/2", "actor/3", "explorer/4"]
+    for label, taken in (("actor", own[:2]), ("explorer", own[2:])):
+        seeds = [each["seed"] for each in (*taken, *joined) if each["name"].startswith(label)]
+        assert len(set(seeds)) == len(seeds)
+
+
+def test_the_others_stay_as_they_are_and_the_node_can_be_made(tmp_path):
+    program = program_of(tmp_path)
+    larger = with_joined(program, "actor", 7)
+    for name in ("seed", "name"):
+        assert arguments(larger, "actor", 0)[name] == arguments(program, "actor", 0)[name]
+    handles = {"variables": None, "replay": None, "monitor": None}
+    assert construct(larger, larger.groups[1], 7, handles).name == "actor/7"
+
+
+@pytest.mark.parametrize(
+    ("label", "index", "launch", "message"),
+    [
+        ("learner", 1, "local_mp", r"'learner' can't be joined; of this program's groups \['actor', 'explorer'\] can"),
+        ("actr", 5, "local_mp", "'actr' can't be joined"),
+        ("actor", 2, "sebulba", "--launch sebulba has all its actors from the start"),
+        ("actor", 2, "anakin", "--launch anakin has all"),
+        ("actor", 2, "serial", "--launch serial has all"),
+        ("actor", 2 + MOST, "local_mp", "index 10002 is too large"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_by_name(tmp_path, label, index, launch, message):
+    with pytest.raises(BadInput, match=message):
+        with_joined(program_of(tmp_path, launch=launch), label, index)
+
+
+def test_actors_whose_environments_must_fit_a_batch_are_refused(tmp_path):
+    agent = ppo.make(ppo.CATCH, Catch().spec)
+    with pytest.raises(BadInput, match="'actor' can't be joined: table 'trajectories' has max_staleness 0"):
+        with_joined(program_of(tmp_path, agent), "actor", 2)
