@@ -17,9 +17,10 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
 from boonta.programs.wiring import network
+from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
-from boonta.programs.wiring.run import BadInput, command, read_config
+from boonta.programs.wiring.run import BadInput, command
 
 KEY = "rpc.pem"
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
