@@ -65,6 +65,7 @@ class Monitor(Periodic):
         self._supervised = supervised
         self._state = threading.RLock()
         self._roster = Roster(silent_s)
+        self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
@@ -108,6 +109,8 @@ class Monitor(Periodic):
             elif not late:
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
+                if not report["metrics"].keys().isdisjoint(EVALUATION):
+                    self._evaluators.add(report["name"])
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             served = report["serves"] and not self._drained(report["serves"])
@@ -233,7 +236,8 @@ class Monitor(Periodic):
 
     def _evaluation(self) -> dict[str, float]:
         """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""
-        measured = rows.measured(self._roster.reports)
+        reports = [self._roster.peers[name].report for name in self._evaluators]
+        measured = rows.measured(reports)
         return metrics.means({name: measured[name].values() for name in EVALUATION if name in measured})
 
     def round(self) -> None:

@@ -42,6 +42,7 @@ class Counters:
         self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
         self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
         self._base: Counts = {}  # The counts with which the program was started.
+        self._sums: Counts | None = None  # Of all these, once they are asked for: each of many nodes asks every second.
         self._resumed: tuple[str, Counts] | None = None
         self._seconds, self._began = 0.0, time.monotonic()
 
@@ -55,7 +56,12 @@ class Counters:
             past = self._past.setdefault(name, {})
             for counter, value in counted.items():
                 past[counter] = past.get(counter, 0.0) + value
+            counted = {}
         self.lives[name] = (life, dict(counts))
+        if self._sums is not None:
+            for counter in {*counted, *counts}:
+                news = counts.get(counter, 0.0) - counted.get(counter, 0.0)
+                self._sums[counter] = self._sums.get(counter, 0.0) + news
 
     def is_over(self, name: str, life: str) -> bool:
         """Whether a node has begun another life after this one."""
@@ -75,23 +81,22 @@ class Counters:
         If the program has just been started, all counters go on from there. If only this node has been started again,
         the counters that other nodes count, too, stay as they are, and the rest go back.
         """
+        totals, self._sums = self.totals(), None
         self._resumed = (name, dict(counts))
         if name not in self._past:
             self._base = {counter: value for counter, value in counts.items() if counter != "seconds"}
             self._seconds = counts.get("seconds", 0.0)
             return
         others = {counter for other in {*self._past, *self.lives} - {name} for counter in self._of(other)}
-        past, totals = self._past[name], self.totals()
+        past = self._past[name]
         for counter in {*past, *counts} - others - {"seconds"}:
             past[counter] = past.get(counter, 0.0) + counts.get(counter, 0.0) - totals.get(counter, 0.0)
 
     def totals(self) -> Counts:
         """The sums over all nodes and lives, and the program's age in seconds."""
-        totals: Counts = collections.defaultdict(float, self._base)
-        for name in {*self._past, *self.lives}:
-            for counter, value in self._of(name).items():
-                totals[counter] += value
-        return {**totals, "seconds": self._seconds + self._age()}
+        if self._sums is None:
+            self._sums = self._add_up()
+        return {**self._sums, "seconds": self._seconds + self._age()}
 
     def continued_from(self, earlier: Counters) -> Counters:
         """The counters of a monitor that was restarted: these, added to the ones that it had saved before."""
@@ -117,6 +122,14 @@ class Counters:
 
     def _age(self) -> float:
         return time.monotonic() - self._began
+
+    def _add_up(self) -> Counts:
+        """The sums over all nodes and lives."""
+        sums: Counts = collections.defaultdict(float, self._base)
+        for name in {*self._past, *self.lives}:
+            for counter, value in self._of(name).items():
+                sums[counter] += value
+        return dict(sums)
 
     def _of(self, name: str) -> Counts:
         """The counts of all lives of a node."""

@@ -205,3 +205,16 @@ def test_whatever_restarts_every_step_counts_once_and_updates_are_the_learners(s
             for known in sorted(each for each in lives if lives[each][2]):
                 tell(known)
         assert of(monitor) == (done, updates), (step, event, name)
+
+
+def test_the_sums_that_are_kept_are_those_of_all_nodes_and_lives():
+    draw, kept = random.Random(0), counters.Counters()
+    for turn in range(200):
+        name, life = f"actor/{draw.randrange(3)}", str(draw.randrange(3))
+        counted = ("env_steps", "episodes")[: draw.randrange(3)]
+        kept.record(name, life, {counter: float(draw.randrange(100)) for counter in counted})
+        if turn % 50 == 49:
+            kept.resume(name, {"env_steps": 7.0, "seconds": 3.0})
+        totals = kept.totals()
+        del totals["seconds"]
+        assert totals == kept._add_up()
