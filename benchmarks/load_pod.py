@@ -23,7 +23,8 @@ LEARNED, CORES_ON_A_HOST = 43e6 / 4, 8
 PLAYED_S, SLOTS, GROUPS, BATCH = 2 * (163e-6 + 64e-6), 32, 2, 32
 # "Bytes of a step" there: Pong's frames compress. Noise doesn't.
 PONG_BYTES, NOISE_BYTES = 928.0, float(math.prod(load_program.FRAME))
-TLS = 66 / 43  # "Calls between nodes" there: params of 10 MB between hosts, and over a Unix socket.
+# "Calls between nodes" there: params of 10 MB between hosts, and over a Unix socket; a number between hosts.
+TLS, CALL_US = 66 / 43, 149.0
 # Egress of a VM with 22 vCPUs, c3-standard-22 (https://cloud.google.com/compute/docs/network-bandwidth).
 NIC_BYTES_S, NIC = 23e9 / 8, "c3-standard-22, 23 Gbit/s"
 
@@ -34,7 +35,7 @@ class Measured(NamedTuple):
     Attributes:
       actor_us, replay_us, consumer_us: by env step: writing, keeping, reading.
       variables_us: by fetch of params.
-      heartbeat_us: by heartbeat of one of 10 nodes, and of one of 1,000.
+      heartbeat_us: by heartbeat of one of 10 nodes, and of one of 1,000, without the call.
     """
 
     actor_us: float
@@ -44,7 +45,7 @@ class Measured(NamedTuple):
     heartbeat_us: tuple[float, float]
 
 
-MEASURED = Measured(actor_us=188, replay_us=23, consumer_us=28, variables_us=560, heartbeat_us=(57, 1_454))
+MEASURED = Measured(actor_us=188, replay_us=23, consumer_us=28, variables_us=560, heartbeat_us=(51, 84))
 
 
 class Part(NamedTuple):
@@ -86,10 +87,10 @@ def fetches_per_s(rate: float) -> float:
 
 
 def monitor(nodes: int, measured: Measured) -> Part:
-    """The monitor's core: a heartbeat costs a part of its own, and one for each node that the monitor knows."""
+    """The monitor's core: a heartbeat costs a call, a part of its own, and one for each node that the monitor knows."""
     few, many = measured.heartbeat_us
     each = (many - few) / (1_000 - 10)
-    own = few - 10 * each
+    own = CALL_US + few - 10 * each
     alone = (math.sqrt(own**2 + 4e6 * each * HEARTBEAT_S) - own) / (2 * each)
     return Part("monitor, a core", nodes * (own + each * nodes) / HEARTBEAT_S / 1e6, "cores", 1.0, alone)
 

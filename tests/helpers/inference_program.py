@@ -5,30 +5,27 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from boonta.envs.catch import Catch
+from boonta.envs.base import BatchedEnv
 from boonta.nodes.actor import Actor
 from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.paced import PacedCatch
 
 
 @dataclasses.dataclass(frozen=True)
-class Light:
-    """Catch; on demand it refuses to be in a process that holds more than stepping and writing need."""
+class Light(PacedCatch):
+    """Paced Catch; on demand it refuses to be in a process that holds more than stepping and writing need."""
 
     demanding: bool
 
-    @property
-    def spec(self):
-        return Catch().spec
-
-    def __call__(self, num_envs: int, seed: int):
+    def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
         heavy = {"jax", "haiku", "rlax", "tensorflow", "reverb"} & set(sys.modules)
         if self.demanding and heavy:
             raise RuntimeError(f"this actor's process has loaded {sorted(heavy)}")
-        return Catch()(num_envs, seed)
+        return super().__call__(num_envs, seed)
 
 
 def inference_program(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from boonta.envs.base import BatchedEnv
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
@@ -13,20 +14,17 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.paced import PacedCatch
 
 
 @dataclasses.dataclass(frozen=True)
-class Fragile:
-    """Catch whose simulator breaks after some steps; 0 never."""
+class Fragile(PacedCatch):
+    """Paced Catch whose simulator breaks after some steps; 0 never."""
 
     breaks_after: int = 0
 
-    @property
-    def spec(self):
-        return Catch().spec
-
-    def __call__(self, num_envs: int, seed: int):
-        env = Catch()(num_envs, seed)
+    def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
+        env = super().__call__(num_envs, seed)
         env.breaks_after, env.steps, step = self.breaks_after, 0, env.step
 
         def fragile_step(action):

@@ -67,6 +67,7 @@ def test_without_restarts_the_one_that_was_killed_is_named(tmp_path):
         assert "error: learner/0 was killed by SIGKILL while " in run.finish(1)
 
 
+@pytest.mark.slow
 def test_they_end_well_though_they_never_had_a_batch(tmp_path):
     with Running(tmp_path, *TINY, "--width", "100000") as run:
         run.wait_until(lambda: set(activities(run.workdir).values()) == {"waiting for trajectories"}, "both wait")

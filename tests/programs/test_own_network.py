@@ -48,6 +48,7 @@ def run(tmp_path, program: str, launch: str) -> Running:
 
 
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_it_runs_as_processes(program, tmp_path):
     run(tmp_path, program, "local_mp")
 
