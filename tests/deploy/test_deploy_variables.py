@@ -34,7 +34,9 @@ def test_slurm_and_ssh_start_each(tmp_path):
 def test_callers_are_dealt_to_them_and_the_learner_publishes_to_the_first():
     from boonta.programs.wiring import launchpad
 
-    launchable = core.bind(build(IMPALA, FLAGS).program, lambda task: task.name, "rpc.pem", 5000)
+    program = build(IMPALA, FLAGS).program
+    hosts = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
+    launchable = core.bind(program, hosts, "rpc.pem")
     addresses = ["variables/0:5001", "variables/1:5002"]
     called = {
         name: [address for address in addresses if address in launchpad.servers_of(launchable, name)]

@@ -44,10 +44,11 @@ def test_actors_are_dealt_to_several_inference_nodes(tmp_path):
 def require_inferences(workdir) -> None:
     """The program has learned, and its actors have acted by the inference node."""
     assert not undeclared(workdir)
-    row = metrics.read(workdir)[-1]
-    assert row["updates"] >= 100 and row["env_steps"] >= 100 * 8 * 4
-    assert row["inferences"] > 0
-    assert {"share/actor/waiting_for_inference", "share/inference/acting"} <= set(row)
+    rows = metrics.read(workdir)
+    assert rows[-1]["updates"] >= 100 and rows[-1]["env_steps"] >= 100 * 8 * 4
+    assert rows[-1]["inferences"] > 0
+    # The last row has no share of nodes that have done nothing since the one before.
+    assert {"share/actor/waiting_for_inference", "share/inference/acting"} <= set().union(*rows)
 
 
 def test_threads_learn_until_the_rule(tmp_path):
