@@ -19,7 +19,7 @@ from boonta.tests.helpers.paced import PacedCatch
 class Light(PacedCatch):
     """Paced Catch; on demand it refuses to be in a process that holds more than stepping and writing need."""
 
-    demanding: bool
+    demanding: bool = False
 
     def __call__(self, num_envs: int, seed: int) -> BatchedEnv:
         heavy = {"jax", "haiku", "rlax", "tensorflow", "reverb"} & set(sys.modules)
@@ -40,7 +40,7 @@ def inference_program(
       max_batch: the most environment slots in a batch of the inference node.
       inference: inference nodes.
     """
-    env = Light(processes)
+    env = Light(demanding=processes)
     agent = tiny.make(env.spec)
     groups = [
         group(Monitor, log_every_s=1.0),

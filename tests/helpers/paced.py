@@ -8,12 +8,16 @@ import time
 from boonta.envs.base import BatchedEnv, EnvSpec
 from boonta.envs.catch import Catch
 
-REST_S = 0.005  # About fifty updates a second of the tests' tiny agent with 8 environments.
-
 
 @dataclasses.dataclass(frozen=True)
 class PacedCatch:
-    """Catch, each of whose steps takes 5 ms."""
+    """Catch.
+
+    Attributes:
+      rest_s: seconds that a step takes longer; as it is, the tests' tiny agent makes fifty updates a second.
+    """
+
+    rest_s: float = 0.005
 
     @property
     def spec(self) -> EnvSpec:
@@ -24,7 +28,7 @@ class PacedCatch:
         step = env.step
 
         def paced_step(action):
-            time.sleep(REST_S)
+            time.sleep(self.rest_s)
             return step(action)
 
         env.step = paced_step

@@ -1,4 +1,4 @@
-"""DQN as `programs/dqn.py` has it, with rows of metrics so close that tests needn't wait long for the next ones."""
+"""DQN as `programs/dqn.py` has it, on paced Catch, with rows of metrics for which tests needn't wait long."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 from boonta.nodes.monitor import Monitor
 from boonta.programs.dqn import dqn
 from boonta.programs.wiring.launch import Program, group, main
+from boonta.tests.helpers.paced import PacedCatch
 
 
 @functools.wraps(dqn)
 def shards_program(*arguments: Any, **settings: Any) -> Program:
     program = dqn(*arguments, **settings)
-    return dataclasses.replace(program, groups=[group(Monitor, log_every_s=2.0), *program.groups])
+    groups = [group(Monitor, log_every_s=2.0), *program.groups]
+    return dataclasses.replace(program, env=PacedCatch(0.03), groups=groups)
 
 
 if __name__ == "__main__":

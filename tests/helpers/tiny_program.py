@@ -67,7 +67,7 @@ def tiny_program(
       num_envs: environments.
       save_takes_s: seconds that tables take longer to save.
     """
-    env = Fragile(breaks_after)
+    env = Fragile(breaks_after=breaks_after)
     agent = tiny.make(env.spec, batch_size=width)
     groups = [
         group(Monitor, log_every_s=1.0),

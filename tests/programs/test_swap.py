@@ -81,7 +81,7 @@ def require_learned(folder, env: str, agent: str, acting: str, reanalyzers: int)
 
 # Each agent, environment, way of acting and schedule is in one of these; the others are slow.
 ALWAYS = [
-    ("catch", "impala", "central", 0, "serial"),
+    ("minatar", "impala", "central", 0, "serial"),
     ("catch", "r2d2", "central", 0, "serial"),
     ("catch", "r2d2", "local", 0, "sebulba"),
     ("catch", "dqn", "local", 0, "anakin"),
@@ -89,7 +89,7 @@ ALWAYS = [
     ("pendulum", "sac", "local", 0, "serial"),
     ("pendulum", "td3", "central", 0, "serial"),
     ("tic_tac_toe", "dqn", "local", 0, "local_mt"),
-    ("minatar", "muzero", "central", 1, "local_mp"),
+    ("catch", "muzero", "central", 1, "local_mp"),
 ]
 RUNS = [(*choice, schedule) for choice in MATRIX for schedule in ("serial", "local_mt")]
 # In one process there is no inference node, and a fused program is for environments in JAX.

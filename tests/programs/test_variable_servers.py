@@ -12,10 +12,7 @@ from boonta.programs.wiring.temporary import address_of
 from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
-PROGRAM = (
-    *("tests/helpers/shards_program.py", "catch", "--variable-servers", "2", "--actors", "2"),
-    *("--evaluation.every-s", "1000", "--save-every-s", "1000"),
-)
+PROGRAM = (*("tests/helpers/tiny_program.py", "--variable-servers", "2", "--save-every-s", "1000"),)
 SERVERS = ("variables/0", "variables/1")
 
 
