@@ -152,14 +152,15 @@ def make(num_replayed: int = 32, devices: int = 1, tables=TABLES, num_envs: int 
 
 
 def test_as_many_are_renewed_at_once_as_rounds_and_devices_allow():
-    assert make() == (1, 4, 8, 4)  # 2 a batch's fresh part, 6 / 3 are renewed per update.
-    assert make(num_replayed=5) == (1, 4, 4, 2)
-    assert make(num_replayed=1) == (1, 4, 2, 1)
-    assert make(devices=3) == (3, 12, 6, 3)
-    assert make(devices=64) == (8, 32, 64, 32)
+    """Each schedule is (period, rollouts, updates, renewed, every)."""
+    assert make() == (2, 1, 4, 8, 4)  # 2 a batch's fresh part, 6 / 3 are renewed per update.
+    assert make(num_replayed=5) == (2, 1, 4, 4, 2)
+    assert make(num_replayed=1) == (2, 1, 4, 2, 1)
+    assert make(devices=3) == (2, 3, 12, 6, 3)
+    assert make(devices=64) == (2, 8, 32, 64, 32)
     odd = (FRESH, PAST, dataclasses.replace(AGAIN, samples_per_insert=4.0))
-    assert make(tables=odd) == (1, 4, 6, 4)  # 3 per 2 updates.
-    assert make(tables=(dataclasses.replace(FRESH, share=1.0),)) == (1, 1, 0, 1)
+    assert make(tables=odd) == (2, 1, 4, 6, 4)  # 3 per 2 updates.
+    assert make(tables=(dataclasses.replace(FRESH, share=1.0),)) == (2, 1, 1, 0, 1)
 
 
 def change(name: str, **changes):
