@@ -104,8 +104,7 @@ def _node(
         return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
         if group.node.role == "variables" and i:
-            first = before[group.names[0]]
-            arguments["source"] = [first.create_handle(time_s) for time_s in (ASK_DEADLINE_S, CALL_DEADLINE_S)]
+            arguments["source"] = [before[group.names[0]].create_handle(s) for s in (ASK_DEADLINE_S, CALL_DEADLINE_S)]
         return _ServiceNode(group.node, limit_s, arguments, key)
     return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
 
