@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    kept = compiled.kept_in(pathlib.Path(built.run.workdir))
+    kept = compiled.kept_in(pathlib.Path(built.run.workdir), claimed=task.label == "monitor")
     with trackers, kept, contextlib.closing(route) if route else contextlib.nullcontext():
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.

@@ -15,20 +15,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Policy, Slots, initial_state_of
+from boonta.agents.base import Agent, Slots, initial_state_of
 from boonta.envs.base import Env, TimeStep
-from boonta.nodes.acting.local import acting_params, jit_policy
+from boonta.nodes.acting.grouped import jit_for_groups, padded
+from boonta.nodes.acting.local import acting_params
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
 Nest = Any
-ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, Nest, list[Nest]]]
-
 REFRESH_S = 0.05  # Seconds between polls for newer params.
+LATELY_S = 10.0  # Time since its last request after which no batch waits for a group: its actor may have left.
+FORGET_S = 1_800.0  # Time after which it is forgotten: a longer pause of an actor costs it its recurrent state.
 
 
 @dataclasses.dataclass
@@ -41,6 +41,7 @@ class _Group:
       state: the policy's state, leaves [B, ...], on the device.
       t: number of the step that it must request next.
       request: its last request.
+      asked_at: the time of its last call, by the monotonic clock.
     """
 
     num_envs: int
@@ -48,6 +49,12 @@ class _Group:
     state: Nest
     t: int = 0
     request: _Request | None = None
+    asked_at: float = dataclasses.field(default_factory=time.monotonic)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its last request has no answer yet."""
+        return self.request is not None and not self.request.answered.is_set()
 
 
 class _Request:
@@ -63,9 +70,9 @@ class _Request:
 class Inference(Node):
     """Acts with `agent.policy` for every group that registers, with the newest params.
 
-    A batch holds the requests of groups of one size. It starts when it is full, when every group has a request, or
-    `deadline_s` after the first request. Each group has its own state and random stream and is one row of a `vmap`, so
-    its actions are those that it would draw alone; the other groups of the batch only affect rounding.
+    A batch holds the requests of groups of one size. It starts when it is full, when every group that has lately asked
+    has a request, or `deadline_s` after the first request. Each group has its own state and random stream and is one
+    row of a `vmap`, so its actions are those that it would draw alone; the other groups only affect rounding.
 
     A batch is padded to a power of two groups, or to the most that fit. The policy is compiled once for each of these
     sizes, when it first occurs. A single size would make a batch of few groups cost as much as a full one, which only a
@@ -150,6 +157,7 @@ class Inference(Node):
                 return None
             old = self._groups.get(name)
             self._waiting = [request for request in self._waiting if request.group is not old]
+            self._forget()
             slots = Slots(num_envs, first, total)
             self._groups[name] = _Group(num_envs, seed, initial_state_of(self._agent.policy, slots))
         return True
@@ -165,8 +173,8 @@ class Inference(Node):
 
         Returns:
           `[version of the params, action [B, ...], leaves of the extras [B, ...], leaves of the core before the step]`;
-          None after `timeout_s`; an empty list if the group is unknown, because this node has been started again, and
-          must register.
+          None after `timeout_s`; an empty list if the group is unknown, because this node has been started again or
+          the group has long been silent, and must register.
 
         Raises:
           ValueError: this is not the group's next step, or shapes or dtypes are not its environment's.
@@ -174,6 +182,7 @@ class Inference(Node):
         with self._changed:
             if name not in self._groups:
                 return []
+            self._groups[name].asked_at = time.monotonic()
             request = self._request(name, t, leaves)
         if threading.get_ident() == self._thread and not request.answered.is_set():
             # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
@@ -193,6 +202,11 @@ class Inference(Node):
         self._waiting.append(group.request)
         self._changed.notify_all()
         return group.request
+
+    def _forget(self) -> None:
+        """Forgets the groups that haven't asked for long: actors that come and go have ever new names."""
+        since = time.monotonic() - FORGET_S
+        self._groups = {name: group for name, group in self._groups.items() if group.asked_at >= since}
 
     def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray]) -> None:
         spec = self._spec
@@ -233,7 +247,8 @@ class Inference(Node):
     def _is_complete(self) -> bool:
         """Whether no further request can join the batch."""
         slots = sum(request.group.num_envs for request in self._waiting)
-        return slots >= self._max_batch or len(self._waiting) == len(self._groups)
+        since = time.monotonic() - LATELY_S
+        return slots >= self._max_batch or all(each.waits or each.asked_at < since for each in self._groups.values())
 
     def _take(self) -> list[_Request]:
         """Takes the oldest request and as many others of its size as fit."""
@@ -265,35 +280,6 @@ class Inference(Node):
                 request.answer = [version, action[i], [leaf[i] for leaf in extras], [leaf[i] for leaf in core]]
                 request.answered.set()
         self.count(inferences=1)
-
-
-def jit_for_groups(policy: Policy) -> ActForGroups:
-    """Compiles `policy.step` for several groups at once, each with its own state and key.
-
-    Returns:
-      `(params, seeds [G], t [G], time step [G, B, ...], states G x [B, ...]) -> (action [G, B, ...],
-      extras [G, B, ...], core before the step [G, B, ...], states)`. A group's key in step t is that of
-      `nodes.acting.local.Acting` with its seed.
-    """
-
-    act_locally = jit_policy(policy)
-
-    def act_alone(params: Nest, seed: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
-        return act_locally(params, jax.random.PRNGKey(seed), t, timestep, state)
-
-    def act(
-        params: Nest, seeds: Any, t: Any, timestep: TimeStep, states: Sequence[Nest]
-    ) -> tuple[Any, Nest, Nest, list[Nest]]:
-        together = jax.tree.map(lambda *rows: jnp.stack(rows), *states)  # [G, B, ...]
-        action, extras, core, together = jax.vmap(act_alone, (None, 0, 0, 0, 0))(params, seeds, t, timestep, together)
-        return action, extras, core, [jax.tree.map(lambda leaf, i=i: leaf[i], together) for i in range(len(states))]
-
-    return jax.jit(act)
-
-
-def padded(groups: int, most: int) -> int:
-    """Returns the next power of two, or `most` if that is smaller."""
-    return min(1 << (groups - 1).bit_length(), most)
 
 
 def _describe(leaves: Sequence[tuple[tuple[int, ...], Any]]) -> str:

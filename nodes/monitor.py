@@ -14,6 +14,7 @@ from boonta.nodes.sinks.base import TENSORBOARD
 from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
+from boonta.nodes.watch.refusal import refusal
 from boonta.nodes.watch.roster import Peer, Roster
 from boonta.nodes.watch.row_log import RowLog
 from boonta.nodes.watch.stopping import COLLAPSE, StopRule
@@ -23,7 +24,6 @@ END_S = 12.0  # Time from the stop request until the monitor ends even if others
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
-EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 
 
 class Monitor(Periodic):
@@ -66,6 +66,7 @@ class Monitor(Periodic):
         self._state = threading.RLock()
         self._roster = Roster(silent_s)
         self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
+        self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
         self._saved_at = self._launched_at = time.monotonic()
@@ -75,7 +76,9 @@ class Monitor(Periodic):
         self._stop_asked: float | None = None
         self._saving_before_s = 0.0  # Time of saves until then.
         self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
-        self._log = RowLog(self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports), self.warn)
+        self._log = RowLog(
+            self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports, self._absent), self.warn
+        )
         self._newest = Newest(self._folder)
 
     def start(self) -> None:
@@ -102,22 +105,23 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            refusal = self._refusal(report) if report["joined"] else ""
+            refused = self._refusal(report) if report["joined"] else ""
+            self._absent.discard(report["name"])
             late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
-            if refusal:
-                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refusal))
+            if refused:
+                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refused))
             elif not late:
                 gone, failure = self._meet(report)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
-                if not report["metrics"].keys().isdisjoint(EVALUATION):
+                if not report["metrics"].keys().isdisjoint(rows.EVALUATION):
                     self._evaluators.add(report["name"])
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             served = report["serves"] and not self._drained(report["serves"])
             return {
-                "stop": refusal or ("" if served else self._reason),
+                "stop": refused or ("" if served else self._reason),
                 "ending": bool(self._reason),
-                "failure": refusal or self._failure,
+                "failure": refused or self._failure,
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
@@ -136,20 +140,17 @@ class Monitor(Periodic):
             if self._before is not None and self._before.knows(name, life):
                 self._counters, self._before = self._counters.continued_from(self._before), None
                 self._log.skip()
-            elif not report["joined"]:
+            else:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
-        if refusal := self._refusal(report):
-            self.fail_program(refusal)
+        if refused := self._refusal(report):
+            self.fail_program(refused)
         return (False, "") if before is None or new else (before.gone, before.failure)
 
     def _refusal(self, report: dict[str, Any]) -> str:
-        """Why a node may not be in this program; empty if it may."""
-        if report["build"] == self.build:
-            return ""
-        return f"{report['name']} is {report['build']}, but the monitor is {self.build}: start all alike"
+        return refusal(report, self.build, self._counters, self._before)
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
@@ -205,7 +206,6 @@ class Monitor(Periodic):
         rules of health that hold and their warnings.
         """
         with self._state:
-            ending_s = 0.0 if self._stop_asked is None else time.monotonic() - self._stop_asked
             if to_launcher:
                 self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
@@ -213,8 +213,7 @@ class Monitor(Periodic):
                 "row": dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
-                # Who leaves because the program ends isn't away.
-                "away": {name: seconds for name, seconds in self._roster.away().items() if seconds >= ending_s},
+                "away": self._roster.away(self._stop_asked),
                 "saving": self._roster.saving(),
                 "reason": self._reason,
                 "done": self._done,
@@ -237,14 +236,14 @@ class Monitor(Periodic):
     def _evaluation(self) -> dict[str, float]:
         """The last evaluation, and the version whose evaluation has begun; means over several evaluators."""
         reports = [self._roster.peers[name].report for name in self._evaluators]
-        measured = rows.measured(reports)
-        return metrics.means({name: measured[name].values() for name in EVALUATION if name in measured})
+        return rows.evaluation(reports, self._absent)
 
     def round(self) -> None:
         self._newest.look()
         with self._state:
             self._end_if_done()
             self._fail_if_hung()
+            self._absent = set(self._roster.away(self._stop_asked))
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
             if self._roster.peers:

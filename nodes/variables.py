@@ -12,11 +12,13 @@ import jax
 import numpy as np
 import safetensors.numpy
 
+from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 
 Nest = Any
 LOOK_S = 0.5  # Time for which a server that fetches from the first one waits there for newer params.
+EMPTY = "waiting for params of the first variable server"  # What it does until it has fetched any.
 
 
 def pack(params: Nest) -> bytes:
@@ -61,42 +63,58 @@ def _dtype(dtype: np.dtype) -> str:
 class VariableServer(Periodic):
     """Holds the newest params: the learner puts them, and actors get them if their own are older.
 
-    Of several servers, the learner puts them into the first, which is the `source` from which the others fetch. So a
-    publication costs the learner's thread the same however many there are, and doesn't wait for those that are away.
+    Of several servers, the learner puts them into the first, from which the others fetch. So a publication costs the
+    learner's thread the same however many there are, and doesn't wait for those that are away.
+
+    Args:
+      name: the name of this node.
+      monitor: handle of the monitor.
+      source: two handles of the server to fetch from: one soon gives up, and waits for newer params; the other one has
+        time enough to transfer them. None for the first server.
     """
 
     role = "variables"
     serves = 3
-    served = ("put", "get")
+    served = ("put", "get", "newest")
 
-    def __init__(self, name: str, monitor: Any = None, *, source: Any = None):
+    def __init__(self, name: str, monitor: Any = None, *, source: Sequence[Any] | None = None):
         super().__init__(name, monitor, every_s=1.0 if source is None else 0.0)
         self.serves = 3 if source is None else 2
         self._source = source
         self._version = -1
         self._packed = b""
-        self._newest = threading.Condition()  # Its lock guards the two above.
+        self._changed = threading.Condition()  # Its lock guards the two above.
 
     def round(self) -> None:
-        if self._source is not None:
-            with self.stopwatch("resting"):
-                version, packed = answered(self._source.get, self._version, LOOK_S) or (-1, b"")
-            if packed:
-                self.put(version, packed)
+        if self._source is None:
+            return
+        asking, fetching = self._source
+        with self.stopwatch("resting" if self._packed else EMPTY):
+            newest = answered(asking.newest, self._version, LOOK_S)
+        if newest is None or newest in (-1, self._version):
+            return
+        with self.stopwatch("fetching params"):
+            fetched = answered(fetching.get, self._version)
+        if fetched is None:
+            self.warn(f"{self.name} stays behind: the first variable server didn't send its newest params in time")
+        elif fetched[1]:
+            self.put(*fetched)
 
     def put(self, version: int, packed: bytes) -> None:
         """Replaces the params; the version is the learner's number of updates."""
-        with self._newest:
+        with self._changed:
             self._version, self._packed = version, packed
-            self._newest.notify_all()
+            self._changed.notify_all()
 
-    def get(self, have: int, wait_s: float = 0.0) -> tuple[int, bytes]:
-        """Returns the newest `(version, packed params)`, without bytes if `have` is that version.
+    def newest(self, have: int, wait_s: float) -> int:
+        """Returns the newest version, -1 before the first params; waits up to `wait_s` for another one than `have`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._packed and self._version != have, wait_s)
+            return self._version
 
-        Before the first params the version is -1. A caller may wait up to `wait_s` for params that it doesn't have.
-        """
-        with self._newest:
-            self._newest.wait_for(lambda: self._packed and self._version != have, wait_s)
+    def get(self, have: int) -> tuple[int, bytes]:
+        """Returns the newest version (-1 if none) and its packed params; no bytes if `have` is that version."""
+        with self._changed:
             return self._version, b"" if have == self._version else self._packed
 
 
@@ -210,32 +228,6 @@ class Colocated(NamedTuple):
     def snapshot(self) -> tuple[int, Nest]:
         """Returns the newest version (-1 if none yet) and its params."""
         return self.variables.get(self.device, None, 0.0) or (-1, None)
-
-
-class LockStep(NamedTuple):
-    """Fixes which version of the params acts when, so that a run is repeatable.
-
-    The params that act are `lag` updates older than those of the update that learns from their data.
-
-    Attributes:
-      lag: number of updates, at least 0; with 0 each update waits for data of the params before it.
-      groups: number of groups of environments on this host, whose sequences the learner takes in turn.
-      group_size: environments per group.
-      batch_size: sequences per update; with several hosts, this host's part.
-    """
-
-    lag: int
-    groups: int
-    group_size: int
-    batch_size: int
-
-    def updates(self, group: int, block: int) -> int:
-        """Returns the number of updates behind the params that act in a group's sequences number `block`, from 0.
-
-        It is the number of updates before the first one that learns from these sequences, less the lag.
-        """
-        before = (block * self.groups + group % self.groups) * self.group_size // self.batch_size
-        return max(0, before - self.lag)
 
 
 def open_params(variables: Any, like: Nest) -> Any:

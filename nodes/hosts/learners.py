@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 
-from boonta.nodes.base import Node, Stopped
+from boonta.nodes.base import AWAY_S, Node, Stopped
 from boonta.nodes.hosts import coordination
 from boonta.nodes.hosts.agreement import LOST, HostReport, Merged, SeveralHosts, merge
 from boonta.nodes.hosts.coordination import Hosts
@@ -96,7 +96,7 @@ class SeveralLearners(SeveralHosts):
             if self._has_batch:
                 self._post(True)
         assert self._learner is not None
-        if not self._learner.wait_for(OTHERS, self._all_have_batches):
+        if not self._learner.wait_for(OTHERS, self._all_have_batches, AWAY_S):
             self._part.asked_at = self._part.asked_at or time.monotonic()
             self._has_batch = False
             self._learner.stop()
@@ -120,7 +120,7 @@ class SeveralLearners(SeveralHosts):
         while not (finished.done() or learner.stopping or time.monotonic() > soon):
             futures.wait([finished], 0.5)
         if not finished.done():
-            learner.wait_for(OTHERS, functools.partial(polled, finished))
+            learner.wait_for(OTHERS, functools.partial(polled, finished), AWAY_S)
         return finished.result()
 
     def makes_do(self) -> bool:

@@ -83,7 +83,7 @@ class Best:
         """Handles an evaluator's newest report; to be called between updates.
 
         Args:
-          evaluation: the newest metrics of `nodes.monitor.EVALUATION`.
+          evaluation: the newest metrics of `nodes.watch.rows.EVALUATION`.
           updates: the learner's number of updates.
           take: returns a copy of its state.
         """

@@ -40,6 +40,7 @@ class Counters:
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
         self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
+        self._lives_over: collections.Counter[str] | None = None  # Of these, how many by node, once asked for.
         self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
         self._base: Counts = {}  # The counts with which the program was started.
         self._sums: Counts | None = None  # Of all these, once they are asked for: each of many nodes asks every second.
@@ -53,6 +54,7 @@ class Counters:
         before, counted = self.lives.get(name, (life, {}))
         if before != life:
             self._over.add((name, before))
+            self._lives_over = None
             past = self._past.setdefault(name, {})
             for counter, value in counted.items():
                 past[counter] = past.get(counter, 0.0) + value
@@ -73,7 +75,9 @@ class Counters:
 
     def past_lives(self, name: str) -> int:
         """The number of a node's lives that are over."""
-        return sum(name == other for other, _ in self._over)
+        if self._lives_over is None:
+            self._lives_over = collections.Counter(name for name, _ in self._over)
+        return self._lives_over[name]
 
     def resume(self, name: str, counts: Counts) -> None:
         """Goes on from a checkpoint's counters, or from 0. The node that restored it has reported, but not counted.

@@ -62,7 +62,7 @@ class Roster:
 
     def expect(self, names: Sequence[str], dispensable: Collection[str]) -> None:
         """Names all nodes of the program, and those of them without which it goes on."""
-        self._expected, self._dispensable = names, dispensable
+        self._expected, self._dispensable = names, dict.fromkeys(dispensable)
 
     def is_dispensable(self, name: str) -> bool:
         """Whether the program goes on without a node: it may come late, be away, and leave."""
@@ -128,15 +128,19 @@ class Roster:
         """The nodes that have never reported, though the program needs them."""
         return [name for name in self._expected if name not in self.peers and name not in self._dispensable]
 
-    def away(self) -> dict[str, float]:
-        """The dispensable nodes that aren't there, by name: the seconds since their last report, or the launch."""
-        now = time.monotonic()
-        never = {name: now - self._began for name in self._dispensable if name not in self.peers}
-        return never | {
-            name: now - peer.reported_at
+    def away(self, before: float | None) -> dict[str, float]:
+        """The dispensable nodes that aren't there, by name: the seconds since their last report, or the launch.
+
+        Args:
+          before: leaves out who has reported after this time: the nodes that leave because the program ends.
+        """
+        last = {name: self._began for name in self._dispensable if name not in self.peers} | {
+            name: peer.reported_at
             for name, peer in self.peers.items()
             if self.is_dispensable(name) and self._is_absent(name, peer)
         }
+        now = time.monotonic()
+        return {name: now - at for name, at in last.items() if before is None or at <= before}
 
     def all_gone(self, ending_s: float) -> bool:
         """Whether no node is left, `ending_s` seconds after they were asked to end."""

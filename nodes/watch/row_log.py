@@ -18,7 +18,7 @@ from boonta.nodes.watch.health import Health
 
 FIRST_INTERVAL = 0.25  # Time from the first row to the second, in units of `every_s`; it doubles from row to row.
 
-Look = Callable[[], tuple[Mapping[str, float], Collection[Mapping[str, Any]]]]
+Look = Callable[[], tuple[Mapping[str, float], Collection[Mapping[str, Any]], Collection[str]]]
 
 
 class RowLog:
@@ -30,7 +30,7 @@ class RowLog:
       folder: the run's folder.
       log: the sinks that `--log` names, see `Files`.
       every_s: seconds between rows; the first ones are closer.
-      look: the program's counters now, and its nodes' newest reports.
+      look: the program's counters now, its nodes' newest reports, and the names of those that are away.
       warn: takes what rules of health find, and what sinks complain of.
 
     Attributes:
@@ -113,11 +113,11 @@ class RowLog:
         return since_s >= self._every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._written - 1))
 
     def _now(self) -> rows.Mark:
-        totals, reports = self._look()
+        totals, reports, _ = self._look()
         return rows.mark(time.monotonic(), totals, reports)
 
     def _put(self, before: rows.Mark, now: rows.Mark) -> None:
-        row = rows.row_of(before, now, self._samples, self._look()[1])
+        row = rows.row_of(before, now, self._samples, *self._look()[1:])
         for warning in self.health.feed(row):
             self._warn(warning)
         self.row = row | self.health.metrics

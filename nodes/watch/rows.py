@@ -9,16 +9,29 @@ from typing import Any, NamedTuple
 
 from boonta.nodes.metrics import means, standard_error
 
+EVALUATION = ("eval_return", "eval_return_se", "eval_version", "eval_started")  # The metrics that learners get.
 RECENT = 100  # Samples, such as episode returns, that a mean is taken over.
 
 
-def measured(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """The latest metrics in nodes' reports: by the metric's name, then by the node's."""
+def measured(reports: Iterable[Mapping[str, Any]], away: Collection[str]) -> dict[str, dict[str, float]]:
+    """The latest metrics in nodes' reports: by the metric's name, then by the node's.
+
+    Nodes that are away count only for what nobody else measures, so that the last value stays.
+    """
     values: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for report in reports:
         for metric, value in report["metrics"].items():
             values[metric][report["name"]] = value
-    return values
+    there = {
+        metric: {name: by_name[name] for name in by_name if name not in away} for metric, by_name in values.items()
+    }
+    return {metric: there[metric] or by_name for metric, by_name in values.items()}
+
+
+def evaluation(reports: Iterable[Mapping[str, Any]], away: Collection[str]) -> dict[str, float]:
+    """What learners get of the last evaluation: means over the evaluators' reports."""
+    by_metric = measured(reports, away)
+    return means({name: by_metric[name].values() for name in EVALUATION if name in by_metric})
 
 
 class Mark(NamedTuple):
@@ -98,20 +111,25 @@ class Samples:
         return found
 
 
-def row_of(before: Mark, now: Mark, samples: Samples, reports: Collection[Mapping[str, Any]]) -> dict[str, float]:
-    """A row of metrics: totals, rates since the mark before, means of recent samples, and nodes' latest metrics."""
+def row_of(
+    before: Mark, now: Mark, samples: Samples, reports: Collection[Mapping[str, Any]], away: Collection[str]
+) -> dict[str, float]:
+    """A row of metrics: totals, rates since the mark before, means of recent samples, and nodes' latest metrics.
+
+    Nodes that are `away` have no part in these metrics, unless nobody else measures them.
+    """
     elapsed = max(now.at - before.at, 1e-9)
     row = dict(now.totals)
     for name in ("env_steps", "frames", "updates"):
         row[f"{name}_per_s"] = (now.totals.get(name, 0.0) - before.totals.get(name, 0.0)) / elapsed
     row.update(samples.metrics())
-    by_metric = measured(reports)
+    by_metric = measured(reports, away)
     row.update(means({metric: values.values() for metric, values in by_metric.items()}))
     for metric, values in by_metric.items():
         if len(values) > 1:  # Each node's own value is logged, too.
             row.update({f"{metric}/{name}": value for name, value in values.items()})
     if "eval_version" in row:
         row["eval_age"] = max(0.0, row.get("updates", 0.0) - row["eval_version"])
-    row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports})
+    row.update({f"rss_mb/{report['name']}": report["rss_mb"] for report in reports if report["name"] not in away})
     row.update({f"share/{key}": value for key, value in shares(before, now).items()})
     return row

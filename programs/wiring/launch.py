@@ -75,7 +75,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         origin = origin_of(function, arguments, program)
         kept.enter_context(claim_workdir(program.name, run.own, settings, origin))
         kept.enter_context(temporary.kept_in(folder))
-        kept.enter_context(compiled.kept_in(pathlib.Path(run.workdir)))  # Hosts share it.
+        kept.enter_context(compiled.kept_in(pathlib.Path(run.workdir), run.hosts.first))  # Hosts share it.
         kept.enter_context(stacks.offered(folder / temporary.FOLDER))
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()

@@ -44,8 +44,8 @@ except ImportError as error:
     ) from error
 
 CALL_DEADLINE_S = 30.0
-# An inference node, or a variable server that another one asks, replies within half a second, if only that it has no
-# answer yet. A caller that is asked to stop must not wait longer than this.
+# An inference node, or a variable server that is asked for its version, replies within half a second, if only that it
+# has no answer yet. A caller that is asked to stop must not wait longer than this.
 ASK_DEADLINE_S = 5.0
 STATUS_DEADLINE_S = 2.0  # The launcher asks the monitor several times a second, and has more to do.
 
@@ -104,7 +104,7 @@ def _node(
         return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
         if group.node.role == "variables" and i:
-            arguments["source"] = before[group.names[0]].create_handle(ASK_DEADLINE_S)
+            arguments["source"] = [before[group.names[0]].create_handle(s) for s in (ASK_DEADLINE_S, CALL_DEADLINE_S)]
         return _ServiceNode(group.node, limit_s, arguments, key)
     return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
 

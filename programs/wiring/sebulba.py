@@ -10,6 +10,7 @@ import jax
 
 from boonta.agents.base import Author, Slots, Table
 from boonta.envs.base import Env
+from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.coordination import Hosts
@@ -19,7 +20,7 @@ from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import HOSTS, divided
 from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
-from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
+from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import cores, threads
 from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts, require_roles
 from boonta.programs.wiring.slots import num_envs_of

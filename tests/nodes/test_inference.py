@@ -16,14 +16,15 @@ from boonta.agents.base import Slots
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.envs.catch import Catch
+from boonta.nodes import inference as module
 from boonta.nodes.acting import base as acting
 from boonta.nodes.acting.base import Remote, RemoteAct
+from boonta.nodes.acting.grouped import padded
 from boonta.nodes.acting.local import Acting, jit_policy
 from boonta.nodes.actor import Actor
 from boonta.nodes.base import Node
-from boonta.nodes.inference import Inference, padded
+from boonta.nodes.inference import Inference
 from boonta.nodes.metrics import Stopwatch
-from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
@@ -131,6 +132,23 @@ def test_who_asks_alone_gets_an_answer_after_the_deadline():
     node.step()
     assert node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)
     assert batches(node) == 1
+
+
+def test_no_batch_waits_for_a_group_whose_actor_has_left_and_it_is_forgotten(monkeypatch):
+    node = inference(tiny.make(ENV.spec))
+    for group in ("actor/0/0", "actor/1/0"):
+        node.register(group, 2, 0)
+        node.act(group, 0, frames(2, FIRST), timeout_s=0.0)
+    assert node._is_complete()
+    node.step()
+    node.act("actor/0/0", 1, frames(2, MID), timeout_s=0.0)
+    assert not node._is_complete()
+    monkeypatch.setattr(module, "LATELY_S", -1.0)
+    assert node._is_complete()
+    monkeypatch.setattr(module, "FORGET_S", -1.0)
+    node.register("actor/2/0", 2, 0)
+    assert node.act("actor/1/0", 1, frames(2, MID), timeout_s=0.0) == []
+    assert set(node._groups) == {"actor/2/0"}
 
 
 def test_a_batch_holds_groups_of_one_size_and_no_more_slots_than_may_be():
@@ -259,26 +277,6 @@ def test_an_actor_writes_the_same_rows_whoever_acts():
     for local, remote in zip(*rows):
         tree.map_structure(np.testing.assert_array_equal, local._replace(extras=()), remote)
     assert "waiting for inference" in actor.stopwatch.seconds()
-
-
-class Silent:
-    """An inference node that is starting, or overloaded."""
-
-    def register(self, *arguments):
-        raise DeadlineExceeded
-
-
-class Broken:
-    def register(self, *arguments):
-        raise RuntimeError("inference: actor/0/0 has 9 environments")
-
-
-def test_waiting_for_an_answer_ends_with_words(monkeypatch):
-    monkeypatch.setattr(acting, "ANSWER_DEADLINE_S", 0.0)
-    with pytest.raises(TimeoutError, match="actor/0 waited 0 s for inference"):
-        RemoteAct(Node("actor/0"), Silent(), 0, Slots(2), 0)
-    with pytest.raises(RuntimeError, match="has 9 environments"):
-        RemoteAct(Node("actor/0"), Broken(), 0, Slots(2), 0)
 
 
 def test_nobody_is_known_before_the_node_has_started():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.snapshots import counters
 from boonta.nodes.watch import rows
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.heartbeats import report
@@ -83,6 +84,47 @@ def test_an_actor_of_another_build_that_would_join_is_refused_alone(tmp_path):
     monitor.report_end("actor/7", "")
     status = monitor.status()
     assert status["reason"] == "" and status["nodes"]["actor/7"]["gone"] and "env_steps" not in status["totals"]
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_an_actor_that_joined_an_earlier_monitor_counts_on_only_if_that_ones_counters_are_there(tmp_path, saved):
+    monitor = impatient(tmp_path)
+    joined = {**report("actor/7", counts={"env_steps": 3.0}), "joined": True}
+    monitor.beat(joined)
+    if saved:
+        monitor._save_counters()
+    else:
+        (tmp_path / counters.FILE).unlink()
+    again = impatient(tmp_path)
+    reply = again.beat({**joined, "number": 2, "acknowledged": True})
+    status = again.status()
+    assert status["reason"] == "" and reply["stop"] == reply["failure"]
+    if saved:
+        assert reply["stop"] == "" and status["totals"]["env_steps"] == 3.0
+    else:
+        assert "actor/7 has counted for an earlier monitor" in reply["stop"] and "env_steps" not in status["totals"]
+
+
+def test_nodes_that_left_have_no_part_in_metrics_unless_nobody_else_measures_them(tmp_path):
+    evaluators = ["evaluator/0", "evaluator/1"]
+    monitor = impatient(tmp_path)
+    monitor.expect(evaluators, evaluators)
+    for name, value in zip(evaluators, (1.0, 3.0)):
+        monitor.beat(report(name, eval_return=value, eval_version=1.0))
+    assert monitor.totals()["eval_return"] == 2.0
+    monitor.report_end("evaluator/1", "")
+    monitor._roster.peers["evaluator/0"].silent_s = -1e9  # It is there.
+    monitor.round()
+    monitor._log.write()
+    row = monitor.status()["row"]
+    assert monitor.totals()["eval_return"] == row["eval_return"] == 1.0
+    assert "rss_mb/evaluator/0" in row and "rss_mb/evaluator/1" not in row
+    monitor.beat({**report("evaluator/1", eval_return=5.0, eval_version=2.0), "life": "second"})
+    assert monitor.totals()["eval_return"] == monitor.status()["row"]["eval_return"] == 3.0
+    for name in evaluators:
+        monitor.report_end(name, "")
+    monitor.round()
+    assert monitor.totals()["eval_return"] == 3.0
 
 
 def test_the_end_waits_for_no_actor_that_is_away(tmp_path):

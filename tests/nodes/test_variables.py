@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.nodes import variables
 from boonta.nodes.inference import Inference
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import DeadlineExceeded
@@ -87,9 +88,13 @@ class Away(VariableServer):
         self._answer()
         super().put(version, packed)
 
-    def get(self, have, wait_s=0.0):
+    def newest(self, have, wait_s):
         self._answer()
-        return super().get(have, wait_s)
+        return super().newest(have, wait_s)
+
+    def get(self, have):
+        self._answer()
+        return super().get(have)
 
     def _answer(self):
         self.calls -= 1
@@ -127,7 +132,7 @@ def test_a_server_that_came_back_without_params_gets_the_newest_again():
 
 def test_the_other_servers_hold_what_the_learner_puts_into_the_first():
     first = VariableServer("variables/0")
-    other = VariableServer("variables/1", source=first)
+    other = VariableServer("variables/1", source=(first, first))
     publisher = Publisher(first, lambda: False)
     for version in (7, 3):  # A learner that started again may have a smaller number.
         publisher.put(version, PARAMS)
@@ -139,7 +144,7 @@ def test_the_other_servers_hold_what_the_learner_puts_into_the_first():
 
 def test_a_server_that_fetches_keeps_what_it_has_while_the_first_is_away_or_empty_and_is_filled_when_it_comes_back():
     first = Away(calls=0)
-    other = VariableServer("variables/1", source=first)
+    other = VariableServer("variables/1", source=(first, first))
     first.put(7, pack(PARAMS))
     other.step()
     first.calls = 1
@@ -147,7 +152,7 @@ def test_a_server_that_fetches_keeps_what_it_has_while_the_first_is_away_or_empt
     first.__init__(calls=0)
     other.step()
     assert other.get(-1)[0] == 7
-    other.__init__("variables/1", source=first)
+    other.__init__("variables/1", source=(first, first))
     first.put(7, b"again")
     other.step()
     assert other.get(-1) == (7, b"again")
@@ -157,10 +162,35 @@ def test_a_server_that_fetches_waits_at_the_first_for_newer_params():
     first = VariableServer("variables/0")
     first.put(1, b"one")
     with futures.ThreadPoolExecutor(1) as fetching:
-        fetched = fetching.submit(first.get, 1, 60.0)
+        found = fetching.submit(first.newest, 1, 60.0)
         first.put(2, b"two")
-        assert fetched.result(30.0) == (2, b"two")
-        assert first.get(2, 0.0) == (2, b"")
+        assert found.result(30.0) == 2
+        assert first.newest(2, 0.0) == 2
+
+
+def test_a_server_whose_params_take_longer_than_a_question_may_is_fetched_from_all_the_same():
+    first, slow = VariableServer("variables/0"), Away(calls=1)
+    slow.get = lambda have: (slow._answer(), first.get(have))[1]  # A large transfer, which fails once.
+    asking = VariableServer("variables/0")
+    asking.get = lambda have: pytest.fail("the question must not transfer params")
+    asking.put(7, b"seven")
+    first.put(7, b"seven")
+    other = VariableServer("variables/1", source=(asking, slow))
+    other.step()
+    assert other.get(-1)[0] == -1 and other.warnings[0].startswith("variables/1 stays behind")
+    other.step()
+    assert other.get(-1) == (7, b"seven")
+
+
+def test_a_server_that_has_fetched_nothing_yet_says_what_it_waits_for():
+    first = VariableServer("variables/0")
+    other = VariableServer("variables/1", source=(first, first))
+    other.step()
+    first.put(1, b"one")
+    other.step()
+    spent = other.stopwatch.seconds()[variables.EMPTY]
+    other.step()
+    assert other.stopwatch.seconds()[variables.EMPTY] == spent
 
 
 def test_a_learner_and_actors_share_params_through_a_server():

@@ -12,12 +12,13 @@ import pytest
 from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.acting.base import Remote
+from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.actor import Actor
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.hosts.placement import Placed
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import QueueTable
-from boonta.nodes.variables import Colocated, DeviceVariables, LockStep, Publisher, VariableServer, pack
+from boonta.nodes.variables import Colocated, DeviceVariables, Publisher, VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.clock import Clock
 

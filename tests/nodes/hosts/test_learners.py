@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from boonta.envs.catch import Catch
-from boonta.nodes.base import Node, Stopped
+from boonta.nodes.base import AWAY_S, Node, Stopped
 from boonta.nodes.hosts import coordination, learners
 from boonta.nodes.hosts.agreement import LOST, encode
 from boonta.nodes.hosts.coordination import Hosts
@@ -204,6 +204,18 @@ def test_an_update_that_takes_long_waits_for_the_other_learners(posts, joins, mo
     failed.set_exception(ValueError("broken"))
     with pytest.raises(ValueError, match="broken"):
         one.settle(node, failed)
+
+
+def test_a_learner_waits_for_the_others_as_long_as_actors_may_be_away(posts, joins, monkeypatch):
+    monkeypatch.setattr(learners, "UPDATE_S", -1.0)
+    one, node = joined(0)
+    deadlines: list[float] = []
+    monkeypatch.setattr(node, "wait_for", lambda what, poll, deadline_s=0.0: deadlines.append(deadline_s) or True)
+    one.begin()
+    update: futures.Future = futures.Future()
+    monkeypatch.setattr(update, "result", lambda: None)
+    one.settle(node, update)
+    assert deadlines == [AWAY_S, AWAY_S]
 
 
 def test_other_learners_are_seen_by_the_monitor_and_not_counted():

@@ -17,10 +17,11 @@ import pytest
 
 from boonta.agents.base import Table
 from boonta.envs.catch import Catch
+from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.placement import Placed, Placement, make_mesh, split
 from boonta.nodes.learner import Learner
-from boonta.nodes.variables import Colocated, DeviceVariables, LockStep
+from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
