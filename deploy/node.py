@@ -89,14 +89,15 @@ def main(arguments: list[str]) -> int:
             if any(tunnelled.keeps_tables(each.name) for each in tasks):
                 print(f"network: {tunnelled.reach(place.tunnel)}", flush=True)
             claim = claim_workdir(built.program.name, built.run, built.settings, origin)
-            servers.write(pathlib.Path(built.run.workdir))
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
     except (BadInput, ValueError, OSError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return 2
-    kept = compiled.kept_in(pathlib.Path(built.run.workdir), claimed=task.label == "monitor")
-    with trackers, kept, contextlib.closing(route) if route else contextlib.nullcontext():
+    folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
+    kept = compiled.kept_in(folder, claimed=monitors)
+    shown = servers.shown(folder) if monitors else contextlib.nullcontext()
+    with trackers, kept, shown, contextlib.closing(route) if route else contextlib.nullcontext():
         try:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             return core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
+from collections.abc import Iterator
 
 import pydantic
 
@@ -12,6 +14,7 @@ from boonta.agents.base import Slots
 from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.snapshots import files, schema
 from boonta.nodes.tables.freshness import bounded
+from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Group, Program, parameters
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.slots import slots_of
@@ -39,13 +42,19 @@ class Servers:
         """Whether they can be reached from the program's machine alone, without a key."""
         return self.addresses["monitor"].startswith(UNIX)
 
-    def write(self, folder: pathlib.Path) -> None:
-        """Writes them into a run's folder.
-
-        Raises:
-          OSError: they can't be written.
-        """
-        files.write_whole(folder / FILE, json.dumps(dataclasses.asdict(self)).encode(), synced=False)
+    @contextlib.contextmanager
+    def shown(self, folder: pathlib.Path) -> Iterator[None]:
+        """Keeps them in a run's folder meanwhile; a file that can't be written or removed is no reason to end a run."""
+        file = folder / FILE
+        try:
+            files.write_whole(file, json.dumps(dataclasses.asdict(self)).encode(), synced=False)
+        except OSError as error:
+            LOG.warning("no node can join, since %s can't be written: %s", file, error)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
 
 
 _SERVERS = pydantic.TypeAdapter(Servers)
@@ -58,7 +67,10 @@ def read_servers(folder: pathlib.Path) -> Servers:
       BadInput: none runs there that can be joined.
     """
     try:
-        return schema.load(_SERVERS, schema.read(folder / FILE))
+        servers = schema.load(_SERVERS, schema.read(folder / FILE))
+        if "monitor" not in servers.addresses:
+            raise ValueError("it has no address of the monitor")
+        return servers
     except (OSError, ValueError) as error:
         raise BadInput(f"no program that can be joined runs in {folder}: {FILE} can't be read: {error}") from error
 
@@ -100,7 +112,8 @@ def with_joined(program: Program, label: str, index: int) -> Program:
     settings = dict(group.settings)
     if "slots" in parameters(group.node):
         own = slots_of(program, group, 0)
-        settings["num_envs"] = own.size
+        if "num_envs" in parameters(group.node):
+            settings["num_envs"] = own.size
         settings["slots"] = Slots(own.size, (own.total or 0) + (index - group.number) * own.size, own.total)
     larger = dataclasses.replace(group, number=index + 1, settings=settings)
     groups = [larger if each.label == label else each for each in program.groups]

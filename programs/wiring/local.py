@@ -9,13 +9,13 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring import accelerators, network, supervise, temporary
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.interrupts import Signals, held
-from boonta.programs.wiring.joining import FILE, Servers
+from boonta.programs.wiring.joining import Servers
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Program
@@ -129,21 +129,7 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
                 LOG.warning("%s can't be written: %s", logs / "pids.json", error)
 
         write_pids()
-        with _joinable(program, addresses):
-            return supervise.stay(workers, monitor, signals, program.restarts, write_pids)
-
-
-@contextlib.contextmanager
-def _joinable(program: Program, addresses: dict[str, str]) -> Iterator[None]:
-    """Says in the run's folder, while the program runs, where its servers are, for nodes that join it."""
-    folder = pathlib.Path(program.run.workdir)
-    if program.run.launch == "local_mp":
         own = os.getpid() if os.environ.get(network.GOT) == network.PRIVATE else 0
-        try:
-            Servers(addresses, process=own).write(folder)
-        except OSError as error:  # As above.
-            LOG.warning("no node can join, since %s can't be written: %s", folder / FILE, error)
-    try:
-        yield
-    finally:
-        (folder / FILE).unlink(missing_ok=True)
+        shown = Servers(addresses, process=own).shown(pathlib.Path(program.run.workdir))
+        with shown if program.run.launch == "local_mp" else contextlib.nullcontext():
+            return supervise.stay(workers, monitor, signals, program.restarts, write_pids)

@@ -116,6 +116,7 @@ def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_fol
         joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
         codes, outputs = apart.finish()
     assert joined.returncode == 0, joined
+    assert not (tmp_path / "servers.json").exists()
     assert set(codes.values()) == {0}, outputs
     assert "actor/1: done" in joined.stdout and "  away actor/0 for " in outputs["monitor/0"]
 

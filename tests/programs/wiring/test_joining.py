@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
+
 import pytest
 
 from boonta.agents import muzero, ppo
@@ -9,7 +12,8 @@ from boonta.agents.base import Slots
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
-from boonta.programs.wiring.joining import MOST, with_joined
+from boonta.programs.wiring import joining
+from boonta.programs.wiring.joining import FILE, MOST, Servers, read_servers, with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program, construct, node_arguments
 from boonta.programs.wiring.run import BadInput, Run
@@ -69,3 +73,42 @@ def test_actors_whose_environments_must_fit_a_batch_are_refused(tmp_path):
     agent = ppo.make(ppo.CATCH, Catch().spec)
     with pytest.raises(BadInput, match="'actor' can't be joined: table 'trajectories' has max_staleness 0"):
         with_joined(program_of(tmp_path, agent), "actor", 2)
+
+
+class Watcher(Actor):
+    """An actor of the user's own, which takes its slots alone."""
+
+    def __init__(self, name, slots):
+        self.name, self.slots = name, slots
+
+
+def test_an_actor_that_takes_slots_and_no_number_of_them_can_join(tmp_path):
+    program = program_of(tmp_path)
+    program = dataclasses.replace(program, groups=[program.groups[0], group(Watcher, label="own")])
+    larger = with_joined(program, "own", 1)
+    assert construct(larger, larger.groups[1], 1, {}).slots.size > 0
+
+
+def test_servers_are_in_the_folder_meanwhile_and_a_disk_that_takes_no_file_ends_nothing(tmp_path, monkeypatch, caplog):
+    servers = Servers({"monitor": "unix:m"}, process=7)
+    with servers.shown(tmp_path):
+        assert read_servers(tmp_path) == servers
+        monkeypatch.setattr(pathlib.Path, "unlink", fail)
+    monkeypatch.undo()
+    (tmp_path / FILE).unlink()
+    monkeypatch.setattr(joining.files, "write_whole", fail)
+    with servers.shown(tmp_path):
+        assert "no node can join" in caplog.text
+    with servers.shown(tmp_path), pytest.raises(BadInput, match="no program that can be joined runs in"):
+        read_servers(tmp_path)
+
+
+def fail(*_, **__):
+    raise OSError("the disk is gone")
+
+
+@pytest.mark.parametrize("content", ['{"addresses": {"variables": "unix:v"}}', "{}", "["])
+def test_a_file_without_the_monitors_address_is_refused(tmp_path, content):
+    (tmp_path / FILE).write_text(content)
+    with pytest.raises(BadInput, match=r"servers.json can't be read"):
+        read_servers(tmp_path)
