@@ -27,7 +27,6 @@ from boonta.envs.atari import Atari
 from boonta.nodes.hosts.placement import Placement
 
 THREADS = "whole, threads of one process, in-process queue"
-PROCESSES = "whole, as processes, through Reverb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,18 +72,8 @@ def main(options: Options) -> None:
     for _ in range(options.turns):
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
         row = timing.whole("impala_atari.py", flags, 4 * options.seconds)
-        turns.append(
-            {
-                "stepping the environments, alone": rates["env"],
-                "acting, alone": rates["act"],
-                "updating, alone": rates["learn"],
-                "writing and sampling through Reverb, alone": rates["reverb"],
-                timing.LIMIT: parts.limit(rates),
-                THREADS: rates["pipe"],
-                PROCESSES: row["env_steps_per_s"],
-            }
-        )
-    timing.print_table(turns, [THREADS, PROCESSES])
+        turns.append({**parts.labelled(rates), THREADS: rates["pipe"], timing.PROCESSES: row["env_steps_per_s"]})
+    timing.print_table(turns, [THREADS, timing.PROCESSES])
     print("\nof the last turn:")
     timing.print_profile(row)
 

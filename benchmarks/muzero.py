@@ -29,10 +29,7 @@ from boonta.benchmarks import parts, timing
 from boonta.envs.gymnasium import Gymnasium
 
 ENV = Gymnasium("CartPole-v1")
-WHOLE = "whole, as processes, through Reverb"
 FEW_SIMULATIONS = muzero.CARTPOLE.num_simulations
-# A run evaluates at most a tenth of its time, but the first minutes have more of it, and the limit has none.
-NO_EVALUATION = "--evaluation.every-s=3600"
 CADENCE = ("--updates-per-step", "--publish-every", "--refresh-every")
 
 
@@ -65,7 +62,9 @@ class Options:
     def whole(self, *flags: str) -> dict[str, float]:
         """Runs the whole program; returns medians."""
         size = [f"--num-envs={self.num_envs}", f"--config.num-simulations={self.num_simulations}"]
-        return timing.whole("muzero.py", ["gymnasium/CartPole-v1", NO_EVALUATION, *size, *flags], 4 * self.seconds)
+        return timing.whole(
+            "muzero.py", ["gymnasium/CartPole-v1", timing.NO_EVALUATION, *size, *flags], 4 * self.seconds
+        )
 
 
 def main(options: Options) -> None:
@@ -79,18 +78,12 @@ def main(options: Options) -> None:
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
         few = timing.in_process(__file__, dataclasses.replace(options, num_simulations=FEW_SIMULATIONS), "act")
         row = options.whole()
-        turns.append(
-            {
-                "stepping the environments, alone": rates["env"],
-                f"searching, {FEW_SIMULATIONS} simulations, alone": few,
-                f"searching, {options.num_simulations} simulations, alone": rates["act"],
-                "updating, alone": rates["learn"],
-                "writing and sampling through Reverb, alone": rates["reverb"],
-                timing.LIMIT: parts.limit(rates),
-                WHOLE: row["env_steps_per_s"],
-            }
-        )
-    timing.print_table(turns, [WHOLE])
+        acting = {
+            f"searching, {FEW_SIMULATIONS} simulations, alone": few,
+            f"searching, {options.num_simulations} simulations, alone": rates["act"],
+        }
+        turns.append({**parts.labelled(rates, acting), timing.PROCESSES: row["env_steps_per_s"]})
+    timing.print_table(turns, [timing.PROCESSES])
     print("\nof the last turn:")
     print(f"simulations/s, alone: {few * FEW_SIMULATIONS:,.0f} and {rates['act'] * options.num_simulations:,.0f}")
     per_update = options.agent.tables[0].env_steps_per_update

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from boonta.agents.base import Agent, Batch, Steps
-from boonta.benchmarks.timing import on_all_cores, per_second
+from boonta.benchmarks.timing import LIMIT, on_all_cores, per_second
 from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
@@ -40,6 +40,22 @@ def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> fl
 def limit(rates: dict[str, float]) -> float:
     """The rate that no design can exceed on these cores."""
     return 1 / sum(1 / rates[part] for part in ("env", "act", "learn"))
+
+
+def labelled(rates: dict[str, float], acting: dict[str, float] | None = None) -> dict[str, float]:
+    """The rates of the parts and their limit, by the labels of `timing.print_table`.
+
+    Args:
+      rates: rates by part: "env", "act", "learn" and "reverb".
+      acting: rates by label in the place of the one of "act".
+    """
+    return {
+        "stepping the environments, alone": rates["env"],
+        **(acting or {"acting, alone": rates["act"]}),
+        "updating, alone": rates["learn"],
+        "writing and sampling through Reverb, alone": rates["reverb"],
+        LIMIT: limit(rates),
+    }
 
 
 def env_rate(env: Env, size: int, seconds: float) -> float:

@@ -20,6 +20,8 @@ from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+# A run evaluates at most a tenth of its time, but the first minutes have more of it, and the limit has none.
+NO_EVALUATION = "--evaluation.every-s=3600"
 
 
 def per_second(work: Callable[[], float], seconds: float) -> float:
@@ -90,6 +92,7 @@ def rows(program: str, flags: Sequence[str], seconds: float) -> list[dict[str, f
     return steady
 
 
+PROCESSES = "whole, as processes, through Reverb"
 LIMIT = "limit of the parts: 1/(1/env + 1/act + 1/learn)"
 
 

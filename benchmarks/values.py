@@ -34,8 +34,6 @@ from boonta.programs.wiring.environments import kind_of, make_env
 
 AGENTS: dict[str, Any] = {"dqn": dqn, "r2d2": r2d2}
 SIZE = {"dqn": (20_000, 1_000), "r2d2": (2_000, 100)}  # Sequences that a table keeps, and has before it is sampled.
-NO_EVALUATION = "--evaluation.every-s=3600"
-WHOLE = "whole, as processes, through Reverb"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +61,19 @@ class Options:
         return make_env(self.env_name)
 
     @property
+    def preset(self) -> Any:
+        """The agent's config for the environment."""
+        return AGENTS[self.agent].Config.preset(kind_of(self.env))
+
+    @property
     def replay(self) -> dict[str, Any]:
         """What differs from the preset, by the name of the field."""
-        config = AGENTS[self.agent].Config.preset(kind_of(self.env))
         size, min_size = SIZE[self.agent]
-        ratio = config.replay.samples_per_insert or contract.FREE_SAMPLES_PER_INSERT
+        ratio = self.preset.replay.samples_per_insert or contract.FREE_SAMPLES_PER_INSERT
         return {"replay.size": size, "replay.min_size": min_size, "replay.samples_per_insert": ratio}
 
     def make(self) -> Agent:
-        module = AGENTS[self.agent]
-        config = replaced(module.Config.preset(kind_of(self.env)), self.replay)
-        made: Agent = module.make(config, self.env.spec)
+        made: Agent = AGENTS[self.agent].make(replaced(self.preset, self.replay), self.env.spec)
         return made
 
 
@@ -82,23 +82,14 @@ def main(options: Options) -> None:
     agent = options.make()
     if options.part is not None:
         timing.answer(parts.rate(options.part, agent, options.env, options.num_envs, options.seconds))
-    flags = [options.env_name, NO_EVALUATION, f"--num-envs={options.num_envs}"]
+    flags = [options.env_name, timing.NO_EVALUATION, f"--num-envs={options.num_envs}"]
     flags += [f"--config.{name.replace('_', '-')}={value}" for name, value in options.replay.items()]
     turns = []
     for _ in range(options.turns):
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
         row = timing.whole(f"{options.agent}.py", flags, 4 * options.seconds)
-        turns.append(
-            {
-                "stepping the environments, alone": rates["env"],
-                "acting, alone": rates["act"],
-                "updating, alone": rates["learn"],
-                "writing and sampling through Reverb, alone": rates["reverb"],
-                timing.LIMIT: parts.limit(rates),
-                WHOLE: row["env_steps_per_s"],
-            }
-        )
-    timing.print_table(turns, [WHOLE])
+        turns.append({**parts.labelled(rates), timing.PROCESSES: row["env_steps_per_s"]})
+    timing.print_table(turns, [timing.PROCESSES])
     (table,) = agent.tables
     print("\nof the last turn:")
     for name, times in {"written": 1.0, "drawn": options.replay["replay.samples_per_insert"]}.items():
