@@ -40,7 +40,7 @@ class Counters:
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
         self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
-        self._lives_over: collections.Counter[str] | None = None  # Of these, how many by node, once asked for.
+        self._lives_over: collections.Counter[str] = collections.Counter()  # How many of these, by node.
         self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
         self._base: Counts = {}  # The counts with which the program was started.
         self._sums: Counts | None = None  # Of all these, once they are asked for: each of many nodes asks every second.
@@ -54,7 +54,7 @@ class Counters:
         before, counted = self.lives.get(name, (life, {}))
         if before != life:
             self._over.add((name, before))
-            self._lives_over = None
+            self._lives_over[name] += 1
             past = self._past.setdefault(name, {})
             for counter, value in counted.items():
                 past[counter] = past.get(counter, 0.0) + value
@@ -75,8 +75,6 @@ class Counters:
 
     def past_lives(self, name: str) -> int:
         """The number of a node's lives that are over."""
-        if self._lives_over is None:
-            self._lives_over = collections.Counter(name for name, _ in self._over)
         return self._lives_over[name]
 
     def resume(self, name: str, counts: Counts) -> None:
@@ -151,6 +149,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     counters = Counters()
     counters.lives = saved.lives
     counters._over = set(saved.over)
+    counters._lives_over.update(name for name, _ in saved.over)
     counters._past = saved.past
     counters._base = saved.base
     counters._seconds = saved.seconds

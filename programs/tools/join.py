@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from boonta.programs.wiring.run import BadInput, command
 KEY = "rpc.pem"
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2
-LEFT = (0, 128 + 15, -15)  # Exit codes of a node that has been asked to leave.
+LEFT = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a node that has been asked to leave.
 
 
 def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: str = "actor") -> None:
