@@ -1,14 +1,14 @@
-"""The inference node: acts, in batches on one device, for the groups of environments of many actors.
+"""The inference node: acts, in batches on its devices, for the groups of environments of many actors and reanalyzers.
 
 See "SEED RL: Scalable and Efficient Deep-RL with Accelerated Central Inference" (https://arxiv.org/abs/1910.06591).
-Actors send time steps and receive actions; params, frame stacks and recurrent states stay on this node.
+They send time steps and receive actions; params, frame stacks and recurrent states stay on this node.
 
 Glossary of shapes: G groups of a batch, B slots of a group.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,57 +18,25 @@ import jax
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Slots, initial_state_of
+from boonta.agents.base import Agent, Slots, initial_state_of, unplaced
 from boonta.envs.base import Env, TimeStep
 from boonta.nodes.acting.grouped import jit_for_groups, padded
 from boonta.nodes.acting.local import acting_params
+from boonta.nodes.acting.requests import Group, Lane, Request
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
 Nest = Any
 REFRESH_S = 0.05  # Seconds between polls for newer params.
-LATELY_S = 10.0  # Time since its last request after which no batch waits for a group: its actor may have left.
 FORGET_S = 1_800.0  # Time after which it is forgotten: a longer pause of an actor costs it its recurrent state.
-
-
-@dataclasses.dataclass
-class _Group:
-    """Environments of an actor that step together.
-
-    Attributes:
-      num_envs: B.
-      seed: seed of the policy.
-      state: the policy's state, leaves [B, ...], on the device.
-      t: number of the step that it must request next.
-      request: its last request.
-      asked_at: the time of its last call, by the monotonic clock.
-    """
-
-    num_envs: int
-    seed: int
-    state: Nest
-    t: int = 0
-    request: _Request | None = None
-    asked_at: float = dataclasses.field(default_factory=time.monotonic)
-
-    @property
-    def waits(self) -> bool:
-        """Whether its last request has no answer yet."""
-        return self.request is not None and not self.request.answered.is_set()
-
-
-class _Request:
-    """A request for the actions of a group in step t, with the leaves of its `TimeStep` [B, ...], and its answer."""
-
-    def __init__(self, group: _Group, t: int, leaves: Sequence[np.ndarray]):
-        self.group, self.t, self.leaves = group, t, leaves
-        self.received_at = time.monotonic()
-        self.answered = threading.Event()
-        self.answer: list[Any] = []
 
 
 class Inference(Node):
     """Acts with `agent.policy` for every group that registers, with the newest params.
+
+    Each device of the process has a thread and groups of its own: a group goes to the device with the fewest slots, and
+    stays there with its state. This is how SEED RL uses several cores. A process has one device where JAX finds only
+    the CPU.
 
     A batch holds the requests of groups of one size. It starts when it is full, when every group that has lately asked
     has a request, or `deadline_s` after the first request. Each group has its own state and random stream and is one
@@ -114,32 +82,43 @@ class Inference(Node):
         self._max_batch = max_batch
         self._deadline_s = deadline_s
         self._changed = threading.Condition()  # Its lock guards the attributes below.
-        self._groups: dict[str, _Group] = {}
-        self._waiting: list[_Request] = []
+        self._lanes: list[Lane] = []
         self._thread: int | None = None  # The node's own thread, once it has started.
 
     def start(self) -> None:
         self._spec = self._env.spec
         self._params = VariableClient(self._variables, acting_params(self._agent))
         self._act = jit_for_groups(self._agent.policy)
+        self._executed = jax.jit(self._agent.policy.executed)
         with self._changed:
+            self._lanes = [Lane(device) for device in jax.local_devices()]
             self._thread = threading.get_ident()
             self._changed.notify_all()
 
     @property
     def tasks(self) -> Sequence[Callable[[], None]]:
-        return (self.step, self._refresh)
+        return (*(functools.partial(self._serve_batch, lane) for lane in self._lanes), self._refresh)
 
-    # Actors call these two methods: in threads of the server, or with `--launch serial` in the node's own.
+    # Actors and reanalyzers call these two: in threads of the server, or with `--launch serial` in the node's own.
 
-    def register(self, name: str, num_envs: int, seed: int, first=0, total=None, timeout_s: float = 0.5) -> bool | None:
-        """Registers a group with a fresh state; actors call it when they start or restart.
+    def register(
+        self,
+        name: str,
+        num_envs: int,
+        seed: int,
+        first: int = 0,
+        total: int | None = None,
+        placed: bool = True,
+        timeout_s: float = 0.5,
+    ) -> bool | None:
+        """Registers a group with a fresh state; callers do so when they start or restart.
 
         Args:
           name: name of the group, unique in the program, such as "actor/0/1".
           num_envs: B, environment slots of the group.
           seed: seed of the policy.
           first, total: the group's place among all slots, see `agents.base.Slots`.
+          placed: whether the policy explores by this place; False for slots that are none of the actors'.
           timeout_s: how long to wait for the start of this node.
 
         Returns:
@@ -155,20 +134,28 @@ class Inference(Node):
         with self._changed:
             if not self._changed.wait_for(lambda: self._thread is not None, timeout_s):
                 return None
-            old = self._groups.get(name)
-            self._waiting = [request for request in self._waiting if request.group is not old]
-            self._forget()
-            slots = Slots(num_envs, first, total)
-            self._groups[name] = _Group(num_envs, seed, initial_state_of(self._agent.policy, slots))
+            self._forget(name)
+            policy = self._agent.policy if placed else unplaced(self._agent.policy)
+            state = initial_state_of(policy, Slots(num_envs, first, total))
+            lane = min(self._lanes, key=lambda lane: lane.slots)
+            lane.add(name, Group(num_envs, seed, state))
         return True
 
-    def act(self, name: str, t: int, leaves: Sequence[np.ndarray], timeout_s: float = 0.5) -> list[Any] | None:
+    def act(
+        self,
+        name: str,
+        t: int,
+        leaves: Sequence[np.ndarray],
+        executed: np.ndarray | None = None,
+        timeout_s: float = 0.5,
+    ) -> list[Any] | None:
         """Returns the policy's output in step t of a group. A repeated request for the same step continues to wait.
 
         Args:
           name: the group's registered name.
           t: number of the step: 0, 1, ….
           leaves: step type, reward, discount and the leaves of the observation, each [B, ...].
+          executed: the action [B, ...] that the environments took in step t - 1, if it wasn't the answer.
           timeout_s: how long to wait for the answer.
 
         Returns:
@@ -180,38 +167,46 @@ class Inference(Node):
           ValueError: this is not the group's next step, or shapes or dtypes are not its environment's.
         """
         with self._changed:
-            if name not in self._groups:
+            lane = next((lane for lane in self._lanes if name in lane.groups), None)
+            if lane is None:
                 return []
-            self._groups[name].asked_at = time.monotonic()
-            request = self._request(name, t, leaves)
+            lane.groups[name].asked_at = time.monotonic()
+            request = self._request(lane, name, t, leaves, executed)
         if threading.get_ident() == self._thread and not request.answered.is_set():
             # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
             self.wait_for("params", self._params.poll)
-            self._serve(self._take())
+            self._serve(lane, self._take(lane))
         return request.answer if request.answered.wait(timeout_s) else None
 
-    def _request(self, name: str, t: int, leaves: Sequence[np.ndarray]) -> _Request:
+    def _request(
+        self, lane: Lane, name: str, t: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None
+    ) -> Request:
         """Returns the group's request for step t; queues it if it is new."""
-        group = self._groups[name]
+        group = lane.groups[name]
         if group.request is not None and group.request.t == t:
             return group.request
         if t != group.t:
             raise ValueError(f"{self.name}: {name} asks for step {t}; its next is {group.t}. Is there another {name}?")
-        self._check(name, group.num_envs, leaves)
-        group.request = _Request(group, t, leaves)
-        self._waiting.append(group.request)
+        self._check(name, group.num_envs, leaves, executed)
+        group.request = Request(group, t, leaves, executed)
+        lane.waiting.append(group.request)
         self._changed.notify_all()
         return group.request
 
-    def _forget(self) -> None:
-        """Forgets the groups that haven't asked for long: actors that come and go have ever new names."""
+    def _forget(self, name: str) -> None:
+        """Forgets this group, and those that haven't asked for long: actors that come and go have ever new names."""
         since = time.monotonic() - FORGET_S
-        self._groups = {name: group for name, group in self._groups.items() if group.asked_at >= since}
+        for lane in self._lanes:
+            for other in [each for each, group in lane.groups.items() if each == name or group.asked_at < since]:
+                lane.drop(other)
 
-    def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray]) -> None:
+    def _check(self, name: str, num_envs: int, leaves: Sequence[np.ndarray], executed: np.ndarray | None) -> None:
         spec = self._spec
         scalars = [((), np.dtype(dtype)) for dtype in (np.int32, np.float32, np.float32)]
         wanted = [*scalars, *((leaf.shape, np.dtype(leaf.dtype)) for leaf in tree.flatten(spec.observations))]
+        if executed is not None:
+            wanted.append((spec.actions.shape, np.dtype(spec.actions.dtype)))
+            leaves = [*leaves, executed]
         wanted = [((num_envs, *shape), dtype) for shape, dtype in wanted]
         got = [(leaf.shape, leaf.dtype) for leaf in leaves]
         if got != wanted:
@@ -220,14 +215,17 @@ class Inference(Node):
     # The node's own threads call the methods below.
 
     def step(self) -> None:
-        """Serves one batch."""
-        requests = self.wait_for("requests", self._next_batch, AWAY_S)
-        if self._params.snapshot()[0] < 0:
-            self.wait_for("params", self._params.poll)
-        self._serve(requests)
+        """Serves one batch, of the first device that has requests."""
+        self._serve_batch(next((lane for lane in self._lanes if lane.waiting), self._lanes[0]))
 
     def ready(self) -> bool:
-        return bool(self._waiting)
+        return any(lane.waiting for lane in self._lanes)
+
+    def _serve_batch(self, lane: Lane) -> None:
+        requests = self.wait_for("requests", functools.partial(self._next_batch, lane), AWAY_S)
+        if self._params.snapshot()[0] < 0:
+            self.wait_for("params", self._params.poll)
+        self._serve(lane, requests)
 
     def _refresh(self) -> None:
         with self.stopwatch("fetching params"):
@@ -235,33 +233,26 @@ class Inference(Node):
         with self.stopwatch("resting"):
             self.sleep(REFRESH_S)
 
-    def _next_batch(self, timeout_s: float) -> list[_Request] | None:
+    def _next_batch(self, lane: Lane, timeout_s: float) -> list[Request] | None:
         """Waits until a batch can start and returns its requests; None if there is no request within `timeout_s`."""
         with self._changed:
-            if not self._changed.wait_for(lambda: self._waiting, timeout_s):
+            if not self._changed.wait_for(lambda: lane.waiting, timeout_s):
                 return None
-            left = self._waiting[0].received_at + self._deadline_s - time.monotonic()
-            self._changed.wait_for(self._is_complete, max(0.0, left))
-            return self._take() or None  # It is empty if the only group with a request has registered again meanwhile.
+            left = lane.waiting[0].received_at + self._deadline_s - time.monotonic()
+            self._changed.wait_for(lambda: lane.is_complete(self._max_batch), max(0.0, left))
+            # It is empty if the only group with a request has registered again meanwhile.
+            return lane.take(self._max_batch) or None
 
-    def _is_complete(self) -> bool:
-        """Whether no further request can join the batch."""
-        slots = sum(request.group.num_envs for request in self._waiting)
-        since = time.monotonic() - LATELY_S
-        return slots >= self._max_batch or all(each.waits or each.asked_at < since for each in self._groups.values())
-
-    def _take(self) -> list[_Request]:
-        """Takes the oldest request and as many others of its size as fit."""
+    def _take(self, lane: Lane) -> list[Request]:
         with self._changed:
-            size = self._waiting[0].group.num_envs if self._waiting else 1
-            alike = [request for request in self._waiting if request.group.num_envs == size]
-            batch = alike[: self._max_batch // size]
-            self._waiting = [request for request in self._waiting if request not in batch]
-            return batch
+            return lane.take(self._max_batch)
 
-    def _serve(self, requests: Sequence[_Request]) -> None:
-        version, params = self._params.snapshot()
+    def _serve(self, lane: Lane, requests: Sequence[Request]) -> None:
+        version, params = lane.params(self._params.snapshot())
         with self.stopwatch("acting"):
+            for request in requests:
+                if request.executed is not None:
+                    request.group.state = self._executed(request.group.state, request.executed)
             most = self._max_batch // requests[0].group.num_envs
             padding = padded(len(requests), most) - len(requests)
             rows = [*requests, *[requests[0]] * padding]

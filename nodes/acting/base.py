@@ -61,13 +61,15 @@ OpenAct = Callable[[int, Slots, int], GroupAct]  # Takes the group's number, its
 
 
 class Remote(NamedTuple):
-    """Replaces the handle of the variable server for an actor whose actions another node computes.
+    """Replaces the handle of the variable server for an actor or a reanalyzer for which another node acts.
 
     Attributes:
       inference: handle of an `Inference` node.
+      placed: whether its slots are some of the actors', which may explore each in its own way.
     """
 
     inference: Any
+    placed: bool = True
 
 
 def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None) -> OpenAct:
@@ -90,7 +92,7 @@ def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_
                 f"{node.name}: refresh_every is {refresh_every}, but an inference node acts for it, with the newest "
                 "params at any step: leave it out"
             )
-        return functools.partial(RemoteAct, node, variables.inference)
+        return functools.partial(RemoteAct, node, variables)
     from boonta.nodes.acting.local import open_local_acting
 
     return open_local_acting(node, agent, variables, table, refresh_every)
@@ -128,18 +130,19 @@ class RemoteAct:
 
     Args:
       node: the node that acts.
-      inference: handle of the `Inference` node.
+      remote: the handle of the `Inference` node.
       group: number of the group.
       slots: the group's.
       seed: seed of the policy.
     """
 
-    def __init__(self, node: Node, inference: Any, group: int, slots: Slots, seed: int):
+    def __init__(self, node: Node, remote: Remote, group: int, slots: Slots, seed: int):
         self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
-        self._inference = inference
+        self._inference, self._placed = remote
         self._name = f"{node.name}/{group}"
         self._slots = slots
         self._seeds = np.random.SeedSequence(seed)
+        self._executed: np.ndarray | None = None  # The action of the last step, if it isn't the one of the answer.
         self._register(seed)
 
     def __call__(self, timestep: TimeStep) -> Acted:
@@ -157,10 +160,11 @@ class RemoteAct:
             self._register(int(self._seeds.spawn(1)[0].generate_state(1)[0]))
         version, action, extras, core = answer
         self._t += 1
+        self._executed = None
         return Acted(version, action, tuple(extras), tuple(core))
 
     def executed(self, action: np.ndarray) -> None:
-        """Does nothing: only replayed environments replace actions, and who replays acts in its own process."""
+        self._executed = action  # It goes with the next time step.
 
     def ready(self) -> bool:
         return True
@@ -168,11 +172,13 @@ class RemoteAct:
     def _register(self, seed: int) -> None:
         def register(timeout_s: float) -> bool | None:
             size, first, total = self._slots
-            return answered(self._inference.register, self._name, size, seed, first, total or size, timeout_s)
+            place = (first, total or size, self._placed)
+            return answered(self._inference.register, self._name, size, seed, *place, timeout_s)
 
         self._wait_for(register)
         self._t = 0
+        self._executed = None  # A fresh state remembers no action.
 
     def _act(self, leaves: Sequence[np.ndarray], timeout_s: float) -> Any:
         """The answer; empty if the group is unknown, None if there is none within the time."""
-        return answered(self._inference.act, self._name, self._t, leaves, timeout_s)
+        return answered(self._inference.act, self._name, self._t, leaves, self._executed, timeout_s)

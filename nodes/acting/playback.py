@@ -7,6 +7,7 @@ from typing import Any
 
 from boonta.agents.base import Agent, Author, Table, unplaced
 from boonta.envs.base import BatchedEnv, Env
+from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.tables.contract import written_by
 
@@ -37,7 +38,8 @@ class Playback(Actor):
         num_envs: int = NUM_ENVS,
         seed: int = 0,
     ):
-        agent = agent._replace(policy=unplaced(agent.policy))
+        if not isinstance(variables, Remote):  # The inference node knows that its slots are none of the actors'.
+            agent = agent._replace(policy=unplaced(agent.policy))
         # A second group would not help, because there is no simulator to wait for.
         super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
         self.require_tables(agent.tables)

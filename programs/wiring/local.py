@@ -75,8 +75,10 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
     """
     roles = {group.label: group.node.role for group in program.all_groups}
     environment = {label: dict(ROLE_ENVIRONMENT.get(role, ON_CPU)) for label, role in roles.items()}
-    for label in environment:
-        if learner_alone and roles[label] != "learner":
+    for label, role in roles.items():
+        if role == "reanalyzer" and "inference" in roles.values():
+            environment[label] = dict(ON_CPU)  # The inference node acts for it.
+        if learner_alone and role != "learner":
             environment[label]["JAX_PLATFORMS"] = "cpu"
     for override in program.run.process_env:
         group, name, value = override_of(override)

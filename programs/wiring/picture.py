@@ -36,7 +36,7 @@ def _arrows(group: Group, has_inference: bool) -> list[Arrow]:
             arrows.append(Arrow("replay", label, "batches"))
         if role in WRITERS:
             arrows.append(Arrow(label, "replay", "steps"))
-    if role == "actor" and has_inference:
+    if role in WRITERS and has_inference:
         arrows += [Arrow(label, "inference", "observations"), Arrow("inference", label, "actions")]
     elif "variables" in asked:
         ends = (label, "variables") if role == "learner" else ("variables", label)

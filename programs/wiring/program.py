@@ -213,8 +213,8 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "shards": group.number,
         **served,
     }
-    if role == "actor" and "inference" in served:
-        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
+    if role in WRITERS and "inference" in served:
+        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"], role == "actor")}
     accepted = parameters(group.node)
     if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
         slots = slots_of(program, group, i)

@@ -138,6 +138,7 @@ def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platf
     [
         ("impala.py", "replay", [], "groups.replay: gpus is 1, and Replay computes nothing on a device: leave it out"),
         ("central_inference.py", "actor", [], "gpus is 1, and Actor has an inference node act for it: leave it out"),
+        ("reanalyze.py", "reanalyzer", ["--inference", "1"], "Reanalyzer has an inference node act for it: leave it"),
         ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu"], "gpus is 1, .* leaves it idle"),
         ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu,cuda"], "=cpu,cuda leaves it idle"),
     ],

@@ -2,74 +2,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import threading
-
-import jax
 import numpy as np
 import pytest
 import tree
 
-from boonta.agents import impala, muzero
 from boonta.agents.base import Slots
-from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, MID, TimeStep
-from boonta.envs.catch import Catch
 from boonta.nodes import inference as module
-from boonta.nodes.acting import base as acting
+from boonta.nodes.acting import requests
 from boonta.nodes.acting.base import Remote, RemoteAct
 from boonta.nodes.acting.grouped import padded
 from boonta.nodes.acting.local import Acting, jit_policy
-from boonta.nodes.actor import Actor
 from boonta.nodes.base import Node
 from boonta.nodes.inference import Inference
 from boonta.nodes.metrics import Stopwatch
-from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.inference import AGENTS, ENV, acting_params, frames, inference, leaves
 
 pytestmark = pytest.mark.once
-
-ENV = Catch()
-AGENTS = {
-    "impala with frames and a core": lambda: impala.make(
-        impala.Config(Torso("mlp", widths=(8,)), frame_stack=2, lstm_size=8, unroll_length=4), ENV.spec
-    ),
-    "muzero with frames": lambda: muzero.make(
-        muzero.Config(Torso("mlp", widths=(8,)), frame_stack=2, head_width=8, num_simulations=4), ENV.spec
-    ),
-}
-
-
-def acting_params(agent, seed=0):
-    return agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
-
-
-def inference(agent, **settings) -> Inference:
-    """Started, with version 3; as among processes, calls come from another thread than the one that started it.
-
-    The tests take its main thread's part and call `step` themselves.
-    """
-    variables = VariableServer("variables")
-    variables.put(3, pack(acting_params(agent)))
-    node = Inference("inference", agent, ENV, variables, **settings)
-    thread = threading.Thread(target=node.start)
-    thread.start()
-    thread.join()
-    node._params.poll(0.0)
-    return node
-
-
-def leaves(timestep: TimeStep) -> list[np.ndarray]:
-    return [*timestep[:3], *tree.flatten(timestep.observation)]
-
-
-def frames(num_envs: int, step_type: int, value: float = 1.0) -> list[np.ndarray]:
-    """A time step, as it is sent."""
-    zero = np.zeros(num_envs, np.float32)
-    observation = np.full((num_envs, *ENV.spec.observations.shape), value, ENV.spec.observations.dtype)
-    return [np.full(num_envs, step_type, np.int32), zero, zero, observation]
 
 
 def batches(node: Inference) -> float:
@@ -139,16 +90,17 @@ def test_no_batch_waits_for_a_group_whose_actor_has_left_and_it_is_forgotten(mon
     for group in ("actor/0/0", "actor/1/0"):
         node.register(group, 2, 0)
         node.act(group, 0, frames(2, FIRST), timeout_s=0.0)
-    assert node._is_complete()
+    (lane,) = node._lanes
+    assert lane.is_complete(256)
     node.step()
     node.act("actor/0/0", 1, frames(2, MID), timeout_s=0.0)
-    assert not node._is_complete()
-    monkeypatch.setattr(module, "LATELY_S", -1.0)
-    assert node._is_complete()
+    assert not lane.is_complete(256)
+    monkeypatch.setattr(requests, "LATELY_S", -1.0)
+    assert lane.is_complete(256)
     monkeypatch.setattr(module, "FORGET_S", -1.0)
     node.register("actor/2/0", 2, 0)
     assert node.act("actor/1/0", 1, frames(2, MID), timeout_s=0.0) == []
-    assert set(node._groups) == {"actor/2/0"}
+    assert set(lane.groups) == {"actor/2/0"}
 
 
 def test_a_batch_holds_groups_of_one_size_and_no_more_slots_than_may_be():
@@ -229,12 +181,12 @@ def test_groups_register_again_with_a_node_that_was_started_again():
                 nodes[0].step()
             return answer
 
-    act = RemoteAct(Node("actor/0"), Client(), 0, Slots(4), 5)
-    seed = nodes[0]._groups["actor/0/0"].seed
+    act = RemoteAct(Node("actor/0"), Remote(Client()), 0, Slots(4), 5)
+    seed = nodes[0]._lanes[0].groups["actor/0/0"].seed
     act(first)
     del nodes[0]
     act(second)
-    (group,) = nodes[0]._groups.values()
+    (group,) = nodes[0]._lanes[0].groups.values()
     assert group.t == 1 and seed == 5 and group.seed != seed
 
 
@@ -259,32 +211,6 @@ def test_settings_that_cannot_work_are_refused(setting, allowed):
         Inference("inference", tiny.make(ENV.spec), ENV, None, **setting)
 
 
-def test_an_actor_writes_the_same_rows_whoever_acts():
-    """The handle of an inference node, in one thread, with constant params."""
-    agent = tiny.make(ENV.spec, batch_size=4, length=6)
-    variables = VariableServer("variables")
-    variables.put(5, pack(acting_params(agent)))
-    node = Inference("inference", agent, ENV, variables)
-    node.start()
-    rows = []
-    for handle, given in ((variables, agent), (Remote(node), acting.tables_only(agent))):
-        queue = QueueTable(agent.tables[0])
-        actor = Actor("actor/0", given, ENV, handle, queue, num_envs=4, threads=2, seed=1)
-        actor.start()
-        for _ in range(2 * 6):
-            actor.step()
-        rows.append([queue.get(1.0)[0].shards[0] for _ in range(2)])
-    for local, remote in zip(*rows):
-        tree.map_structure(np.testing.assert_array_equal, local._replace(extras=()), remote)
-    assert "waiting for inference" in actor.stopwatch.seconds()
-
-
 def test_nobody_is_known_before_the_node_has_started():
     node = Inference("inference", tiny.make(ENV.spec), ENV, None)
     assert node.register("actor/0/0", 2, 0, timeout_s=0.0) is None
-
-
-def test_an_actor_and_its_handle_load_without_jax():
-    code = "import nodes.actor, sys; print([name for name in ('jax', 'haiku', 'tensorflow') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.strip() == "[]"

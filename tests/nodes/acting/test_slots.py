@@ -66,7 +66,7 @@ def test_an_actors_groups_know_their_places(acting):
     actor = Actor("actor/1", given, ENV, handle, queue, num_envs=4, threads=2, slots=Slots(4, 4, 10))
     actor.start()
     assert written(actor, queue) == [[4, 10], [5, 10], [6, 10], [7, 10]]
-    inference._groups.clear()  # As when it has been started again.
+    inference._lanes[0].groups.clear()  # As when it has been started again.
     assert written(actor, queue) == [[4, 10], [5, 10], [6, 10], [7, 10]]
 
 

@@ -15,8 +15,8 @@ from boonta.tests.helpers import machines  # noqa: E402
 from boonta.tests.helpers.running import Running  # noqa: E402
 
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
-ON_CPU = {"monitor", "variables", "actor/0", "evaluator"}  # On any machine.
-SHARING = {"inference", "reanalyzer/0"}
+ON_CPU = {"monitor", "variables", "actor/0", "evaluator", "reanalyzer/0"}  # On any machine: inference nodes act for it.
+SHARING = {"inference"}
 
 
 def environments(folder: pathlib.Path, machine: pathlib.Path, monkeypatch, *flags: str) -> dict[str, dict[str, str]]:
@@ -39,7 +39,7 @@ def test_on_gpus_the_learner_shares_with_nodes_that_take_no_more_than_they_need(
     assert all(found[node]["JAX_PLATFORMS"] == "cpu" for node in ON_CPU)
     assert all("JAX_PLATFORMS" not in found[node] for node in ("learner", *SHARING))
     assert {node for node, variables in found.items() if variables.get(PREALLOCATE) == "false"} == SHARING
-    assert "multi_thread_eigen=false" in found["reanalyzer/0"]["XLA_FLAGS"]  # Where there is no accelerator.
+    assert all("multi_thread_eigen=false" in found[node]["XLA_FLAGS"] for node in ON_CPU)
 
 
 def test_a_tpu_is_the_learners_alone_unless_the_user_says_otherwise(tmp_path, monkeypatch):
@@ -48,7 +48,7 @@ def test_a_tpu_is_the_learners_alone_unless_the_user_says_otherwise(tmp_path, mo
     found = environments(tmp_path, tmp_path / "machine", monkeypatch, *flags)
     assert "JAX_PLATFORMS" not in found["learner"]
     assert found["inference"]["JAX_PLATFORMS"] == "tpu"
-    assert all(found[node]["JAX_PLATFORMS"] == "cpu" for node in (*ON_CPU, "reanalyzer/0"))
+    assert all(found[node]["JAX_PLATFORMS"] == "cpu" for node in ON_CPU)
 
 
 def test_the_launcher_takes_no_accelerator():

@@ -54,6 +54,12 @@ def test_with_central_inference_actors_get_actions_and_no_params():
     assert ("variables", "inference", "params") in found and ("variables", "actor", "params") not in found
 
 
+def test_an_inference_node_acts_for_reanalyzers_too():
+    found = arrows(drawn("reanalyze", "catch", "--inference", "1"))
+    assert {("reanalyzer", "inference", "observations"), ("inference", "reanalyzer", "actions")} <= found
+    assert ("variables", "reanalyzer", "params") not in found
+
+
 def test_nodes_are_those_that_run():
     assert [group.names for group in drawn("impala", "catch", "--launch", "anakin").groups] == [("anakin",)]
     split = drawn("impala", "catch", "--launch", "sebulba")
