@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from boonta.agents import distributions
 from boonta.agents.distributions import EDGE
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 P = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]], np.float32)
 CASES = [(0.3, 0.5), (-1.0, 1.0), (2.5, 0.1), (0.0, 3.0), (-4.0, 0.05)]  # Means and deviations before tanh.

@@ -10,7 +10,7 @@ from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def match(game: base.Env, players: list[base.Player], games: int, seed: int = 0) -> np.ndarray:

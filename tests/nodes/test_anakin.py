@@ -30,7 +30,7 @@ from boonta.nodes.variables import VariableServer, unpack
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.fused import ENV, agent, node
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def learn(folder, updates: int, kind: str = "queue", **settings) -> dict:

@@ -20,7 +20,7 @@ from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.inference import AGENTS, ENV, acting_params, frames, inference, leaves
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def batches(node: Inference) -> float:

@@ -17,7 +17,7 @@ from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import pack
 from boonta.tests.helpers.inference import AGENTS, RECURRENT, acting_params, frames, inference, leaves
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def act_on_two_devices() -> None:

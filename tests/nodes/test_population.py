@@ -20,7 +20,7 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.fused import ENV, agent
 from boonta.tests.helpers.members import Config, make, population
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def run(node: Anakin) -> Anakin:

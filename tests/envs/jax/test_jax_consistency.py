@@ -13,7 +13,7 @@ from boonta.envs.jax.minatar import MinAtar
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.looped import LoopedEnv
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def ball_of_catch(timestep, slot, state):

@@ -7,7 +7,7 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.grid_world import GridWorld
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def boards(env: GridWorld, count: int) -> np.ndarray:

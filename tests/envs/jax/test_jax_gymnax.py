@@ -8,7 +8,7 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.gymnax import Gymnax
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Pendulum-v1", "MountainCarContinuous-v0", "DiscountingChain-bsuite"])

@@ -11,7 +11,7 @@ from boonta.envs import base, conformance, minatar
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.minatar import MinAtar
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 GAMES = ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
 

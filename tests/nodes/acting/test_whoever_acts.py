@@ -26,7 +26,7 @@ from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.inference import ENV, acting_params
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 def test_an_actor_writes_the_same_rows_whoever_acts():

@@ -14,7 +14,7 @@ from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, schedule, stage
 from boonta.tests.helpers import fused
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ENV = Catch(rows=4, columns=3)
 

@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Batch, Policy, Steps, Table, Update
 from boonta.envs.jax.catch import Catch
 from boonta.nodes.fused import fusion, schedule
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ENV = Catch(rows=4, columns=3)
 LENGTH, SLOTS = 5, 4

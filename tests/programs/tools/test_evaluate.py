@@ -17,7 +17,7 @@ from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import nim_program
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
 
 
