@@ -93,7 +93,7 @@ MUZERO = {
     "puct.pb_c_init": 1.25,
     "puct.pb_c_base": 19652.0,
     "self_play.temperature": (1.0,),
-    "self_play.temperature_updates": (),
+    "self_play.temperature_steps": (),
     "self_play.random_actions": 0.0,
     "self_play.spread": 0.0,
     "chance_codes": 32,
