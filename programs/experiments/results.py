@@ -240,10 +240,9 @@ def _evaluations(folder: pathlib.Path, which: Which, found: list[str]) -> dict[i
 def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str]:
     if not malformed:
         return []
-    return [
-        f"{folder.name}: {len(malformed)} lines of {file} are cut or malformed, and left out; the first one is line "
-        f"{malformed[0]}"
-    ]
+    more = f"{len(malformed)} lines of {file}, the first of them {malformed[0]}, are"
+    lines = f"line {malformed[0]} of {file} is" if len(malformed) == 1 else more
+    return [f"{folder.name}: {lines} cut or malformed, and left out"]
 
 
 def _score(

@@ -42,7 +42,7 @@ def test_an_evaluation_after_the_run_is_its_score(tmp_path):
     (result,), warnings = read(folder)
     assert result.score == Score(1.5, "evaluation after the run, newest checkpoint, deterministic", 2)
     (warning,) = warnings
-    assert "1 lines of evaluations.jsonl are cut or malformed, and left out; the first one is line 4" in warning
+    assert "line 4 of evaluations.jsonl is cut or malformed, and left out" in warning
     (result,), _ = read(folder, which="best")
     assert result.score.value == 5.0
     (folder / "evaluations.jsonl").unlink()
@@ -64,7 +64,7 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
     )
     (result,), (warning,) = read(folder)
     assert result.curve.values.tolist() == [0.0, 0.5, 7.0]
-    assert warning.endswith("1 lines of metrics.jsonl are cut or malformed, and left out; the first one is line 3")
+    assert warning.endswith("line 3 of metrics.jsonl is cut or malformed, and left out")
 
 
 @pytest.mark.parametrize(
