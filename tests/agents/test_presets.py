@@ -287,4 +287,4 @@ def test_any_other_kind_of_environment_has_a_preset_too():
         assert agent.Config.preset("lunar_lander") == agent.Config.preset("default")
     assert impala.Config.preset("default").torso.kind == "mlp"
     assert ppo.Config.preset("continuous") == ppo.CONTINUOUS != ppo.Config.preset("default")
-    assert impala.Config.preset("catch") is impala.CATCH and muzero.Config.preset("board") is muzero.BOARD
+    assert impala.Config.preset("catch") == impala.CATCH and muzero.Config.preset("board") == muzero.BOARD
