@@ -208,14 +208,12 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     Raises:
       NoCurve: there are no rows of members yet.
     """
-    if run.members is None:
-        return {}
-    members = curves.member_curves(run.members, run.past, metric)
-    if not members:
+    if run.members == []:
         raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet")
-    if any(metric in moment.row for moment in run.past) and not any(metric in row for row in run.members):
+    rows = run.members or []
+    if not any(metric in row for row in rows):
         return {}
-    return {member: row_and_curve for member, row_and_curve in members.items()}
+    return {member: row_and_curve for member, row_and_curve in curves.member_curves(rows, run.past, metric).items()}
 
 
 def _rows(folder: pathlib.Path, file: str, found: list[str]) -> list[Row]:
