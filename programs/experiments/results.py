@@ -252,16 +252,21 @@ def _score(
     past: Sequence[Moment],
     found: list[str],
 ) -> Score:
-    """The final score: an evaluation after the run, else the last point of the curve."""
+    """The final score: an evaluation after the run, else the last point of the curve.
+
+    A run that went on after its evaluation would have the score of other params than those at the end of its curve.
+    """
+    reached = past[-1].updates if past else 0.0
+    if evaluated is not None and evaluated.which == "newest" and evaluated.updates < reached:
+        found.append(
+            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last "
+            "evaluation in the run counts; evaluate it again"
+        )
+        evaluated = None
     if evaluated is None:
         source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
         episodes = schema.flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
         return Score(float(curve.values[-1]), source, episodes)
-    reached = past[-1].updates if past else 0.0
-    if evaluated.which == "newest" and evaluated.updates < reached:
-        found.append(
-            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: evaluate it again"
-        )
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))

@@ -50,10 +50,12 @@ def test_an_evaluation_after_the_run_is_its_score(tmp_path):
     assert result.score.value == 1.0 and "has no evaluation of its best checkpoint after the run" in warning
 
 
-def test_an_evaluation_before_the_runs_end_is_reported(tmp_path):
+def test_an_evaluation_before_the_runs_end_does_not_count(tmp_path):
     folder = write_run(tmp_path)
     write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
-    assert "was evaluated after 2 updates, and has made 3: evaluate it again" in read(folder)[1][0]
+    (result,), (warning,) = read(folder)
+    assert result.score == Score(1.0, "last evaluation of the run", 20)
+    assert "was evaluated after 2 updates, and has made 3: its last evaluation in the run counts" in warning
 
 
 def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
