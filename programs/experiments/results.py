@@ -100,7 +100,7 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """The run folders that paths name; a sweep's names all of its runs that have been started, a comparison's none.
 
     Raises:
-      BadInput: a path is neither.
+      BadInput: a path is neither, or there is no run.
     """
     found: dict[pathlib.Path, None] = {}  # A set in order.
     for path in paths:
@@ -112,6 +112,8 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
         if not runs and path.name != COMPARISON:
             raise BadInput(f"{path} is no run's folder, with a {schema.CONFIG}, nor a sweep's, with a {SWEEP}")
         found |= dict.fromkeys(run.resolve() for run in runs)
+    if not found:
+        raise BadInput("there is no run: give folders of runs or of sweeps")
     return list(found)
 
 

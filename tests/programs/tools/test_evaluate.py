@@ -120,6 +120,8 @@ def test_bad_input_is_refused(tmp_path):
         evaluate.evaluate((tmp_path,))
     with pytest.raises(BadInput, match="--episodes is 0; it must be at least 1$"):
         evaluate.evaluate((tmp_path,), episodes=0)
+    with pytest.raises(BadInput, match="there is no run: give"):
+        evaluate.evaluate(())
 
 
 def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path):
