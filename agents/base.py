@@ -128,6 +128,9 @@ class Update(NamedTuple):
 Sampler = Literal["fifo", "uniform", "proportional", "rank"]
 Author = Literal["actor", "reanalyzer"]
 
+# Samples per insert where a table leaves them free: each sequence then counts as drawn once, as from a queue.
+FREE_SAMPLES_PER_INSERT = 1.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -184,12 +187,21 @@ class Table:
     errors: Callable[[Steps], Any] | None = None
 
     @property
-    def env_steps_per_update(self) -> float:
-        """Env steps for each update of a table that is all that is learned from; a ratio that is free counts as 1.
+    def definite_samples_per_insert(self) -> float:
+        """`samples_per_insert`, or FREE_SAMPLES_PER_INSERT where that is free.
 
-        Each env step inserts 1 / period sequences, and each of them is drawn `samples_per_insert` times on average.
+        A fused program draws each sequence so often on average: its parts run in turn, so that none can wait for
+        another, and nothing else sets its pace.
         """
-        return self.batch_size * self.period / (1.0 if self.samples_per_insert is None else self.samples_per_insert)
+        return FREE_SAMPLES_PER_INSERT if self.samples_per_insert is None else self.samples_per_insert
+
+    @property
+    def env_steps_per_update(self) -> float:
+        """Env steps for each update of a table that is all that is learned from.
+
+        Each env step inserts 1 / period sequences, each of which is drawn `definite_samples_per_insert` times.
+        """
+        return self.batch_size * self.period / self.definite_samples_per_insert
 
     def __post_init__(self) -> None:
         for field in ("sequence_length", "period", "batch_size", "size", "min_size"):

@@ -53,6 +53,8 @@ class Outcome(NamedTuple):
 
 # `(params, context, batch, or the part of what was prepared of it) -> (loss [], outcome)`
 Loss = Callable[[Nest, Context, Any], tuple[jax.Array, Outcome]]
+# The same, with the parts of an agent as keyword arguments, such as its network and config.
+AgentLoss = Callable[..., tuple[jax.Array, Outcome]]
 
 
 class Target(NamedTuple):

@@ -236,7 +236,7 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     """
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
-    return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}"
+    return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}."
 
 
 class NanCheck:

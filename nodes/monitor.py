@@ -210,7 +210,8 @@ class Monitor(Periodic):
                 self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
             return {
                 "totals": self.totals(),
-                "row": dict(self._log.row),
+                # While a program ends, its totals go beyond the newest row's, whose returns may be old.
+                "row": self._log.last() if self._reason and self._log.begun else dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
                 "away": self._roster.away(self._stop_asked),

@@ -22,7 +22,12 @@ from boonta.envs.base import EnvSpec
 N = 2  # Rows that a whole network is checked with.
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: networks.MakeTorso | Network | None = None,
+    loss: optimisation.AgentLoss = dqn_loss,
+) -> Agent:
     """Makes a DQN agent: action values learned from replayed N-step transitions, with the parts that the config has.
 
     See "Human-level control through deep reinforcement learning" (https://doi.org/10.1038/nature14236), "Rainbow"
@@ -34,6 +39,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its head, too. None makes the config's.
+      loss: a loss of your own, with the arguments of `dqn_loss`.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -52,7 +58,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
             networks.check_torso(network, "dqn.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, view, actions, network)
     table = make_table(config)
-    loss = functools.partial(dqn_loss, network=network, num_actions=actions, config=config)
+    loss = functools.partial(loss, network=network, num_actions=actions, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
         policy=make_policy(config, network, spec, table),

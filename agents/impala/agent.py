@@ -15,7 +15,12 @@ from boonta.agents.policy_value import Network, open_network
 from boonta.envs.base import EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: networks.MakeTorso | Network | None = None,
+    loss: optimisation.AgentLoss = impala_loss,
+) -> Agent:
     """Makes an IMPALA agent: V-trace actor-critic on sequences that are learned from once, in order.
 
     See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
@@ -26,6 +31,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
+      loss: a loss of your own, with the arguments of `impala_loss`.
 
     Returns:
       `Agent` with one table, "trajectories".
@@ -38,7 +44,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
     require_sign(config, spec.num_players)
     own = networks.name_of(network)
     network = open_network("impala", config, spec, head, network)
-    loss = functools.partial(impala_loss, network=network, head=head, config=config)
+    loss = functools.partial(loss, network=network, head=head, config=config)
     table = Table(
         name="trajectories",
         kind="queue",

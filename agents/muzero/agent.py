@@ -27,7 +27,12 @@ from boonta.envs.base import EnvSpec
 B = 2  # Size of the batch that a whole model is checked with.
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: networks.MakeTorso | Model | None = None,
+    loss: optimisation.AgentLoss = muzero_loss,
+) -> Agent:
     """Makes a MuZero agent, which plans with a model that it learns from replayed sequences.
 
     See "Mastering Atari, Go, Chess and Shogi by Planning with a Learned Model" (https://arxiv.org/abs/1911.08265).
@@ -40,6 +45,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
         features [N, D], or [N, H, W, C] where the config's torso is a "tower": that is still the dynamics' kind. A
         `Model` is the whole. With `action_history` either takes stacks of `history.Seen` in the place of frames. None
         makes the config's.
+      loss: a loss of your own, with the arguments of `muzero_loss`.
 
     Returns:
       `Agent` with the tables of `make_tables`.
@@ -54,7 +60,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Model | No
     renew = None
     if config.reanalyze_ratio and config.reanalyze == "update":
         renew = make_search(config, model, num_actions, explore=True)
-    loss = functools.partial(muzero_loss, model=model, config=config, search=renew)
+    loss = functools.partial(loss, model=model, config=config, search=renew)
     target = optimisation.Target(period=config.target_period)
     update = optimisation.make_update(model.init, loss, config.optimiser, target=target)
     return Agent(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from boonta.agents.config import check, documented, field, require
+from boonta.agents.config import check, documented, field, recast, require
 from boonta.agents.groups import MEASURED, Optimiser, Replay, Torso
 from boonta.agents.muzero.groups import Puct, SelfPlay
 
@@ -216,7 +216,7 @@ class Config:
     @classmethod
     def preset(cls, kind: str) -> Config:
         """The hyper-parameters to start from in an environment of this kind, such as "atari"; see `PRESETS`."""
-        return PRESETS.get(kind, PRESETS["default"])
+        return recast(cls, PRESETS.get(kind, PRESETS["default"]))
 
     def __post_init__(self) -> None:
         check(self)
@@ -224,6 +224,8 @@ class Config:
         require(self, "torso.kind", torso.kind in ("mlp", "tower"), "'mlp' or 'tower'")
         require(self, "torso.widths", torso.kind == "tower" or torso.widths != (), "one number at least, or None")
         require(self, "discount", self.discount != 0, "in [-1, 1], and not 0")
+        paced = self.replay.samples_per_insert is not None or not self.self_play.temperature_steps
+        require(self, "replay.samples_per_insert", paced, "a number, unless self_play.temperature_steps is empty")
         require(self, "support_bins", self.support_bins % 2 == 1, "odd, so that one of them is 0, and at least 3")
         if self.action_planes == "place":
             require(self, "torso.kind", torso.kind == "tower", "'tower' where action_planes is 'place'")

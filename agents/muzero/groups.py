@@ -47,11 +47,11 @@ class SelfPlay:
         at_least=0,
         at_most=2,
     )
-    temperature_updates: tuple[int, ...] = field(
+    temperature_steps: tuple[int, ...] = field(
         (),
-        "When the next temperature begins, by the learner's updates, which a run that is resumed goes on from.",
-        unit="updates",
-        source="[M], App. D: 500,000 and 750,000 of 1M for Atari",
+        "When the next temperature begins, counted in all slots together once learning starts.",
+        unit="env steps",
+        source="[M], App. D: after 500,000 and 750,000 of 1M updates for Atari, each times its env steps",
         at_least=1,
     )
     random_actions: float = field(
@@ -74,9 +74,9 @@ class SelfPlay:
 
     def __post_init__(self) -> None:
         check(self)
-        updates = self.temperature_updates
-        rising = all(one < next_one for one, next_one in zip(updates, updates[1:]))
-        require(self, "temperature_updates", rising, "increasing numbers")
-        parts = len(updates) + 1
-        wanted = f"of length {parts}, one more than temperature_updates, {updates}"
+        steps = self.temperature_steps
+        rising = all(one < next_one for one, next_one in zip(steps, steps[1:]))
+        require(self, "temperature_steps", rising, "increasing numbers")
+        parts = len(steps) + 1
+        wanted = f"of length {parts}, one more than temperature_steps, {steps}"
         require(self, "temperature", len(self.temperature) == parts, wanted)

@@ -51,6 +51,13 @@ def extras_of(planned: Planned) -> Extras:
     return Extras(planned.policy, planned.value)
 
 
+def env_steps_per_update(config: Config) -> float:
+    """Env steps for each update; reanalyzed sequences come on top of fresh ones, or else take their place."""
+    fresh = config.replay.table("trajectories", config.sequence_length, config.roots)
+    on_top = config.reanalyze == "nodes" and config.reanalyze_ratio < 1
+    return fresh.env_steps_per_update * (1 - config.reanalyze_ratio if on_top else 1)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Planner:
     """The policy's step, from frames to action in one jitted program. It is a value: tools look into its parts.
@@ -78,7 +85,8 @@ class Planner:
         seen = history.see(self.config, timestep.observation, timestep.step_type, state.action)
         stack, frames = sequences.push(state.frames, seen, timestep.step_type)
         legal = legal_of(timestep.observation, (*timestep.step_type.shape, num_actions))
-        noise = noise_of(self.config.self_play, acting.updates, state.rung)
+        env_steps = acting.updates * env_steps_per_update(self.config)
+        noise = noise_of(self.config.self_play, env_steps, state.rung)
         planned = search(acting.params, key, stack, legal, noise)
         return planned.action, self.remember(planned), State(frames, planned.action, state.rung)
 

@@ -73,18 +73,18 @@ class Search(Protocol):
         """
 
 
-def noise_of(settings: SelfPlay, updates: jax.Array, rung: jax.Array) -> Noise:
+def noise_of(settings: SelfPlay, env_steps: jax.Array, rung: jax.Array) -> Noise:
     """The noise of each slot, from the first, which has all of it, to the last.
 
-    The temperature falls with the learner's updates (MuZero, Appendix D), whose number comes with the acting params: so
-    it is the same in all actors, and in runs and actors that have been started again.
+    The temperature falls with env steps, as epsilons do, see `exploration.epsilon_of`; MuZero's, Appendix D, with
+    updates.
 
     Args:
       settings: the temperatures and the spread over slots.
-      updates: int32 [], the learner's number of updates.
+      env_steps: float32 [], the learner's updates times `policy.env_steps_per_update`.
       rung: float32 [B], as from `exploration.rungs`.
     """
-    part = jnp.sum(updates >= jnp.asarray(settings.temperature_updates, jnp.int32))
+    part = jnp.sum(env_steps >= jnp.asarray(settings.temperature_steps, jnp.float32))
     scale = 1 - settings.spread * rung
     return Noise(jnp.asarray(settings.temperature, jnp.float32)[part] * scale, scale)
 
@@ -140,7 +140,7 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
 
     def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array, noise: Noise | None = None) -> Planned:
         chex.assert_shape(legal, (jax.tree.leaves(stack)[0].shape[0], num_actions))
-        noise = noise_of(config.self_play, jnp.int32(0), jnp.zeros(len(legal))) if noise is None else noise
+        noise = noise_of(config.self_play, jnp.float32(0), jnp.zeros(len(legal))) if noise is None else noise
         temperature, scale = jax.tree.map(lambda x: x[:, None], noise) if explore else (0.0, 0.0)  # [B, 1].
         puct: dict[str, Any] = {
             "dirichlet_alpha": config.puct.dirichlet_alpha,

@@ -24,7 +24,12 @@ from boonta.agents.views import view_of
 from boonta.envs.base import REWARD, EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: networks.MakeTorso | Network | None = None,
+    loss: optimisation.AgentLoss = ppo_loss,
+) -> Agent:
     """Makes a PPO agent: several epochs of clipped policy gradients over each batch of sequences.
 
     See "Proximal Policy Optimization Algorithms" (https://arxiv.org/abs/1707.06347). Computes nothing and touches no
@@ -35,6 +40,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and heads, too. None makes the config's.
+      loss: a loss of your own, with the arguments of `ppo_loss`.
 
     Returns:
       `Agent` with one table, "trajectories".
@@ -62,7 +68,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
     target_kl = config.target_kl
     update = optimisation.make_update(
         unrolled.init,
-        _with_moments(functools.partial(ppo_loss, **parts), config),
+        _with_moments(functools.partial(loss, **parts), config),
         config.optimiser,
         statistics=_statistics(config, spec),
         published=lambda params, statistics: _published(params, statistics, config),
@@ -71,7 +77,18 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         prepare=_with_moments(functools.partial(prepare_units, **parts, whole=whole), config),
         further=None if target_kl is None else lambda metrics: metrics["kl"] <= target_kl,
     )
-    table = Table(
+    return Agent(
+        policy=with_earned(policy, config.discount) if config.normalise_rewards else policy,
+        eval_policy=eval_policy,
+        update=update,
+        tables=(make_table(config),),
+        network=networks.name_of(network),
+    )
+
+
+def make_table(config: Config) -> Table:
+    """The queue of sequences; where data must be fresh, they don't overlap."""
+    return Table(
         name="trajectories",
         kind="queue",
         sequence_length=config.sequence_length,
@@ -82,13 +99,6 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
         size=config.batch_size,
         core_row=config.frame_stack - 1,
         max_staleness=config.max_staleness,
-    )
-    return Agent(
-        policy=with_earned(policy, config.discount) if config.normalise_rewards else policy,
-        eval_policy=eval_policy,
-        update=update,
-        tables=(table,),
-        network=networks.name_of(network),
     )
 
 

@@ -22,7 +22,12 @@ from boonta.envs.base import EnvSpec
 T, B = 3, 2  # Sizes that a whole network is checked with.
 
 
-def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: networks.MakeTorso | Network | None = None,
+    loss: optimisation.AgentLoss = r2d2_loss,
+) -> Agent:
     """Makes an R2D2 agent: recurrent action values, learned from replayed sequences that begin with a stored state.
 
     See "Recurrent Experience Replay in Distributed Reinforcement Learning"
@@ -34,6 +39,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
       spec: the environment's spec.
       network: a network of your own. A torso, from frames [N, ..., L] to features [N, D], takes the place of the
         config's; a `Network` that of its core and head, too. None makes the config's.
+      loss: a loss of your own, with the arguments of `r2d2_loss`.
 
     Returns:
       `Agent` with one table, "sequences".
@@ -53,7 +59,7 @@ def make(config: Config, spec: EnvSpec, network: networks.MakeTorso | Network | 
             networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, spec, network)
     table = make_table(config)
-    loss = functools.partial(r2d2_loss, network=network, num_actions=actions, config=config)
+    loss = functools.partial(loss, network=network, num_actions=actions, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
         policy=make_policy(config, network, spec, table),

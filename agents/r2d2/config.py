@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from boonta.agents.config import check, documented, field, replaced, require
+from boonta.agents.config import check, documented, field, recast, replaced, require
 from boonta.agents.exploration import Exploration, require_pace
 from boonta.agents.groups import Optimiser, Replay, Torso
 
@@ -118,7 +118,7 @@ class Config:
     @classmethod
     def preset(cls, kind: str) -> Config:
         """The hyper-parameters to start from in an environment of this kind, such as "atari"; see `PRESETS`."""
-        return PRESETS.get(kind, PRESETS["default"])
+        return recast(cls, PRESETS.get(kind, PRESETS["default"]))
 
     def __post_init__(self) -> None:
         check(self)

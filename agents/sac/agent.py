@@ -17,7 +17,12 @@ from boonta.agents.transitions import make_table
 from boonta.envs.base import EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: actor_critic.Own | None = None,
+    loss: optimisation.AgentLoss = sac_loss,
+) -> Agent:
     """Makes a SAC agent: a squashed Gaussian policy that earns for its entropy, and critics of it, learn from replay.
 
     See "Soft Actor-Critic Algorithms and Applications" (https://arxiv.org/abs/1812.05905). Computes nothing and touches
@@ -29,6 +34,7 @@ def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None)
       network: a network of your own. A torso, from frames [M, ..., L] to features [M, F], is below the dense layers of
         policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
         the config's.
+      loss: a loss of your own, with the arguments of `sac_loss`.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -58,7 +64,7 @@ def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None)
     }
     update = optimisation.make_update(
         init,
-        functools.partial(sac_loss, networks=made, head=head, box=box, config=config),
+        functools.partial(loss, networks=made, head=head, box=box, config=config),
         optimisers,
         target=optimisation.Target(tau=config.tau, part=lambda params: params["critic"]),
         statistics=actor_critic.count_transitions(),

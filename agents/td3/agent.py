@@ -17,7 +17,12 @@ from boonta.agents.transitions import make_table
 from boonta.envs.base import EnvSpec
 
 
-def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None) -> Agent:
+def make(
+    config: Config,
+    spec: EnvSpec,
+    network: actor_critic.Own | None = None,
+    loss: optimisation.AgentLoss = td3_loss,
+) -> Agent:
     """Makes a TD3 agent, or a DDPG agent by the config `DDPG`: a deterministic policy and critics learn from replay.
 
     See "Addressing Function Approximation Error in Actor-Critic Methods" (https://arxiv.org/abs/1802.09477) and
@@ -30,6 +35,7 @@ def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None)
       network: a network of your own. A torso, from frames [M, ..., L] to features [M, F], is below the dense layers of
         policy and critics, which have one each; `actor_critic.Networks` take the place of these layers, too. None makes
         the config's.
+      loss: a loss of your own, with the arguments of `td3_loss`.
 
     Returns:
       `Agent` with one table, "transitions".
@@ -57,7 +63,7 @@ def make(config: Config, spec: EnvSpec, network: actor_critic.Own | None = None)
 
     update = optimisation.make_update(
         made.init,
-        functools.partial(td3_loss, networks=made, box=box, config=config),
+        functools.partial(loss, networks=made, box=box, config=config),
         {"policy": config.policy_optimiser, "critic": config.critic_optimiser},
         periods={"policy": config.policy_delay},
         target=optimisation.Target(period=config.policy_delay, tau=config.tau),

@@ -58,7 +58,7 @@ def make_schedule(tables: Sequence[Table], num_envs: int, num_replayed: int, dev
     if not theirs:
         return Schedule(period, rollouts, updates, 0, updates)
     part = _definite(theirs)
-    per_insert = contract.definite_samples_per_insert(part)
+    per_insert = part.definite_samples_per_insert
     wanted = part.batch_size / per_insert  # Renewed sequences per update.
     makes = (
         f"table {part.name!r}: samples_per_insert is {per_insert}, and a batch has {part.batch_size} of its sequences: "
@@ -111,7 +111,7 @@ def _paced(tables: Sequence[Table], parts: Sequence[Table]) -> Table:
     past = recorded_table(tables)
     if not fresh:
         part = _definite(parts)
-        draws = contract.definite_samples_per_insert(past) * contract.definite_samples_per_insert(part)
+        draws = past.definite_samples_per_insert * part.definite_samples_per_insert
         return dataclasses.replace(part, samples_per_insert=draws)
     if past.samples_per_insert is not None:
         raise ValueError(
@@ -125,7 +125,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
     """The number of rollouts of one period in a round, and of updates after them.
 
     A program that acts and learns in turn needs a definite number even of a table whose `samples_per_insert` is None;
-    see `nodes.tables.contract.definite_samples_per_insert`.
+    see `agents.base.Table.definite_samples_per_insert`.
 
     Args:
       table: `batch_size` of its sequences are in each batch.
@@ -140,7 +140,7 @@ def ratio(table: Table, num_envs: int) -> tuple[int, int]:
             raise ValueError(f"num_envs is {num_envs}; it must be a multiple of batch_size, {size}")
         require_slots("a fused program", table, num_envs)
         return 1, num_envs // size
-    per_insert = contract.definite_samples_per_insert(table)
+    per_insert = table.definite_samples_per_insert
     wanted = per_insert * num_envs / size  # Updates per rollout.
     makes = (
         f"samples_per_insert is {per_insert}, num_envs {num_envs}, batch_size {size}: that makes {wanted:g} updates a "

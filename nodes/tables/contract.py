@@ -29,9 +29,6 @@ from boonta.agents.base import Author, Steps, Table
 NEW_PRIORITY = 1.0
 # This is added to each error, so that a sequence whose error was 0 once is drawn again.
 PRIORITY_FLOOR = 1e-3
-# Samples per insert of a fused program whose table leaves them free. Its parts run in turn, so none can wait for
-# another. Each sequence is then drawn once on average, as from a queue.
-FREE_SAMPLES_PER_INSERT = 1.0
 
 
 # Which rows make a sequence.
@@ -155,14 +152,6 @@ def rate_limit(table: Table) -> RateLimit:
     owed = rate * table.min_size
     ahead = max(owed, 2 * table.share * owed + batch_size, 2 * max(1.0, rate))
     return RateLimit(rate, table.min_size, -float(batch_size), ahead)
-
-
-def definite_samples_per_insert(table: Table) -> float:
-    """How often a fused program draws each sequence on average; nothing else sets its pace.
-
-    Such a program has no side that could wait. It follows this ratio exactly, over its rounds.
-    """
-    return FREE_SAMPLES_PER_INSERT if table.samples_per_insert is None else table.samples_per_insert
 
 
 # What a sequence's priority is before it is first drawn.

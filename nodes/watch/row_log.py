@@ -98,11 +98,15 @@ class RowLog:
         self._earlier = before
         self._put(before, self._mark)
 
-    def close(self) -> None:
-        """Writes the last row, and closes the sinks.
+    def last(self) -> dict[str, float]:
+        """The last row, if the program ended now.
 
         Its rates are taken over the time of the row before, too, or they would be those of the nodes' end alone.
         """
+        return self._row(self._earlier, self._now()) | self.health.metrics
+
+    def close(self) -> None:
+        """Writes the last row, and closes the sinks."""
         self._put(self._earlier, self._now())
         self._files.close()
 
@@ -116,8 +120,11 @@ class RowLog:
         totals, reports, _ = self._look()
         return rows.mark(time.monotonic(), totals, reports)
 
+    def _row(self, before: rows.Mark, now: rows.Mark) -> dict[str, float]:
+        return rows.row_of(before, now, self._samples, *self._look()[1:])
+
     def _put(self, before: rows.Mark, now: rows.Mark) -> None:
-        row = rows.row_of(before, now, self._samples, *self._look()[1:])
+        row = self._row(before, now)
         for warning in self.health.feed(row):
             self._warn(warning)
         self.row = row | self.health.metrics

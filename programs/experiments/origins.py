@@ -28,10 +28,11 @@ def described(results: Sequence[Result]) -> list[str]:
 
 
 def footer(results: Sequence[Result]) -> str:
-    """A short line about the origin of runs, for a picture."""
+    """The origin of runs in brief, for a picture: a line for each that has room, see `SHORT`."""
     shown = list(dict.fromkeys(_brief(start) for result in results for start in result.starts))
     more = f" · and {len(shown) - SHORT} more" if len(shown) > SHORT else ""
-    return f"{len(results)} runs · {'; '.join(shown[:SHORT]) or 'origin not recorded'}{more}"
+    number = f"{len(results)} run{'s' if len(results) > 1 else ''}"
+    return f"{number} · " + ("\n".join(shown[:SHORT]) or "origin not recorded") + more
 
 
 def commands(results: Sequence[Result]) -> list[str]:

@@ -100,7 +100,7 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
     """The run folders that paths name; a sweep's names all of its runs that have been started, a comparison's none.
 
     Raises:
-      BadInput: a path is neither.
+      BadInput: a path is neither, or there is no run.
     """
     found: dict[pathlib.Path, None] = {}  # A set in order.
     for path in paths:
@@ -112,6 +112,8 @@ def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
         if not runs and path.name != COMPARISON:
             raise BadInput(f"{path} is no run's folder, with a {schema.CONFIG}, nor a sweep's, with a {SWEEP}")
         found |= dict.fromkeys(run.resolve() for run in runs)
+    if not found:
+        raise BadInput("there is no run: give folders of runs or of sweeps")
     return list(found)
 
 
@@ -208,14 +210,12 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     Raises:
       NoCurve: there are no rows of members yet.
     """
-    if run.members is None:
-        return {}
-    members = curves.member_curves(run.members, run.past, metric)
-    if not members:
+    if run.members == []:
         raise NoCurve(f"{run.folder.name} has no evaluation in {metrics.MEMBERS} yet")
-    if any(metric in moment.row for moment in run.past) and not any(metric in row for row in run.members):
+    rows = run.members or []
+    if not any(metric in row for row in rows):
         return {}
-    return {member: row_and_curve for member, row_and_curve in members.items()}
+    return {member: row_and_curve for member, row_and_curve in curves.member_curves(rows, run.past, metric).items()}
 
 
 def _rows(folder: pathlib.Path, file: str, found: list[str]) -> list[Row]:
@@ -240,10 +240,9 @@ def _evaluations(folder: pathlib.Path, which: Which, found: list[str]) -> dict[i
 def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str]:
     if not malformed:
         return []
-    return [
-        f"{folder.name}: {len(malformed)} lines of {file} are cut or malformed, and left out; the first one is line "
-        f"{malformed[0]}"
-    ]
+    more = f"{len(malformed)} lines of {file}, the first of them {malformed[0]}, are"
+    lines = f"line {malformed[0]} of {file} is" if len(malformed) == 1 else more
+    return [f"{folder.name}: {lines} cut or malformed, and left out"]
 
 
 def _score(
@@ -255,16 +254,21 @@ def _score(
     past: Sequence[Moment],
     found: list[str],
 ) -> Score:
-    """The final score: an evaluation after the run, else the last point of the curve."""
+    """The final score: an evaluation after the run, else the last point of the curve.
+
+    A run that went on after its evaluation would have the score of other params than those at the end of its curve.
+    """
+    reached = past[-1].updates if past else 0.0
+    if evaluated is not None and evaluated.which == "newest" and evaluated.updates < reached:
+        found.append(
+            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last "
+            "evaluation in the run counts; evaluate it again"
+        )
+        evaluated = None
     if evaluated is None:
         source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
         episodes = schema.flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
         return Score(float(curve.values[-1]), source, episodes)
-    reached = past[-1].updates if past else 0.0
-    if evaluated.which == "newest" and evaluated.updates < reached:
-        found.append(
-            f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: evaluate it again"
-        )
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))

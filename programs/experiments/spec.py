@@ -16,6 +16,7 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import values
 from boonta.programs.experiments.slots import Slots
 from boonta.programs.experiments.values import Value
+from boonta.programs.tools import train
 from boonta.programs.wiring import naming
 from boonta.programs.wiring.run import BadInput
 
@@ -72,7 +73,7 @@ class Spec:
     """The content of a sweep's file.
 
     Attributes:
-      program: the file of the program, or a list of files.
+      program: the file of the program, or one of ours by its name; or a list of them.
       env: the environment's name, or a list of names; empty for the program's default.
       seeds: the number of seeds, counted from 0, or a list of seeds.
       flags: flags of all runs.
@@ -277,18 +278,18 @@ def _flags(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def _program(file: str) -> str:
-    """A program's file, absolute.
+    """The file of a program, absolute; one of ours may be given by its name.
 
     Raises:
       BadInput: there is no such file; the message has similar names.
     """
     try:
-        path = pathlib.Path(file).expanduser().absolute()
+        path = pathlib.Path(train.programs().get(file, file)).expanduser().absolute()
         found = path.is_file() and path.suffix == ".py"
     except (OSError, RuntimeError) as error:  # The name is too long, or "~" is of an unknown user.
         raise BadInput(f"program {file} can't be found: {error}") from error
     if not found:
         there = [other.name for other in path.parent.glob("*.py") if other.name != "__init__.py"]
-        hint = f": {suggest(path.name, there)}" if there else ""
-        raise BadInput(f"program {file} is no Python file in {path.parent}{hint}")
+        hint = suggest(path.name, [*there, *train.programs()])
+        raise BadInput(f"program {file} is no Python file in {path.parent}, nor the name of one of ours: {hint}")
     return str(path)

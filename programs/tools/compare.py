@@ -67,8 +67,6 @@ def compare(
         written.
     """
     folders = folders_of(workdirs)
-    if not folders:
-        raise BadInput("there is no run to compare: give folders of runs or of sweeps")
     target = out or folder_of_all(workdirs) / COMPARISON
     options = {"metric": metric, "which": which, "reference": list(reference), "bar": bar}
     key = _key(folders, options)

@@ -22,7 +22,7 @@ from boonta.programs.tools.train import programs
 from boonta.programs.wiring.environments import EXAMPLES
 from boonta.programs.wiring.run import command
 
-Shell = Literal["bash", "zsh", "tcsh"]
+Shell = Literal["bash", "zsh"]
 
 
 def completion(shell: tyro.conf.Positional[Shell]) -> None:

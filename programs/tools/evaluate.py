@@ -70,10 +70,9 @@ def evaluate(
       max_steps: env steps after which an episode is cut, and counts with what it has earned.
       again: evaluate also what has been.
     """
-    if episodes < 1 or max_steps < 1 or seed < 0:
-        raise BadInput(
-            f"--episodes is {episodes}, --max-steps {max_steps}, --seed {seed}; they must be at least 1, 1, 0"
-        )
+    for flag, value, least in (("episodes", episodes, 1), ("max-steps", max_steps, 1), ("seed", seed, 0)):
+        if value < least:
+            raise BadInput(f"--{flag} is {value}; it must be at least {least}")
     task = Task(which, episodes, seed, deterministic, max_steps)
     failed = 0
     for folder in folders_of(workdirs):

@@ -55,8 +55,6 @@ def plot(
         written.
     """
     folders = folders_of(workdirs)
-    if not folders:
-        raise BadInput("there is no run to draw: give folders of runs or of sweeps")
     target = out or folder_of_all(workdirs) / "plot.png"
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")

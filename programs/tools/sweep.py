@@ -33,8 +33,8 @@ class Asked:
     """Runs a sweep: many runs of programs, several at once. Flags for all runs follow `--`. Given again, it goes on.
 
     Attributes:
-      what: the sweep's file (.yaml), or a program's file (.py). What is given beside a sweep's file takes the place of
-        what it has, and flags are added to its own.
+      what: the sweep's file (.yaml), or a program: its file (.py), or the name of one of ours. What is given
+        beside a sweep's file takes the place of what it has, and flags are added to its own.
       workdir: the sweep's folder, with a run's folder for each run in it; default: runs/ and the file's name.
       env: the environment's name, or several.
       seeds: how many seeds, counted from 0, or a list such as [3,7].

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import launchpad as lp
 from launchpad import address as lp_address
+from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
@@ -114,6 +115,9 @@ def _launcher() -> tuple[threading.Event, bool]:
     owns_process = threading.current_thread() is threading.main_thread()
     if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # SIGTERM may reach all, too, as from `timeout`; each node then ends as if it were asked to, and the launcher
+        # kills those that are late. Launchpad's alarm would kill what saves, and what is about to exit.
+        worker_manager.get_worker_manager()._termination_notice_secs = -1
     return lp.stop_event(), owns_process
 
 

@@ -20,6 +20,13 @@ def test_replay_tables_take_any_sampler_and_ratio(sampler, ratio):
     assert table.samples_per_insert == ratio
 
 
+@pytest.mark.parametrize(("ratio", "definite", "env_steps"), [(None, 1.0, 20.0), (0.25, 0.25, 80.0), (4.0, 4.0, 5.0)])
+def test_a_free_ratio_counts_as_one_sample_an_insert(ratio, definite, env_steps):
+    """A batch of 4 sequences, with 5 new steps each."""
+    table = replay(sampler="uniform", samples_per_insert=ratio)
+    assert (table.definite_samples_per_insert, table.env_steps_per_update) == (definite, env_steps)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -1,4 +1,4 @@
-"""How MuZero's actors explore: temperatures by the learner's updates, and less of everything from slot to slot."""
+"""How MuZero's actors explore: temperatures by env steps, and less of everything from slot to slot."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from boonta.agents.base import Slots, initial_state_of, unplaced
 from boonta.agents.config import replaced
 from boonta.agents.exploration import ActingParams, rungs
 from boonta.agents.heads import make_support
+from boonta.agents.muzero.agent import make_tables
 from boonta.agents.muzero.groups import SelfPlay
 from boonta.agents.muzero.networks import Model, Prediction
-from boonta.agents.muzero.policy import Planner, make_policy
+from boonta.agents.muzero.policy import Planner, env_steps_per_update, make_policy
 from boonta.agents.muzero.search import noise_of
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
+from boonta.nodes.fused.schedule import make_schedule
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 A = 3
 SPEC = EnvSpec(specs.Array((), np.float32), specs.DiscreteArray(A))
 CONFIG = muzero.Config(num_simulations=24, support_bins=21, support_limit=2.0, discount=0.9)
-PARTS = SelfPlay(temperature=(1.0, 0.5, 0.25), temperature_updates=(10, 20))
+PARTS = SelfPlay(temperature=(1.0, 0.5, 0.25), temperature_steps=(640, 1280))
 
 
 def game(*rewards: float) -> Model:
@@ -59,22 +61,46 @@ def searching(config, model):
 
 
 def test_the_temperature_is_that_of_the_part_of_training():
-    for updates, expected in ((0, 1.0), (9, 1.0), (10, 0.5), (19, 0.5), (20, 0.25), (10**6, 0.25)):
-        assert noise_of(PARTS, jnp.int32(updates), jnp.zeros(2)).temperature.tolist() == [expected, expected]
-    assert noise_of(SelfPlay(), jnp.int32(10**6), jnp.zeros(1)).temperature.tolist() == [1.0]
+    for env_steps, expected in ((0, 1.0), (639, 1.0), (640, 0.5), (1279, 0.5), (1280, 0.25), (10**9, 0.25)):
+        assert noise_of(PARTS, jnp.float32(env_steps), jnp.zeros(2)).temperature.tolist() == [expected, expected]
+    assert noise_of(SelfPlay(), jnp.float32(10**9), jnp.zeros(1)).temperature.tolist() == [1.0]
+
+
+@pytest.mark.parametrize("ratio", [4.0, 8.0])
+@pytest.mark.parametrize(
+    "reanalyze",
+    [
+        {},
+        {"reanalyze_ratio": 0.5, "reanalyze": "update"},
+        {"reanalyze_ratio": 0.5},
+        {"reanalyze_ratio": 1.0},
+    ],
+    ids=["fresh", "renewed within the update", "half of reanalyzers", "all of reanalyzers"],
+)
+def test_an_update_stands_for_as_many_env_steps_as_a_fused_program_makes(ratio, reanalyze):
+    config = replaced(CONFIG, {"replay.samples_per_insert": ratio, **reanalyze})
+    made = make_schedule(make_tables(config), num_envs=32, num_replayed=32, devices=1)
+    assert env_steps_per_update(config) == 32 * made.period * made.rollouts / made.updates
+
+
+def test_a_schedule_of_temperatures_needs_a_ratio():
+    free = {"replay.samples_per_insert": None}
+    with pytest.raises(ValueError, match="replay.samples_per_insert is None; it must be a number, unless"):
+        replaced(CONFIG, {"self_play": PARTS, **free})
+    replaced(CONFIG, free)
 
 
 def test_each_slot_has_less_of_all_than_the_one_before():
-    noise = noise_of(SelfPlay((1.0, 0.5), (10,), spread=0.5), jnp.int32(10), rungs(Slots(3)))
+    noise = noise_of(SelfPlay((1.0, 0.5), (10,), spread=0.5), jnp.float32(10), rungs(Slots(3)))
     assert noise.temperature.tolist() == [0.5, 0.375, 0.25] and noise.scale.tolist() == [1.0, 0.75, 0.5]
-    parts = [noise_of(SelfPlay(spread=1.0), jnp.int32(0), rungs(Slots(2, first, 4))).scale for first in (0, 2)]
+    parts = [noise_of(SelfPlay(spread=1.0), jnp.float32(0), rungs(Slots(2, first, 4))).scale for first in (0, 2)]
     np.testing.assert_allclose(np.concatenate(parts), [1, 2 / 3, 1 / 3, 0], atol=1e-6)
 
 
 def test_actions_are_drawn_by_visits_to_the_power_of_one_over_the_temperature():
     config = replaced(CONFIG, {"search": "puct", "self_play": PARTS, "puct.dirichlet_fraction": 0.0})
     search, size = searching(replaced(config, {"puct.pb_c_init": 5.0}), game(1.0, 0.8, 0.0)), 2000
-    for updates, power in ((0, 1), (10, 2), (20, 4)):
+    for updates, power in ((0, 1), (10, 2), (20, 4)):  # Each stands for 64 env steps.
         found = search(np.zeros(size), updates)
         visits = found.policy.mean(axis=0)  # Ties are broken at random, so that slots differ by a visit.
         assert 0.1 < visits[2] < visits[1] - 0.05 < visits[0] - 0.1
@@ -120,15 +146,15 @@ def test_the_number_of_updates_comes_with_the_params():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": (1.0, 0.5)}, r"temperature is \(1.0, 0.5\); it must be of length 1, one more than .*_updates"),
-        ({"temperature_updates": (5,)}, r"temperature is \(1.0,\); it must be of length 2, one .*_updates, \(5,\)"),
+        ({"temperature": (1.0, 0.5)}, r"temperature is \(1.0, 0.5\); it must be of length 1, one more than .*_steps"),
+        ({"temperature_steps": (5,)}, r"temperature is \(1.0,\); it must be of length 2, one .*_steps, \(5,\)"),
         (
-            {"temperature": (1.0, 0.5, 0.2), "temperature_updates": (5, 5)},
-            r"temperature_updates is \(5, 5\); it must be increasing numbers",
+            {"temperature": (1.0, 0.5, 0.2), "temperature_steps": (5, 5)},
+            r"temperature_steps is \(5, 5\); it must be increasing numbers",
         ),
         ({"temperature": (-1.0,)}, r"temperature is \(-1.0,\); it must be each in \[0, 2\]"),
         ({"temperature": (np.inf,)}, r"temperature is \(inf,\); it must be each in \[0, 2\]"),
-        ({"temperature_updates": (0,)}, r"temperature_updates is \(0,\); it must be each at least 1"),
+        ({"temperature_steps": (0,)}, r"temperature_steps is \(0,\); it must be each at least 1"),
         ({"spread": 1.5}, r"spread is 1.5; it must be in \[0, 1\]"),
         ({"random_actions": -0.1}, r"random_actions is -0.1; it must be in \[0, 1\]"),
     ],

@@ -93,7 +93,7 @@ MUZERO = {
     "puct.pb_c_init": 1.25,
     "puct.pb_c_base": 19652.0,
     "self_play.temperature": (1.0,),
-    "self_play.temperature_updates": (),
+    "self_play.temperature_steps": (),
     "self_play.random_actions": 0.0,
     "self_play.spread": 0.0,
     "chance_codes": 32,
@@ -287,4 +287,4 @@ def test_any_other_kind_of_environment_has_a_preset_too():
         assert agent.Config.preset("lunar_lander") == agent.Config.preset("default")
     assert impala.Config.preset("default").torso.kind == "mlp"
     assert ppo.Config.preset("continuous") == ppo.CONTINUOUS != ppo.Config.preset("default")
-    assert impala.Config.preset("catch") is impala.CATCH and muzero.Config.preset("board") is muzero.BOARD
+    assert impala.Config.preset("catch") == impala.CATCH and muzero.Config.preset("board") == muzero.BOARD

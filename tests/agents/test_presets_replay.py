@@ -141,4 +141,4 @@ def test_rainbow_and_ape_x():
 
 def test_r2d2():
     require(r2d2.Config.preset("atari"), RECURRENT)
-    assert r2d2.Config.preset("unknown") == r2d2.CARTPOLE and r2d2.Config.preset("catch") is r2d2.CATCH
+    assert r2d2.Config.preset("unknown") == r2d2.CARTPOLE and r2d2.Config.preset("catch") == r2d2.CATCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import re
 import sys
@@ -15,6 +16,7 @@ import pytest
 from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
 from boonta.agents.base import Agent, Batch
 from boonta.agents.config import replaced
+from boonta.envs.base import EnvSpec
 from boonta.envs.catch import Catch
 from boonta.envs.gymnasium import Gymnasium
 from boonta.nodes import metrics
@@ -48,7 +50,7 @@ def my_agent(monkeypatch):
 @pytest.fixture(scope="module")
 def networks():
     """What the rest of the page's code defines."""
-    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 6
+    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 7
     defined = {}
     for code in NETWORKS:
         exec(compile(code, "networks.py", "exec"), defined)
@@ -105,10 +107,45 @@ def test_the_other_agents_act_and_learn_by_the_pages_networks(networks, agent, o
     elif own != "Torso":
         network = network(config, spec)
     made = agent.make(config, spec, network=network)
-    (table,) = made.tables
-    rows = (table.sequence_length, table.batch_size)
-    steps = jax.tree.map(lambda leaf: jnp.ones((*rows, *leaf.shape), leaf.dtype), step_shapes(made, spec))
-    batch = Batch(contract.with_one_core(table, steps), jnp.ones(table.batch_size))
     state = jax.jit(made.update.init)(jax.random.PRNGKey(0))
-    before, (after, *_) = made.update.params(state), jax.jit(made.update.step)(state, batch)
+    before, (after, *_) = made.update.params(state), jax.jit(made.update.step)(state, batch_of(made, spec))
     assert any(np.any(x != y) for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(made.update.params(after))))
+
+
+def batch_of(agent: Agent, spec: EnvSpec) -> Batch:
+    """A batch of ones."""
+    (table,) = agent.tables
+    rows = (table.sequence_length, table.batch_size)
+    steps = jax.tree.map(lambda leaf: jnp.ones((*rows, *leaf.shape), leaf.dtype), step_shapes(agent, spec))
+    return Batch(contract.with_one_core(table, steps), jnp.ones(table.batch_size))
+
+
+class Called(Exception):
+    """The loss of one's own was called."""
+
+
+@pytest.mark.parametrize("agent", [dqn, impala, muzero, ppo, r2d2, sac, td3], ids=lambda agent: agent.__name__[14:])
+def test_every_agent_takes_a_loss_and_a_config_of_ones_own(agent):
+    @dataclasses.dataclass(frozen=True)
+    class Config(agent.Config):
+        mine: float = 0.5
+
+    def loss(params, context, batch, *, config, **parts):
+        assert config.mine == 0.5 and config.preset("catch") == config
+        raise Called
+
+    spec = Gymnasium("Pendulum-v1").spec if agent in (sac, td3) else ENV.spec
+    made = agent.make(Config.preset("catch"), spec, loss=loss)
+    with pytest.raises(Called):
+        jax.eval_shape(made.update.step, jax.eval_shape(made.update.init, jax.random.PRNGKey(0)), batch_of(made, spec))
+
+
+def test_the_pages_loss_costs_where_the_entropy_is_low(networks):
+    """The policy's is nearly log 3 = 1.1 nats at first, that of a uniform one."""
+    for least in (0.3, 2.0):
+        config = dataclasses.replace(networks["Lively"].preset("catch"), least_entropy=least)
+        made = impala.make(config, ENV.spec, loss=networks["lively_loss"])
+        state = made.update.init(jax.random.PRNGKey(0))
+        _, _, found = jax.jit(made.update.step)(state, batch_of(made, ENV.spec))
+        assert 0.8 < found["entropy"] < 1.1
+        assert found["entropy_lack"] == pytest.approx(max(least - found["entropy"], 0.0))

@@ -35,7 +35,7 @@ MUZERO = muzero.Config(
     consistency_cost=0.0,
     support_limit=20.0,
     search="puct",  # This search compiles fastest.
-    self_play=muzero.SelfPlay((1.0, 0.5), temperature_updates=(4,), random_actions=0.1, spread=0.5),
+    self_play=muzero.SelfPlay((1.0, 0.5), temperature_steps=(32,), random_actions=0.1, spread=0.5),
 )
 SMALL = {"torso.widths": (8,), "replay.batch_size": 8, "replay.min_size": 64}
 # Every part that the others don't have.

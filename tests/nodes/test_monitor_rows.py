@@ -75,3 +75,22 @@ def test_the_last_rows_rates_are_not_those_of_the_nodes_end_alone(tmp_path, monk
         monitor.round()
     monitor.close()
     assert [round(row["updates_per_s"], 2) for row in metrics.read(tmp_path)] == [10.0, 9.17]
+
+
+def test_what_is_shown_at_the_end_is_the_last_row(tmp_path, monkeypatch):
+    """Its returns and rates are of the end, as its totals are, and not those of the row before."""
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monitor = Monitor("monitor", str(tmp_path), StopRule(env_steps=100), log_every_s=10.0)
+    monitor.start()
+    shown = []
+    for number, (at, env_steps, returned) in enumerate([(0.0, 0, 1.0), (5.0, 50, 3.0), (5.5, 100, 5.0)], start=1):
+        now[0] = at
+        counts, samples = {"env_steps": env_steps}, {"return": [returned]}
+        monitor.beat(report("actor/0", counts=counts, samples=samples) | {"number": number})
+        monitor.round()
+        shown.append(monitor.status()["row"])
+    assert [row["return"] for row in shown] == [1.0, 2.0, 3.0] and shown[-1]["env_steps"] == 100
+    monitor.close()
+    last = metrics.read(tmp_path)[-1]
+    assert {**last, "seconds": 0.0} == {**shown[-1], "seconds": 0.0}

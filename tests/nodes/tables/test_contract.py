@@ -93,8 +93,6 @@ def test_a_free_table_waits_for_its_minimum_only():
     limit = contract.rate_limit(table)
     assert limit.may_insert(10**9, 0) and not limit.may_sample(2, 0, 1) and limit.may_sample(3, 10**9, 4)
     assert limit.highest == sys.float_info.max
-    assert contract.definite_samples_per_insert(table) == 1.0
-    assert contract.definite_samples_per_insert(replay(sampler="uniform", samples_per_insert=0.25)) == 0.25
 
 
 def test_a_sequences_version_is_a_mean_over_its_steps():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from boonta.programs.experiments.groups import suite_of, warnings_of
+from boonta.programs.experiments.origins import footer
 from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.run_folders import provenance, write_run
@@ -117,3 +118,12 @@ def test_other_rules_of_an_environment_are_reported(tmp_path):
         for seed in (0, 1)
     ]
     assert warnings_of(suite_of(results)) == ["catch has other rules in some runs: env.columns is 5 and 7"]
+
+
+def test_a_picture_has_a_line_for_each_origin_of_its_runs(tmp_path):
+    """In one line, what goes beyond the picture's edges can't be read."""
+    runs = [result(tmp_path / str(i), origin={"boonta__commit": commit * 40}) for i, commit in enumerate("aabc")]
+    assert footer(runs[:1]).startswith("1 run · commit ") and "\n" not in footer(runs[:2])
+    first, second = footer(runs).split("\n")
+    assert first.startswith("4 runs · commit aaa") and second.startswith("commit Boonta bbb")
+    assert second.endswith(" · and 1 more")

@@ -42,7 +42,7 @@ def test_an_evaluation_after_the_run_is_its_score(tmp_path):
     (result,), warnings = read(folder)
     assert result.score == Score(1.5, "evaluation after the run, newest checkpoint, deterministic", 2)
     (warning,) = warnings
-    assert "1 lines of evaluations.jsonl are cut or malformed, and left out; the first one is line 4" in warning
+    assert "line 4 of evaluations.jsonl is cut or malformed, and left out" in warning
     (result,), _ = read(folder, which="best")
     assert result.score.value == 5.0
     (folder / "evaluations.jsonl").unlink()
@@ -50,10 +50,12 @@ def test_an_evaluation_after_the_run_is_its_score(tmp_path):
     assert result.score.value == 1.0 and "has no evaluation of its best checkpoint after the run" in warning
 
 
-def test_an_evaluation_before_the_runs_end_is_reported(tmp_path):
+def test_an_evaluation_before_the_runs_end_does_not_count(tmp_path):
     folder = write_run(tmp_path)
     write_lines(folder / "evaluations.jsonl", [{**EVALUATED, "updates": 2}])
-    assert "was evaluated after 2 updates, and has made 3: evaluate it again" in read(folder)[1][0]
+    (result,), (warning,) = read(folder)
+    assert result.score == Score(1.0, "last evaluation of the run", 20)
+    assert "was evaluated after 2 updates, and has made 3: its last evaluation in the run counts" in warning
 
 
 def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
@@ -64,7 +66,7 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
     )
     (result,), (warning,) = read(folder)
     assert result.curve.values.tolist() == [0.0, 0.5, 7.0]
-    assert warning.endswith("1 lines of metrics.jsonl are cut or malformed, and left out; the first one is line 3")
+    assert warning.endswith("line 3 of metrics.jsonl is cut or malformed, and left out")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,14 @@ def test_all_combinations_are_run_and_named_by_what_differs():
     assert entries[0].differs == {"config.optimiser.learning-rate": 0.001, "config.lstm-size": None}
 
 
+def test_programs_of_ours_have_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (entry,) = spec.entries(made(program="impala"))
+    assert (entry.name, entry.program) == ("impala-seed0", IMPALA)
+    with pytest.raises(BadInput, match="program impalla is no Python file in .*, nor .* ours: did you mean 'impala'"):
+        spec.entries(made(program="impalla"))
+
+
 def test_names_stay_when_seeds_environments_and_values_are_added():
     before = names(env="catch", seeds=2, grid={"a.rate": [1]})
     assert set(before) < set(names(env=["grid_world", "catch"], seeds=5, grid={"a.rate": [1, 2]}))

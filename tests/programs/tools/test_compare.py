@@ -215,7 +215,7 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
 
 
 def test_nothing_to_compare_is_refused():
-    with pytest.raises(BadInput, match="there is no run to compare"):
+    with pytest.raises(BadInput, match="there is no run: give"):
         compare(())
 
 

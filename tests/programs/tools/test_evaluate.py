@@ -118,8 +118,10 @@ def test_what_cannot_be_evaluated_is_named_and_the_rest_is_done(folder, capsys):
 def test_bad_input_is_refused(tmp_path):
     with pytest.raises(BadInput, match=r"is no run's folder, with a config\.json, nor a sweep's, with a sweep\.json"):
         evaluate.evaluate((tmp_path,))
-    with pytest.raises(BadInput, match=r"--episodes is 0, .* at least 1"):
+    with pytest.raises(BadInput, match="--episodes is 0; it must be at least 1$"):
         evaluate.evaluate((tmp_path,), episodes=0)
+    with pytest.raises(BadInput, match="there is no run: give"):
+        evaluate.evaluate(())
 
 
 def test_a_run_goes_on_from_the_best_checkpoint_of_another(finished, tmp_path):

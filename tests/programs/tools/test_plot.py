@@ -66,7 +66,7 @@ def test_without_evaluations_it_is_the_return_of_training(tmp_path, drawn, capsy
 
 def test_what_can_not_be_drawn_is_refused(tmp_path):
     run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
-    with pytest.raises(BadInput, match="there is no run to draw"):
+    with pytest.raises(BadInput, match="there is no run: give"):
         plot(())
     with pytest.raises(BadInput, match="--metric los: run has no such metric: did you mean 'loss'"):
         plot((run,), ("los",))

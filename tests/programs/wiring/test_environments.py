@@ -48,6 +48,7 @@ def test_names_make_environments_of_their_kind():
     ("name", "message"),
     [
         ("minatr/breakout", "environment 'minatr/breakout' is unknown: did you mean 'minatar'"),
+        ("nothing", r"environment 'nothing' is unknown: allowed: atari, .*, pgx\. Examples: "),
         ("minatar", "environment 'minatar' must be written like 'minatar/breakout'"),
         ("catch/me", "environment 'catch/me' must be written like 'catch'"),
         ("minatar/brakeout", "environment 'minatar/brakeout': .*breakout"),
