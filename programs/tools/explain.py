@@ -1,6 +1,6 @@
 """Draws the search, predictions and hidden states of a MuZero run's agent.
 
-./run boonta explain --workdir runs/muzero-catch
+./run boonta explain runs/muzero-catch
 
 The file can't be called inspect.py: the folder of a script comes first in Python's path, so it would hide the standard
 library's module.
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import matplotlib
 import numpy as np
+import tyro
 
 from boonta.agents.base import Policy, Steps
 from boonta.agents.muzero.hindsight import Hindsight, look_back
@@ -38,7 +39,7 @@ COLUMN, ROW = 2.7, 0.55  # The size in inches of a tree node with the branch tha
 
 
 def explain(
-    workdir: pathlib.Path,
+    workdir: tyro.conf.Positional[pathlib.Path],
     out: pathlib.Path | None = None,
     which: Which = "newest",
     step: int | None = None,
@@ -73,7 +74,7 @@ def explain(
             raise BadInput(f"--{name} is {value}; it must be at least 1")
     agent, env = agent_and_env(workdir)
     if not isinstance(agent.eval_policy.step, Planner):
-        raise BadInput(f"--workdir {workdir} holds a run of another agent; only MuZero's runs can be explained")
+        raise BadInput(f"{workdir} holds a run of another agent; only MuZero's runs can be explained")
     planner: Any = (agent.policy if explore else agent.eval_policy).step
     params = params_of(agent, workdir, which)
     steps, frames = record(remembering(planner, whole), env, params, 1, max_steps, seed)

@@ -1,11 +1,13 @@
 """Makes an archive of the steps that a run's actors recorded.
 
-./run boonta export --workdir runs/x --out folder
+./run boonta export runs/x --out folder
 """
 
 from __future__ import annotations
 
 import pathlib
+
+import tyro
 
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
@@ -19,7 +21,7 @@ from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput, command
 
 
-def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
+def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> None:
     """Writes the newest checkpoint of a run's replay table as an archive of trajectories.
 
     The table's overlapping sequences are joined, so that every step is archived once. An episode is archived whole if
@@ -30,7 +32,7 @@ def export(workdir: pathlib.Path, out: pathlib.Path) -> None:
       out: the archive's folder; it must not exist yet or be empty.
     """
     if not (workdir / schema.CONFIG).exists():
-        raise BadInput(f"--workdir {workdir} holds no run")
+        raise BadInput(f"{workdir} holds no run")
     with lock(workdir):
         index = archive(workdir, out)
     print(f"{summary(index)}: {out}")
@@ -41,11 +43,11 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     agent, env = agent_and_env(workdir)
     tables = [table for table in contract.written_by("actor", agent.tables) if table.kind == "replay"]
     if not tables:
-        raise BadInput(f"--workdir {workdir} is a run with a queue, which keeps nothing; only replay can be exported")
+        raise BadInput(f"{workdir} is a run with a queue, which keeps nothing; only replay can be exported")
     table = max(tables, key=lambda table: table.size)
     checkpoints = newest_checkpoints(workdir / "replay")
     if not checkpoints:
-        raise BadInput(f"--workdir {workdir} has no replay checkpoint; a run writes one when it ends")
+        raise BadInput(f"{workdir} has no replay checkpoint; a run writes one when it ends")
     writer = ArchiveWriter(out, env)
     for checkpoint in checkpoints:  # All that a slot has written went to one replay server.
         sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))

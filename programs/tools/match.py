@@ -1,6 +1,6 @@
 """Plays a run's agent against another.
 
-./run boonta match --workdir runs/x --opponent uct:1000
+./run boonta match runs/x --opponent uct:1000
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import pathlib
 import time
 
 import numpy as np
+import tyro
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env, Player
@@ -24,7 +25,7 @@ from boonta.programs.wiring.run import BadInput, Which, command
 
 
 def match(
-    workdir: pathlib.Path,
+    workdir: tyro.conf.Positional[pathlib.Path],
     opponent: str,
     which: Which = "newest",
     opponent_which: Which = "newest",
@@ -57,7 +58,7 @@ def match(
         raise BadInput(f"--games is {games}; it must be even, because half are played as either player")
     agent, env = agent_and_env(workdir, simulations=simulations)
     if env.spec.num_players != 2:
-        raise BadInput(f"--workdir {workdir} holds a run of an environment for one player; a match needs two")
+        raise BadInput(f"{workdir} holds a run of an environment for one player; a match needs two")
     player = parse_player(opponent)
     if isinstance(player, (UctPlayer, PerfectPlayer)):
         env = with_open_spiel_states(env)

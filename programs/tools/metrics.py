@@ -124,7 +124,7 @@ def newest_row(workdir: pathlib.Path) -> dict[str, float | None]:
     try:
         return rows.read(workdir)[-1]
     except (OSError, IndexError):
-        raise BadInput(f"--workdir {workdir} has no metrics; ./run boonta runs lists runs") from None
+        raise BadInput(f"{workdir} has no metrics; ./run boonta runs lists runs") from None
 
 
 def page() -> str:

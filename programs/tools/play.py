@@ -1,6 +1,6 @@
 """Plays a run's agent and draws a GIF or MP4.
 
-./run boonta play --workdir runs/impala_atari-Pong
+./run boonta play runs/impala_atari-Pong
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import imageio.v2 as imageio_v2
 import imageio.v3 as imageio
 import jax
 import numpy as np
+import tyro
 
 from boonta.agents.base import Agent
 from boonta.envs.base import BatchedEnv, Env
@@ -41,7 +42,7 @@ SMALLEST_SIDE = 168  # Smaller pictures are enlarged to this many pixels, by who
 
 
 def play(
-    workdir: pathlib.Path,
+    workdir: tyro.conf.Positional[pathlib.Path],
     out: pathlib.Path | None = None,
     which: Which = "newest",
     max_steps: int = 5_000,
@@ -91,7 +92,7 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
     if simulations is not None:
         searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
         if not searches:
-            raise BadInput(f"--simulations is {simulations}, but the agent of --workdir {workdir} does not search")
+            raise BadInput(f"--simulations is {simulations}, but the agent of {workdir} does not search")
         settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
     program = function(run=run, **settings)
     return program.agent, program.env
@@ -106,16 +107,16 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
     try:
         config = read_config(workdir)
     except OSError as error:
-        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
     function = getattr(load(pathlib.Path(config.file)), config.function, None)
     if not inspect.isfunction(function):
-        raise BadInput(f"--workdir {workdir} is of {config.file}, which has no function {config.function!r}")
+        raise BadInput(f"{workdir} is of {config.file}, which has no function {config.function!r}")
     try:
         run, settings = parse(function, config.arguments)
         hints = inspect.get_annotations(function, eval_str=True)
         return function, run, settings | as_recorded(settings, config.settings, hints)
     except (KeyError, TypeError, ValueError, SystemExit) as error:  # Tyro exits where it can't parse the arguments.
-        raise BadInput(f"--workdir {workdir} was made with settings that the program no longer has: {error}") from error
+        raise BadInput(f"{workdir} was made with settings that the program no longer has: {error}") from error
 
 
 def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +160,7 @@ def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, di
         state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     except FileNotFoundError:
         why = ", since no evaluation was made: leave --which out" if which == "best" else ""
-        raise BadInput(f"--workdir {workdir} has no {which} checkpoint yet{why}") from None
+        raise BadInput(f"{workdir} has no {which} checkpoint yet{why}") from None
     return agent.update.params(state), counts
 
 

@@ -1,11 +1,13 @@
 """Makes the page of a run: one HTML file that opens offline, or a live page on this machine while the run goes.
 
-./run boonta report --workdir runs/impala-catch
+./run boonta report runs/impala-catch
 """
 
 from __future__ import annotations
 
 import pathlib
+
+import tyro
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring.config_file import read_config
@@ -14,7 +16,9 @@ from boonta.programs.wiring.run import BadInput, command
 FILE = "report.html"
 
 
-def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = False, port: int = 0) -> None:
+def report(
+    workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path | None = None, live: bool = False, port: int = 0
+) -> None:
     """Makes the page of a run: curves, throughput, what nodes wait for, health, restarts, snapshots, and its origin.
 
     Pictures and films in the run's folder are on the page, such as those of `boonta play` and `boonta explain`.
@@ -30,7 +34,7 @@ def report(workdir: pathlib.Path, out: pathlib.Path | None = None, live: bool = 
     try:
         config = read_config(workdir)
     except OSError as error:
-        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
     if live:
         print("loading what draws the page; its address follows within seconds", flush=True)
     from boonta.programs.reports import live as pages  # The import takes seconds, so it comes after these words.

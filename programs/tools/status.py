@@ -1,6 +1,6 @@
 """Reports the state of a run, or its end: who waits, what died, which snapshots are sound, where it goes on.
 
-./run boonta status --workdir runs/impala_atari-Pong
+./run boonta status runs/impala_atari-Pong
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import datetime
 import fcntl
 import pathlib
 import time
+
+import tyro
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
@@ -25,7 +27,7 @@ TABLES = "replay"
 BEST = f"checkpoints/{store.BEST}"
 
 
-def status(workdir: pathlib.Path, lines: int = 10) -> None:
+def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None:
     """Reports the state of a run, or its end, also of a run that was killed.
 
     Args:
@@ -35,7 +37,7 @@ def status(workdir: pathlib.Path, lines: int = 10) -> None:
     try:
         config = read_config(workdir)
     except OSError as error:
-        raise BadInput(f"--workdir {workdir} holds no run: {error.strerror}") from error
+        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
     log = _log(workdir)
     print(state_of(workdir, log))

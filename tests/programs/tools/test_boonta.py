@@ -25,7 +25,7 @@ def test_help_lists_each_tool_with_a_sentence(monkeypatch, capsys):
 
 
 def test_a_wrong_tool_is_named_with_near_ones(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["boonta", "pla", "--workdir", "x"])
+    monkeypatch.setattr(sys, "argv", ["boonta", "pla", "x"])
     assert main() == 2
     assert "error: tool 'pla' is unknown: did you mean 'play'" in capsys.readouterr().err
 

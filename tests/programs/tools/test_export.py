@@ -139,6 +139,6 @@ def test_steps_of_other_shapes_than_the_program_makes_now(run_folder):
 
 def test_the_command_line(run_folder, tmp_path, monkeypatch, capsys):
     with contextlib.suppress(SystemExit):
-        monkeypatch.setattr("sys.argv", ["export", "--workdir", str(tmp_path), "--out", str(tmp_path / "data")])
+        monkeypatch.setattr("sys.argv", ["export", str(tmp_path), "--out", str(tmp_path / "data")])
         export.main()
-    assert "error: --workdir" in capsys.readouterr().err
+    assert "holds no run" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
 def test_what_cannot_be_a_match_is_refused(runs, tmp_path):
     with pytest.raises(BadInput, match="--games is 7; it must be even"):
         match.match(runs[0], "random", games=7)
-    with pytest.raises(BadInput, match="--simulations is 200, but the agent of --workdir .* does not search"):
+    with pytest.raises(BadInput, match="--simulations is 200, but the agent of .* does not search"):
         match.match(runs[0], "random", simulations=200)
     other = nim_program.make_run(tmp_path / "run", 1, "--heap", "6")
     with pytest.raises(BadInput, match="holds a run of another game"):

@@ -52,11 +52,11 @@ def project(tmp_path_factory):
 @pytest.mark.parametrize(
     ("tool", "flags", "file"),
     [
-        ("play", ["--workdir", "run"], "run/play.gif"),
+        ("play", ["run"], "run/play.gif"),
         ("evaluate", ["run", "--episodes", "2"], "run/evaluations.jsonl"),
-        ("explain", ["--workdir", "run", "--episodes", "1"], "run/explain/tree.svg"),
-        ("export", ["--workdir", "run", "--out", "data"], "data/index.json"),
-        ("report", ["--workdir", "run"], "run/report.html"),
+        ("explain", ["run", "--episodes", "1"], "run/explain/tree.svg"),
+        ("export", ["run", "--out", "data"], "data/index.json"),
+        ("report", ["run"], "run/report.html"),
     ],
 )
 def test_the_program_is_found_again_from_elsewhere(project, tool, flags, file):
@@ -65,11 +65,11 @@ def test_the_program_is_found_again_from_elsewhere(project, tool, flags, file):
 
 
 def test_a_match_finds_the_program_whose_game_has_one_player(project):
-    done = call(project.parent, "-m", "boonta", "match", "--workdir", "run", "--opponent", "random")
+    done = call(project.parent, "-m", "boonta", "match", "run", "--opponent", "random")
     assert done.returncode == 2 and "holds a run of an environment for one player" in done.stderr
 
 
-@pytest.mark.parametrize(("words", "code"), [(["play", "--workdir", "run"], 2), (["evaluate", "run"], 1)])
+@pytest.mark.parametrize(("words", "code"), [(["play", "run"], 2), (["evaluate", "run"], 1)])
 def test_a_missing_module_is_named(project, words, code, request):
     hidden = (project / "beside.py").rename(project / "hidden")
     request.addfinalizer(lambda: hidden.rename(project / "beside.py"))

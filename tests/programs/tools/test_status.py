@@ -111,5 +111,5 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=f"--workdir {tmp_path} holds no run: No such file"):
+    with pytest.raises(BadInput, match=f"{tmp_path} holds no run: No such file"):
         status(tmp_path)

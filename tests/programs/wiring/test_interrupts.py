@@ -142,7 +142,7 @@ def test_a_program_that_imports(tmp_path, library):
 
 
 def test_a_tool_that_imports(tmp_path):
-    process = start("-m", "boonta", "status", "--workdir", str(tmp_path))
+    process = start("-m", "boonta", "status", str(tmp_path))
     assert interrupted(process, has_loaded(process, "numpy")) == "ended by SIGINT\n"
 
 
