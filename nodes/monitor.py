@@ -77,6 +77,8 @@ class Monitor(Periodic):
         self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
         self._counters = counters.Counters()
         self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
+        if self._before is not None:
+            self._counters.admitted = self._before.admitted  # Nodes have got these whether the program goes on or not.
         self._saved_at = self._launched_at = time.monotonic()
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._log = RowLog(
@@ -100,10 +102,12 @@ class Monitor(Periodic):
             self._roster.expect(names, dispensable)
 
     def admit(self, group: str, declared: int, number: int) -> int:
-        """Keeps numbers for nodes that are to join a group, see `Roster.admit`."""
+        """Keeps numbers for nodes that are to join a group, see `Counters.admit`."""
         with self._state:
-            counted = {*self._counters.lives, *(self._before or self._counters).lives}
-            return self._roster.admit(group, declared, number, counted)
+            known = {*self._roster.peers, *self._counters.lives, *(self._before or self._counters).lives}
+            first = self._counters.admit(group, declared, number, known)
+            self._save_counters()  # A monitor that comes back must not give them again.
+            return first
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
@@ -259,7 +263,8 @@ class Monitor(Periodic):
     def _save_counters(self) -> None:
         self._saved_at = time.monotonic()
         try:
-            self._counters.save(self._folder)
+            # Before the first heartbeat, those of an earlier monitor may still be needed.
+            (self._counters if self._roster.peers else self._before or self._counters).save(self._folder)
         except OSError as error:  # The run can go on without, and a full disk may have room again.
             self.warn(f"the counters can't be saved: {error}")
         metrics.write_status(self._folder, self.status(to_launcher=False))
