@@ -112,32 +112,38 @@ class Monitor(Periodic):
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            refused = self._refusal(report) if report["joined"] else ""
+            refused = refusal(report, self.build, self._counters, self._before)
+            alone = refused if report["joined"] else ""  # Else the program fails.
             self._absent.discard(report["name"])
             late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
-            if refused:
-                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refused))
+            if alone:
+                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, alone))
             elif not late:
-                gone, failure = self._meet(report)
+                gone, failure = self._meet(report, refused)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if not report["metrics"].keys().isdisjoint(rows.EVALUATION):
                     self._evaluators.add(report["name"])
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
             return {
-                "stop": refused or (self._end.reason if self._end.allows(report["serves"]) else ""),
+                "stop": alone or (self._end.reason if self._end.allows(report["serves"]) else ""),
                 "ending": bool(self._end.reason),
-                "failure": refused or self._end.failure,
+                "failure": alone or self._end.failure,
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
                 "past_lives": self._counters.past_lives(report["name"]),
             }
 
-    def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
-        """Registers a node that is new or restarted; returns whether it has already reported its end, and why it ended.
+    def _meet(self, report: dict[str, Any], refused: str) -> tuple[bool, str]:
+        """Registers a node that is new or restarted, and fails the program if it must not be in it.
 
-        `report_end` may overtake `beat`.
+        Args:
+          report: the node's heartbeat.
+          refused: why it must not be in the program; empty if it may.
+
+        Returns:
+          Whether it has already reported its end, since `report_end` may overtake `beat`; and why it ended.
         """
         name, life = report["name"], report["life"]
         before = self._roster.peers.get(name)
@@ -151,12 +157,9 @@ class Monitor(Periodic):
         self._counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
-        if refused := self._refusal(report):
+        if refused:
             self.fail_program(refused)
         return (False, "") if before is None or new else (before.gone, before.failure)
-
-    def _refusal(self, report: dict[str, Any]) -> str:
-        return refusal(report, self.build, self._counters, self._before)
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
