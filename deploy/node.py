@@ -127,7 +127,7 @@ def _key(given: str, run: Run) -> str:
     if given == "-":
         given = keys.in_memory(sys.stdin.buffer.read())
     elif not given:
-        given = run.path("rpc.pem")
+        given = run.path(keys.FILE)
         keys.make_once(pathlib.Path(given))
     keys.client_context(given)
     return given

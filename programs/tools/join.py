@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import tyro
 
+from boonta.nodes.rpc import keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
@@ -23,7 +24,6 @@ from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
 from boonta.programs.wiring.run import BadInput, command
 
-KEY = "rpc.pem"
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2
 LEFT = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a node that has been asked to leave.
@@ -61,7 +61,7 @@ def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int
     Raises:
       BadInput: it doesn't answer.
     """
-    key = None if servers.local else str(workdir / KEY)
+    key = None if servers.local else str(workdir / keys.FILE)
     try:
         first: int = Client(servers.addresses["monitor"], ANSWER_S, key).admit(group, declared, actors)
         return first
@@ -74,7 +74,7 @@ def _command(workdir: pathlib.Path, servers: Servers, group: str, i: int) -> lis
     config, folder = read_config(workdir), workdir.absolute()
     within = ["-I", "-S", network.__file__, network.OF, str(servers.process), sys.executable] if servers.process else []
     node = ["-m", "boonta.deploy.node", config.file, "--label", group, "--index", str(i)]
-    where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / KEY)])]
+    where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / keys.FILE)])]
     tunnel = ["--tunnel"] if servers.tunnel else []
     return [sys.executable, *within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
 
