@@ -19,9 +19,10 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
 from boonta.programs.wiring import network
-from boonta.programs.wiring.config_file import read_config
+from boonta.programs.wiring.config_file import Config, read_config
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
+from boonta.programs.wiring.provenance import differs_from
 from boonta.programs.wiring.run import BadInput, command
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
@@ -46,9 +47,13 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     function, run, settings = program_of(workdir)
     declared = require_joinable(function(run=run, **settings), group).number
     servers = read_servers(workdir)
+    config = read_config(workdir)
+    # Between machines the monitor refuses nodes of another source.
+    if servers.local and config.provenance and (told := differs_from(config.provenance, config.program_file)):
+        print(f"warning: {told}", file=sys.stderr, flush=True)
     signals = Signals()
     first = _admitted(workdir, servers, group, declared, actors)
-    commands = {f"{group}/{i}": _command(workdir, servers, group, i) for i in range(first, first + actors)}
+    commands = {f"{group}/{i}": _command(config, workdir, servers, group, i) for i in range(first, first + actors)}
     print(f"{', '.join(commands)} join the run in {workdir}; Ctrl-C makes them leave", flush=True)
     # Ctrl-C reaches all processes of a terminal's session, and only this one handles it.
     nodes = {name: subprocess.Popen(words, start_new_session=True) for name, words in commands.items()}
@@ -69,11 +74,11 @@ def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int
         raise BadInput(f"the program of {workdir} doesn't answer, so nothing can join it: {error}") from error
 
 
-def _command(workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
+def _command(config: Config, workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
     """The command of a node that joins; of a program in a network of its own, it is started in there."""
-    config, folder = read_config(workdir), workdir.absolute()
+    folder = workdir.absolute()
     within = ["-I", "-S", network.__file__, network.OF, str(servers.process), sys.executable] if servers.process else []
-    node = ["-m", "boonta.deploy.node", config.file, "--label", group, "--index", str(i)]
+    node = ["-m", "boonta.deploy.node", str(config.program_file), "--label", group, "--index", str(i)]
     where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / keys.FILE)])]
     tunnel = ["--tunnel"] if servers.tunnel else []
     return [sys.executable, *within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
