@@ -158,12 +158,12 @@ def bind(program: Program, addresses: Mapping[str, str], key: str | None, route:
     Raises:
       OSError: the tunnel can't be opened.
     """
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone, launchpad
 
     launchable = launchpad.to_launchpad(patient(program), key)
     if route is not None:
         addresses = route.open(addresses)
-    launchpad.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
+    alone.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
     return launchable
 
 
@@ -186,15 +186,15 @@ def run(
     Raises:
       OSError: a port is taken, or a server can't be reached.
     """
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
-    servers = launchpad.servers_of(launchable, task.name)
+    servers = alone.servers_of(launchable, task.name)
     if route is None:
         _require_free(task)
     else:
         servers = route.beyond(servers)
     _await_servers(servers, task, reach_s)
-    lone = launchpad.lone(launchable, task.name)
+    lone = alone.lone(launchable, task.name)
     instance = lone.node
     instance.build, instance.joined = origin, task.joined
     ending = Ending(task, instance, lone.stop)
