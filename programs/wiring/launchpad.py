@@ -59,10 +59,13 @@ class Launchable(NamedTuple):
     nodes: dict[str, Any]
 
 
-def to_launchpad(program: Program, key: str | None = None) -> Launchable:
-    """Turns the value into Launchpad's program, for this machine, or for several hosts if there is a run's key.
+def to_launchpad(program: Program, key: str | None = None, only: str = "") -> Launchable:
+    """Turns the value into Launchpad's program; handles only point backwards along program order.
 
-    Handles only point backwards along program order.
+    Args:
+      program: the program.
+      key: the file of the run's key, for several hosts; None for this machine.
+      only: the name of the one node that is to run here; nodes that nobody calls are left out besides. Empty for all.
     """
     launchpad_program = lp.Program(program.name)
     served: dict[str, list[Any]] = {}  # Handles by role.
@@ -72,6 +75,8 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
         role = group.node.role
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
+                if only not in ("", name) and not (group.is_called or meeting(group)):
+                    continue
                 tables = {"replay": _tables(program, group, i, replays)} if replays else {}
                 node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key, nodes)
                 launchpad_program.add_node(node)

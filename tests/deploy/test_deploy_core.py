@@ -11,6 +11,7 @@ import pytest
 from boonta.deploy import core, program
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring.arguments import split_flags
+from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.provenance import ROOT
@@ -52,6 +53,17 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
         "run-variables-0-0.run:5001",
         "run-replay-0-0.run:5002",
     }
+
+
+@pytest.mark.cluster
+def test_of_nodes_that_nobody_calls_only_the_own_one_is_made():
+    from boonta.programs.wiring import alone
+
+    larger = with_joined(program.build(TINY, []).program, "actor", 7)
+    addresses = core.addresses_of(core.plan(larger, 5000), lambda task: task.label)
+    launchable = core.bind(larger, addresses, "rpc.pem", only="actor/7")
+    assert list(launchable.nodes) == ["monitor", "variables", "replay", "actor/7"]
+    assert alone.servers_of(launchable, "actor/7") == ["monitor:5000", "replay:5002", "variables:5001"]
 
 
 @pytest.mark.cluster

@@ -101,7 +101,7 @@ def test_the_other_learners_meet_at_the_first_ones_host():
 
     program = build(IMPALA, ["catch", "--learners", "2"]).program
     addresses = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
-    launchable = core.bind(program, addresses, "rpc.pem")
+    launchable = core.bind(program, addresses, "rpc.pem", only="learner/1")
     assert "learner/0:5003" in alone.servers_of(launchable, "learner/1")
     assert "learner/0:5003" not in alone.servers_of(launchable, "learner/0")
 
