@@ -45,6 +45,7 @@ class Node:
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       past_lives: how often the node has died in this program, as far as the launcher or the monitor knows.
       joined: whether the node has joined a running program, which goes on whatever becomes of the node.
+      leaving: whether the node was asked to leave a program that goes on; an error is no failure of the program then.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
@@ -60,7 +61,7 @@ class Node:
         self.name = name
         self.stopwatch = Stopwatch()
         self.monitor = monitor
-        self.ending = self.joined = False
+        self.ending = self.joined = self.leaving = False
         self.failure = self.build = self.stuck = ""
         self.past_lives = 0
         self.snapshot_request = (0, 0)
@@ -242,7 +243,7 @@ class Node:
         if self.monitor is None:
             return
         failure = ""
-        if self._error is not None:
+        if self._error is not None and not self.leaving:
             cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
             failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import signal
 import subprocess
@@ -27,6 +28,7 @@ from boonta.programs.wiring.run import BadInput, command
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2
+KILL_S = 20.0  # Time from the signal to SIGKILL; a node that isn't stuck ends by itself within half of it.
 LEFT = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a node that has been asked to leave.
 
 
@@ -34,7 +36,8 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     """Adds actors to a running program, until it ends or they are asked to leave, by Ctrl-C or SIGTERM.
 
     They have numbers beyond those of the actors that are there, and the program goes on whatever becomes of them; what
-    they have counted stays counted. The exit code is 0 when the program has done its work or they have left.
+    they have counted stays counted. Who hasn't left 20 s after a signal is killed. The exit code is 0 when the program
+    has done its work or they have left.
 
     Args:
       workdir: the run's folder; on another machine the same one, if they share it, or one with a copy of its
@@ -85,13 +88,18 @@ def _command(config: Config, workdir: pathlib.Path, servers: Servers, group: str
 
 
 def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
-    """Waits until all nodes have ended, and passes a signal on to them; returns the exit code."""
-    asked = False
-    while any(node.poll() is None for node in nodes.values()):
+    """Waits until all nodes have ended; passes a signal on to them, and kills who stays; returns the exit code."""
+    asked, kill_at = False, math.inf
+    while left := {name: node for name, node in nodes.items() if node.poll() is None}:
         if signals.number and not asked:
-            asked = True
-            for node in nodes.values():
+            asked, kill_at = True, time.monotonic() + KILL_S
+            for node in left.values():
                 node.terminate()
+        if time.monotonic() > kill_at:
+            print(f"{', '.join(left)} did not leave within {KILL_S:g} s: killed", file=sys.stderr, flush=True)
+            for node in left.values():
+                node.kill()
+                node.wait()
         time.sleep(POLL_S)
     failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in (LEFT if asked else (0,))}
     for name, code in failed.items():
