@@ -11,11 +11,10 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.sinks.base import TENSORBOARD
-from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
+from boonta.nodes.watch.ledger import Ledger
 from boonta.nodes.watch.program_end import ProgramEnd
-from boonta.nodes.watch.refusal import refusal
 from boonta.nodes.watch.roster import Peer, Roster
 from boonta.nodes.watch.row_log import RowLog
 from boonta.nodes.watch.stopping import COLLAPSE, StopRule
@@ -75,10 +74,7 @@ class Monitor(Periodic):
         self._end = ProgramEnd(self._roster)
         self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
         self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
-        self._counters = counters.Counters()
-        self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
-        if self._before is not None:
-            self._counters.admitted = self._before.admitted  # Nodes have got these whether the program goes on or not.
+        self._ledger = Ledger(self._folder)
         self._saved_at = self._launched_at = time.monotonic()
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._log = RowLog(
@@ -104,18 +100,17 @@ class Monitor(Periodic):
     def admit(self, group: str, declared: int, number: int) -> int:
         """Keeps numbers for nodes that are to join a group, see `Counters.admit`."""
         with self._state:
-            known = {*self._roster.peers, *self._counters.lives, *(self._before or self._counters).lives}
-            first = self._counters.admit(group, declared, number, known)
+            first = self._ledger.admit(group, declared, number, self._roster.peers)
             self._save_counters()  # A monitor that comes back must not give them again.
             return first
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            refused = refusal(report, self.build, self._counters, self._before)
+            refused = self._ledger.refusal(report, self.build)
             alone = refused if report["joined"] else ""  # Else the program fails.
             self._absent.discard(report["name"])
-            late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
+            late = self._ledger.counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
             if alone:
                 self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, alone))
             elif not late:
@@ -132,7 +127,7 @@ class Monitor(Periodic):
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
-                "past_lives": self._counters.past_lives(report["name"]),
+                "past_lives": self._ledger.counters.past_lives(report["name"]),
             }
 
     def _meet(self, report: dict[str, Any], refused: str) -> tuple[bool, str]:
@@ -148,13 +143,12 @@ class Monitor(Periodic):
         name, life = report["name"], report["life"]
         before = self._roster.peers.get(name)
         new = before is None or before.report["life"] != life
-        if new and report["acknowledged"] and not self._counters.knows(name, life):
-            if self._before is not None and self._before.knows(name, life):
-                self._counters, self._before = self._counters.continued_from(self._before), None
+        if new and report["acknowledged"] and not self._ledger.counters.knows(name, life):
+            if self._ledger.go_on_with(name, life):
                 self._log.skip()
             else:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
-        self._counters.record(name, life, report["counts"])
+        self._ledger.counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
         if refused:
@@ -164,7 +158,7 @@ class Monitor(Periodic):
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
         with self._state:
-            self._counters.resume(name, counts)
+            self._ledger.counters.resume(name, counts)
             if counts.get("updates"):
                 self._log.forget_start()
 
@@ -234,7 +228,7 @@ class Monitor(Periodic):
     def totals(self) -> dict[str, float]:
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
-            totals = self._counters.totals()
+            totals = self._ledger.counters.totals()
             evaluation = self._evaluation()
             if "eval_return" in evaluation:
                 totals["eval_return"] = evaluation["eval_return"]
@@ -266,8 +260,7 @@ class Monitor(Periodic):
     def _save_counters(self) -> None:
         self._saved_at = time.monotonic()
         try:
-            # Before the first heartbeat, those of an earlier monitor may still be needed.
-            (self._counters if self._roster.peers else self._before or self._counters).save(self._folder)
+            self._ledger.save(bool(self._roster.peers))
         except OSError as error:  # The run can go on without, and a full disk may have room again.
             self.warn(f"the counters can't be saved: {error}")
         metrics.write_status(self._folder, self.status(to_launcher=False))
