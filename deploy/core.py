@@ -146,24 +146,27 @@ def addresses_of(tasks: Sequence[Task], host_of: HostOf) -> dict[str, str]:
     return {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
 
 
-def bind(program: Program, addresses: Mapping[str, str], key: str | None, route: Route | None = None) -> Launchable:
-    """Does for the whole program, in this process, what Launchpad does before it launches one.
+def bind(
+    program: Program, addresses: Mapping[str, str], key: str | None, route: Route | None = None, only: str = ""
+) -> Launchable:
+    """Does in this process what Launchpad does before it launches a program.
 
     Args:
       program: the program.
       addresses: where its nodes listen, by name.
       key: the file of the run's key, the same on every host; nodes refuse calls of others. None for Unix sockets.
       route: this process's way to the tables, if it leads through a tunnel.
+      only: the name of the node that is to run here: of a large program, the others take long to make. Empty for all.
 
     Raises:
       OSError: the tunnel can't be opened.
     """
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone, launchpad
 
-    launchable = launchpad.to_launchpad(patient(program), key)
+    launchable = launchpad.to_launchpad(patient(program), key, only)
     if route is not None:
         addresses = route.open(addresses)
-    launchpad.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
+    alone.bind(launchable, addresses, {task.name: task.label for task in plan(program)}, key)
     return launchable
 
 
@@ -186,15 +189,15 @@ def run(
     Raises:
       OSError: a port is taken, or a server can't be reached.
     """
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
-    servers = launchpad.servers_of(launchable, task.name)
+    servers = alone.servers_of(launchable, task.name)
     if route is None:
         _require_free(task)
     else:
         servers = route.beyond(servers)
     _await_servers(servers, task, reach_s)
-    lone = launchpad.lone(launchable, task.name)
+    lone = alone.lone(launchable, task.name)
     instance = lone.node
     instance.build, instance.joined = origin, task.joined
     ending = Ending(task, instance, lone.stop)

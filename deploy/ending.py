@@ -37,6 +37,7 @@ class Ending:
         if self._is_over():
             return  # The node is ending already, and may still be saving.
         if self._task.is_dispensable and not self._signal:
+            self._instance.leaving = not self._instance.failed
             late = threading.Timer(LEAVE_S, end_now, (128 + number,))
             late.daemon = True
             late.start()
@@ -48,8 +49,9 @@ class Ending:
     def code(self) -> int:
         """Prints why the process ends, the program's failure before the node's own; returns the exit code."""
         failure = "; ".join(filter(None, (self._failure(), self.error)))
-        if self._signal and not self.error:
-            print(f"{self._task.name}: ended by signal {self._signal}", flush=True)
+        if self._signal and (self._instance.leaving or not self.error):
+            error = f", and failed while it left: {self.error}" if self.error else ""
+            print(f"{self._task.name}: ended by signal {self._signal}{error}", flush=True)
             return 128 + self._signal
         if failure:
             print(f"error: {failure}", file=sys.stderr, flush=True)

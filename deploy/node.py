@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> int:
             print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel and key else None
         program = with_joined(built.program, task.label, task.index) if task.joined else built.program
-        launchable = core.bind(program, servers.addresses, key, route)
+        launchable = core.bind(program, servers.addresses, key, route, task.name)
         if task.label == "monitor":  # The claim lasts until this process ends.
             origin = origin_of(built.function, flags, built.program)
             if any(tunnelled.keeps_tables(each.name) for each in tasks):
@@ -127,7 +127,7 @@ def _key(given: str, run: Run) -> str:
     if given == "-":
         given = keys.in_memory(sys.stdin.buffer.read())
     elif not given:
-        given = run.path("rpc.pem")
+        given = run.path(keys.FILE)
         keys.make_once(pathlib.Path(given))
     keys.client_context(given)
     return given

@@ -9,6 +9,7 @@ import shlex
 from boonta.deploy import core, resources
 from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, planned
+from boonta.nodes.rpc import keys
 from boonta.programs.wiring import compiled
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.learners import meeting
@@ -19,7 +20,7 @@ from boonta.programs.wiring.run import BadInput
 
 INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
 WORKDIR = "/runs"
-KEY = "/key/rpc.pem"  # The file of the run's key in each pod, from a Secret that exists before the pods.
+KEY = f"/key/{keys.FILE}"  # The file of the run's key in each pod, from a Secret that exists before the pods.
 LEARNER, UNIT = "learner", "unit"
 # What a role saves: the volume's name, and where in the run's folder it is mounted.
 SAVED = {

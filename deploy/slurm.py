@@ -10,6 +10,7 @@ A sweep's file in the place of the program's becomes an array, with a task for e
 The script runs on the first machine of its job. When the program has done its work, all tasks end by themselves. Near
 the time limit every task is asked to end, the learner saves, and the job goes back into the queue, to go on from the
 newest checkpoint. So it does after a failure, a few times. Slurm itself requeues a preempted job; a cancelled one ends.
+An actor, evaluator or reanalyzer that dies alone starts again in its task, as often as it does while the program runs.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, is_sweep, planned
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.joining import FILE
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
 LINGER_S = 60  # Time for the other tasks to end once one has ended.
+AGAIN_S = 10  # Time from the death of a node without which the program goes on until it starts again.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,13 +115,18 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
     """
     built = build(program, flags)
     if built.is_unit:
-        labels, command = [("unit", index) for index in range(job.nodes)], _unit_command(job, built)
+        places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job, built)
     else:
-        labels, command = [(task.label, task.index) for task in _tasks(job, built)], _node_command(job)
-    nodes = " ".join(shlex.quote(f"{label} {index}") for label, index in labels)
+        places, command = [_place(task) for task in _tasks(job, built)], _node_command(job)
+    nodes = shlex.join(places)
     words = shlex.join([str(from_root(program)), *flags])
     setting = f"nodes=({nodes}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
     return _Turn(built.program.name, built.is_unit, command, setting)
+
+
+def _place(task: core.Task) -> str:
+    """A line of the script's list of places: label, index, and whether the node starts again when it dies alone."""
+    return f"{task.label} {task.index}{' again' if task.is_dispensable else ''}"
 
 
 def _placed(job: Job, turn: _Turn) -> Job:
@@ -189,16 +197,30 @@ def _header(job: Job, name: str, array: str = "") -> list[str]:
 def _body(job: Job, command: str, setting: str) -> list[str]:
     script = BODY.replace("@ROOT@", shlex.quote(str(job.root))).replace("@COMMAND@", command)
     script = script.replace("@RESTARTS@", str(job.max_restarts)).replace("@LINGER@", str(LINGER_S))
-    return script.replace("@SETTING@", setting).splitlines()
+    return script.replace("@SETTING@", setting).replace("@SERVERS@", FILE).splitlines()
 
 
 def _node_command(job: Job) -> str:
     """The command that each place runs: a node of its own."""
-    return NODE_COMMAND.replace(" @TUNNEL@", " --tunnel" if job.tunnel else "")
+    command = NODE_COMMAND.replace(" @TUNNEL@", " --tunnel" if job.tunnel else "")
+    return command.replace("@AGAIN@", str(AGAIN_S))
 
 
-NODE_COMMAND = """exec ./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
-            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@ -- "$@\""""
+# Once one task has ended, srun ends the others. So that of a node without which the program goes on stays as long as
+# the monitor does, and has the code 0: those of the others say how the program has ended.
+NODE_COMMAND = """node=(./run python -m boonta.deploy.node "$0" --label "$label" --index "$index" \\
+            --hosts "$BOONTA_HOSTS" --base-port "$BOONTA_PORT" @TUNNEL@)
+        [ "$again" ] || exec "${node[@]}" -- "$@"
+        asked= reach=()
+        trap asked=1 TERM # The node gets the signal, too.
+        until "${node[@]}" "${reach[@]}" -- "$@"; do
+            code=$?
+            [ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
+            [ "$asked" ] || sleep @AGAIN@
+            [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ] || exit 0
+            echo "$label $index died with code $code, and starts again"
+            reach=(--reach-s @AGAIN@) # The servers are there, or the program has just ended.
+        done"""
 
 # scancel signals all tasks; srun would kill the others at once when the first one ends.
 BODY = """set -u
@@ -214,8 +236,9 @@ trap 'rm -f "$SLURM_HOSTFILE"' EXIT
 for t in "${!nodes[@]}"; do echo "${machines[t % ${#machines[@]}]}"; done >"$SLURM_HOSTFILE"
 BOONTA_NODES=$(printf '%s\\n' "${nodes[@]}")
 BOONTA_HOSTS=$(IFS=,; echo "${machines[*]}")
+BOONTA_SERVERS=$workdir/@SERVERS@ # It is there while the program runs.
 BOONTA_PORT=$((20000 + SLURM_JOB_ID % 100 * 100)) # Jobs that share a machine need different ports.
-export BOONTA_NODES BOONTA_HOSTS BOONTA_PORT
+export BOONTA_NODES BOONTA_HOSTS BOONTA_SERVERS BOONTA_PORT
 
 reason=
 ask_to_end() {
@@ -228,7 +251,7 @@ trap 'ask_to_end "cancelled or preempted"' TERM
 
 srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad-exit=0 --wait=@LINGER@ --label \\
     bash -c '
-        read -r label index < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
+        read -r label index again < <(sed -n "$((SLURM_PROCID + 1))p" <<<"$BOONTA_NODES")
         @COMMAND@' \\
     "${words[@]}" &
 step=$!

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import os
-import platform
-import re
 import sys
 import threading
 import time
 import traceback
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import psutil
-
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.watch import pulse
+from boonta.nodes.watch.reporter import Reporter
 
 T = TypeVar("T")
 END_REPORT_S = 5.0
 AWAY_S = 7 * 86_400.0  # Deadline of waits for what actors make: all of them may be away for days.
-NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
 
 
 class Stopped(Exception):
@@ -51,6 +45,7 @@ class Node:
       build: a description of what the node was built from; if nodes are started apart, the monitor refuses a mixture.
       past_lives: how often the node has died in this program, as far as the launcher or the monitor knows.
       joined: whether the node has joined a running program, which goes on whatever becomes of the node.
+      leaving: whether the node was asked to leave a program that goes on; an error is no failure of the program then.
       stuck: what the node doesn't get beyond, as of the last heartbeat; empty if it gets on.
       meanwhile: called between the polls of a wait; the serial schedule, which has one thread, lets others work in it.
       launcher: called in the node's thread when it runs; returns the event by which the launcher stops the node, and
@@ -66,7 +61,7 @@ class Node:
         self.name = name
         self.stopwatch = Stopwatch()
         self.monitor = monitor
-        self.ending = self.joined = False
+        self.ending = self.joined = self.leaving = False
         self.failure = self.build = self.stuck = ""
         self.past_lives = 0
         self.snapshot_request = (0, 0)
@@ -74,22 +69,14 @@ class Node:
         self.evaluation: dict[str, float] = {}  # The program's last evaluation, as of the last heartbeat.
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
-        self._lock = threading.Lock()
-        self._counts: dict[str, float] = collections.defaultdict(float)
-        self._samples: dict[str, list[float]] = collections.defaultdict(list)
-        self._metrics: dict[str, float] = {}
-        self._warnings: dict[str, str] = {}  # Warnings by their words without numbers.
+        self._reporter = Reporter()
         self._threads = 1
         self._stop = threading.Event()
         self._closed = threading.Event()
         self._beating = threading.Lock()
         self._error: BaseException | None = None
         self._parent = os.getppid()
-        self._process = psutil.Process()
-        self._life = uuid.uuid4().hex
-        self._acknowledged = False  # Whether a monitor has answered a heartbeat.
         self._started = False  # Whether `start` has succeeded.
-        self._reports = 0
 
     # What a subclass defines.
 
@@ -119,31 +106,24 @@ class Node:
 
     def count(self, **increments: float) -> None:
         """Adds to this node's counters; the monitor sums them over nodes."""
-        with self._lock:
-            for name, increment in increments.items():
-                self._counts[name] += increment
+        self._reporter.count(increments)
 
     def sample(self, name: str, value: float) -> None:
         """Adds a value, such as an episode's return; the monitor shows the mean of the last hundred."""
-        with self._lock:
-            self._samples[name].append(value)
+        self._reporter.sample(name, value)
 
     def measure(self, metrics: dict[str, float]) -> None:
         """Sets this node's latest metrics; the monitor shows the mean over nodes, and each node's value."""
-        with self._lock:
-            self._metrics.update(metrics)
+        self._reporter.measure(metrics)
 
     def warn(self, warning: str, of: str = "") -> None:
         """Shows a warning to the user, unless it is empty, or differs in nothing but numbers from one `of` the same."""
-        if warning:
-            with self._lock:
-                self._warnings.setdefault(of + NUMBER.sub("#", warning), warning)
+        self._reporter.warn(warning, of)
 
     @property
     def warnings(self) -> list[str]:
         """The node's warnings, the oldest first."""
-        with self._lock:
-            return list(self._warnings.values())
+        return self._reporter.warnings
 
     @property
     def stopping(self) -> bool:
@@ -245,51 +225,25 @@ class Node:
         with self._beating:  # Two at once would report the same samples twice.
             report = self.report()
             reply = self.monitor.beat(report)
-            with self._lock:
-                for name, values in report["samples"].items():
-                    del self._samples[name][: len(values)]
+            self._reporter.arrived(report)
         self.program_counts = dict(reply["counts"])
         self.evaluation = dict(reply["evaluation"])
         self.ending = bool(reply["ending"])
         self.failure = reply["failure"]
         self.snapshot_request = tuple(reply["snapshot_request"])
         self.past_lives = max(self.past_lives, reply["past_lives"])
-        self._acknowledged = True
         if reply["stop"]:
             self.stop()
 
     def report(self) -> dict[str, Any]:
         """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that calls pass."""
-        activity, since = self.stopwatch.longest()
-        with self._lock:
-            self._reports += 1
-            return {
-                "name": self.name,
-                "process": f"{platform.node()}/{os.getpid()}",
-                "serves": self.serves,
-                "activity": activity,
-                "activity_s": since,
-                "saving": self.stopwatch.longest(pulse.is_saving)[1] > 0,
-                "counts": dict(self._counts),
-                "samples": {name: list(values) for name, values in self._samples.items() if values},
-                "metrics": dict(self._metrics),
-                "seconds": {name: value / self._threads for name, value in self.stopwatch.seconds().items()},
-                "build": self.build,
-                "warnings": list(self._warnings.values()),
-                "life": self._life,
-                "joined": self.joined,
-                "number": self._reports,
-                "acknowledged": self._acknowledged,
-                "started": self._started,
-                "stuck": self.stuck,
-                "rss_mb": self._process.memory_info().rss / 1e6,
-            }
+        return self._reporter.report(self, self._threads, self._started)
 
     def _report_end(self) -> None:
         if self.monitor is None:
             return
         failure = ""
-        if self._error is not None:
+        if self._error is not None and not self.leaving:
             cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
             failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:

@@ -11,17 +11,14 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.sinks.base import TENSORBOARD
-from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
-from boonta.nodes.watch.refusal import refusal
+from boonta.nodes.watch.ledger import Ledger
+from boonta.nodes.watch.program_end import ProgramEnd
 from boonta.nodes.watch.roster import Peer, Roster
 from boonta.nodes.watch.row_log import RowLog
 from boonta.nodes.watch.stopping import COLLAPSE, StopRule
 
-DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
-END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
-SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 START_S = 180.0  # Time from the launch to the first heartbeat; imports take a minute on a busy machine.
 SAVE_EVERY_S = 1.0  # What a node counts between a save and its own death is lost if the monitor dies, too.
 
@@ -42,8 +39,17 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served = ("beat", "resume", "report_end", "expect", "admit", "status", "request_snapshot", "stop_program",
-              "fail_program")  # fmt: skip
+    served = (
+        "beat",
+        "resume",
+        "report_end",
+        "expect",
+        "admit",
+        "status",
+        "request_snapshot",
+        "stop_program",
+        "fail_program",
+    )
 
     def __init__(
         self,
@@ -65,17 +71,12 @@ class Monitor(Periodic):
         self._supervised = supervised
         self._state = threading.RLock()
         self._roster = Roster(silent_s)
+        self._end = ProgramEnd(self._roster)
         self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
         self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
-        self._counters = counters.Counters()
-        self._before = counters.load(self._folder)  # The counters that an earlier monitor saved.
+        self._ledger = Ledger(self._folder)
         self._saved_at = self._launched_at = time.monotonic()
-        self._reason = self._failure = ""
-        self._done = False
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
-        self._stop_asked: float | None = None
-        self._saving_before_s = 0.0  # Time of saves until then.
-        self._end_shown = False  # Whether the launcher has seen the status in which all nodes are gone.
         self._log = RowLog(
             self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports, self._absent), self.warn
         )
@@ -97,65 +98,67 @@ class Monitor(Periodic):
             self._roster.expect(names, dispensable)
 
     def admit(self, group: str, declared: int, number: int) -> int:
-        """Keeps numbers for nodes that are to join a group, see `Roster.admit`."""
+        """Keeps numbers for nodes that are to join a group, see `Counters.admit`."""
         with self._state:
-            counted = {*self._counters.lives, *(self._before or self._counters).lives}
-            return self._roster.admit(group, declared, number, counted)
+            first = self._ledger.admit(group, declared, number, self._roster.peers)
+            self._save_counters()  # A monitor that comes back must not give them again.
+            return first
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
         with self._state:
-            refused = self._refusal(report) if report["joined"] else ""
+            refused = self._ledger.refusal(report, self.build)
+            alone = refused if report["joined"] else ""  # Else the program fails.
             self._absent.discard(report["name"])
-            late = self._counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
-            if refused:
-                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, refused))
+            late = self._ledger.counters.is_over(report["name"], report["life"]) or self._roster.is_late(report)
+            if alone:
+                self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, alone))
             elif not late:
-                gone, failure = self._meet(report)
+                gone, failure = self._meet(report, refused)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if not report["metrics"].keys().isdisjoint(rows.EVALUATION):
                     self._evaluators.add(report["name"])
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
-            served = report["serves"] and not self._drained(report["serves"])
             return {
-                "stop": refused or ("" if served else self._reason),
-                "ending": bool(self._reason),
-                "failure": refused or self._failure,
+                "stop": alone or (self._end.reason if self._end.allows(report["serves"]) else ""),
+                "ending": bool(self._end.reason),
+                "failure": alone or self._end.failure,
                 "counts": self.totals(),
                 "evaluation": self._evaluation(),
                 "snapshot_request": self._snapshot_request,
-                "past_lives": self._counters.past_lives(report["name"]),
+                "past_lives": self._ledger.counters.past_lives(report["name"]),
             }
 
-    def _meet(self, report: dict[str, Any]) -> tuple[bool, str]:
-        """Registers a node that is new or restarted; returns whether it has already reported its end, and why it ended.
+    def _meet(self, report: dict[str, Any], refused: str) -> tuple[bool, str]:
+        """Registers a node that is new or restarted, and fails the program if it must not be in it.
 
-        `report_end` may overtake `beat`.
+        Args:
+          report: the node's heartbeat.
+          refused: why it must not be in the program; empty if it may.
+
+        Returns:
+          Whether it has already reported its end, since `report_end` may overtake `beat`; and why it ended.
         """
         name, life = report["name"], report["life"]
         before = self._roster.peers.get(name)
         new = before is None or before.report["life"] != life
-        if new and report["acknowledged"] and not self._counters.knows(name, life):
-            if self._before is not None and self._before.knows(name, life):
-                self._counters, self._before = self._counters.continued_from(self._before), None
+        if new and report["acknowledged"] and not self._ledger.counters.knows(name, life):
+            if self._ledger.go_on_with(name, life):
                 self._log.skip()
             else:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
-        self._counters.record(name, life, report["counts"])
+        self._ledger.counters.record(name, life, report["counts"])
         if new:
             self._save_counters()  # A monitor that comes back must know each node that was answered.
-        if refused := self._refusal(report):
+        if refused:
             self.fail_program(refused)
         return (False, "") if before is None or new else (before.gone, before.failure)
-
-    def _refusal(self, report: dict[str, Any]) -> str:
-        return refusal(report, self.build, self._counters, self._before)
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
         with self._state:
-            self._counters.resume(name, counts)
+            self._ledger.counters.resume(name, counts)
             if counts.get("updates"):
                 self._log.forget_start()
 
@@ -168,35 +171,33 @@ class Monitor(Periodic):
         """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
         with self._state:
             self._roster.end(name, failure)
-            if self._supervised and not self._reason:
+            if self._supervised and not self._end.reason:
                 return  # The launcher may start it again.
             if self._roster.has_joined(name) or (self._roster.is_dispensable(name) and not failure):
                 return
             if failure:
                 self.fail_program(failure)
-            elif not self._reason:
+            elif not self._end.reason:
                 self.fail_program(f"{name} ended before the program did")
 
     def stop_program(self, reason: str) -> None:
         """Asks every node to end."""
         with self._state:
-            if not self._reason:
-                self._reason, self._stop_asked = reason, time.monotonic()
-                self._saving_before_s = self._roster.saving_s
+            self._end.ask(reason)
 
     def finish_program(self, reached: str) -> None:
         """Asks every node to end, since the program's stop rule has been reached."""
         if reached == COLLAPSE and self._log.health.holding:
             reached = f"{COLLAPSE}: {'. '.join(self._log.health.holding.values())}"
         with self._state:
-            self._done = self._done or not self._reason
+            self._end.done = self._end.done or not self._end.reason
             self.stop_program(reached)
 
     def fail_program(self, failure: str) -> None:
         """Asks every node to end, since the program has failed; the first failure is kept."""
         with self._state:
-            self._failure = self._failure or failure
-            self.stop_program(self._failure)
+            self._end.failure = self._end.failure or failure
+            self.stop_program(self._end.failure)
 
     def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
@@ -207,18 +208,18 @@ class Monitor(Periodic):
         """
         with self._state:
             if to_launcher:
-                self._end_shown = self._stop_asked is not None and self._roster.all_gone(self._ending_s())
+                self._end.show()
             return {
                 "totals": self.totals(),
                 # While a program ends, its totals go beyond the newest row's, whose returns may be old.
                 "row": self._log.last() if self._reason and self._log.begun else dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
-                "away": self._roster.away(self._stop_asked),
+                "away": self._roster.away(self._end.asked_at),
                 "saving": self._roster.saving(),
-                "reason": self._reason,
-                "done": self._done,
-                "failure": self._failure,
+                "reason": self._end.reason,
+                "done": self._end.done,
+                "failure": self._end.failure,
                 "warnings": self.warnings,
                 "health": self._log.health.holding,
             }
@@ -228,7 +229,7 @@ class Monitor(Periodic):
     def totals(self) -> dict[str, float]:
         """The program's counters, its age in seconds, and the last evaluation's mean return."""
         with self._state:
-            totals = self._counters.totals()
+            totals = self._ledger.counters.totals()
             evaluation = self._evaluation()
             if "eval_return" in evaluation:
                 totals["eval_return"] = evaluation["eval_return"]
@@ -244,12 +245,12 @@ class Monitor(Periodic):
         with self._state:
             self._end_if_done()
             self._fail_if_hung()
-            self._absent = set(self._roster.away(self._stop_asked))
+            self._absent = set(self._roster.away(self._end.asked_at))
             if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
                 self._save_counters()
             if self._roster.peers:
                 self._log.write_if_due()
-            if self._ending_s() > END_S or (self._end_shown and self._roster.all_gone(self._ending_s())):
+            if self._end.over:
                 super().stop()
 
     def _end_if_done(self) -> None:
@@ -260,7 +261,7 @@ class Monitor(Periodic):
     def _save_counters(self) -> None:
         self._saved_at = time.monotonic()
         try:
-            self._counters.save(self._folder)
+            self._ledger.save(bool(self._roster.peers))
         except OSError as error:  # The run can go on without, and a full disk may have room again.
             self.warn(f"the counters can't be saved: {error}")
         metrics.write_status(self._folder, self.status(to_launcher=False))
@@ -277,18 +278,8 @@ class Monitor(Periodic):
                 peer.gone = True
                 self.fail_program(f"{name} {hung}")
         age, unknown = time.monotonic() - self._launched_at, self._roster.unknown()
-        if unknown and age > self._start_s and not self._reason:
+        if unknown and age > self._start_s and not self._end.reason:
             self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
-
-    def _drained(self, serves: int) -> bool:
-        """Whether a server may end: no node is left that could call it, or the nodes had time enough."""
-        return self._ending_s() > DRAIN_S or self._roster.only_servers_left(serves, self._ending_s())
-
-    def _ending_s(self) -> float:
-        """Seconds since nodes were asked to end, without those of saves; 0 while they have not been."""
-        if self._stop_asked is None:
-            return 0.0
-        return time.monotonic() - self._stop_asked - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
 
     def close(self) -> None:
         if self._log.begun:

@@ -44,7 +44,7 @@ class HostMonitor(Monitor):
     def stop_program(self, reason: str) -> None:
         """Asks every node to end: at once after a failure, otherwise when the other hosts end."""
         with self._state:
-            if self._failure or self.agreed:
+            if self._end.failure or self.agreed:
                 super().stop_program(reason)
             else:
                 self._asked = self._asked or reason

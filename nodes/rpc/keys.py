@@ -15,6 +15,7 @@ import ssl
 import sys
 
 NAME = "boonta"
+FILE = "rpc.pem"  # In the run's folder, unless another place is chosen.
 DAY = datetime.timedelta(days=1)
 YEARS = 100  # A run may be resumed at any time, by machines whose clocks differ.
 

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import pathlib
 import time
+from collections.abc import Collection
 
 import pydantic
 
@@ -25,6 +26,7 @@ class _Saved:
     past: dict[str, _FiniteCounts]
     base: _FiniteCounts
     seconds: schema.Number
+    admitted: dict[str, schema.Size] = dataclasses.field(default_factory=dict)  # Older files have none.
 
 
 _SAVED = pydantic.TypeAdapter(_Saved)
@@ -35,10 +37,12 @@ class Counters:
 
     Attributes:
       lives: by node, the life that reports and what it has counted.
+      admitted: by group, the first number that no node that was to join has got.
     """
 
     def __init__(self) -> None:
         self.lives: dict[str, tuple[str, Counts]] = {}
+        self.admitted: dict[str, int] = {}
         self._over: set[tuple[str, str]] = set()  # Nodes' lives that are over; their late heartbeats count nothing.
         self._lives_over: collections.Counter[str] = collections.Counter()  # How many of these, by node.
         self._past: dict[str, Counts] = {}  # The counts of each node's earlier lives.
@@ -76,6 +80,21 @@ class Counters:
     def past_lives(self, name: str) -> int:
         """The number of a node's lives that are over."""
         return self._lives_over[name]
+
+    def admit(self, group: str, declared: int, number: int, known: Collection[str]) -> int:
+        """Keeps numbers for nodes that are to join a group, and returns the first; nobody else gets them any more.
+
+        Args:
+          group: the group's label.
+          declared: how many nodes of the group the program names.
+          number: how many are to join.
+          known: names of all nodes that have ever reported.
+        """
+        names = (name.rpartition("/") for name in known)
+        taken = [int(i) + 1 for label, _, i in names if label == group and i.isdecimal()]
+        first = max([declared, self.admitted.get(group, 0), *taken])
+        self.admitted[group] = first + number
+        return first
 
     def resume(self, name: str, counts: Counts) -> None:
         """Goes on from a checkpoint's counters, or from 0. The node that restored it has reported, but not counted.
@@ -117,7 +136,8 @@ class Counters:
         Raises:
           OSError: they can't be written.
         """
-        saved = _Saved(self.lives, sorted(self._over), self._past, self._base, self._seconds + self._age())
+        seconds = self._seconds + self._age()
+        saved = _Saved(self.lives, sorted(self._over), self._past, self._base, seconds, self.admitted)
         folder.mkdir(parents=True, exist_ok=True)
         content = files.sealed(dataclasses.asdict(saved))
         files.write_whole(folder / FILE, content, synced=False)  # A power cut ends all nodes, too.
@@ -147,7 +167,7 @@ def load(folder: pathlib.Path) -> Counters | None:
     except (OSError, ValueError):
         return None
     counters = Counters()
-    counters.lives = saved.lives
+    counters.lives, counters.admitted = saved.lives, saved.admitted
     counters._over = set(saved.over)
     counters._lives_over.update(name for name, _ in saved.over)
     counters._past = saved.past

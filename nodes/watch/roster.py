@@ -53,7 +53,6 @@ class Roster:
         self._silent_s = silent_s
         self._expected: Sequence[str] = ()
         self._dispensable: Collection[str] = ()
-        self._admitted: dict[str, int] = {}  # By group, how many numbers are taken.
         self._began = self._looked_at = time.monotonic()
 
     @property
@@ -71,21 +70,6 @@ class Roster:
     def has_joined(self, name: str) -> bool:
         """Whether a node has joined the running program."""
         return name in self.peers and self.peers[name].report["joined"]
-
-    def admit(self, group: str, declared: int, number: int, counted: Collection[str]) -> int:
-        """Keeps numbers for nodes that are to join a group, and returns the first; nobody else gets them any more.
-
-        Args:
-          group: the group's label.
-          declared: how many nodes of the group the program names.
-          number: how many are to join.
-          counted: names of all nodes that have ever reported.
-        """
-        names = (name.rpartition("/") for name in {*self.peers, *counted})
-        taken = [int(i) + 1 for label, _, i in names if label == group and i.isdecimal()]
-        first = max([declared, self._admitted.get(group, 0), *taken])
-        self._admitted[group] = first + number
-        return first
 
     def is_late(self, report: dict[str, Any]) -> bool:
         """Whether a later report of the same life of the node has overtaken this one: calls may wait for a server."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
 import shlex
 from collections.abc import Sequence
 
 from boonta.programs.experiments.groups import GB, commits
 from boonta.programs.experiments.results import Result
-from boonta.programs.wiring.provenance import ROOT, Provenance
+from boonta.programs.wiring.provenance import Provenance, from_root
 
 SHORT = 2  # Origins that a picture's footer has room for.
 MAIN = ("python", "jax")  # The versions in it.
@@ -39,9 +38,8 @@ def commands(results: Sequence[Result]) -> list[str]:
     """The command lines of runs; the members of a population share theirs."""
     lines: dict[str, None] = {}
     for result in results:
-        file = pathlib.Path(result.config.file)
-        shown = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
-        lines[shlex.join(["./run", "python", str(shown), *result.config.arguments])] = None
+        file = from_root(result.config.program_file)
+        lines[shlex.join(["./run", "python", str(file), *result.config.arguments])] = None
     return list(lines)
 
 

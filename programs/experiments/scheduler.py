@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Protocol
 
-from boonta.nodes.monitor import SAVING_S
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.experiments import dependent, outcome
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 import signal
 import subprocess
@@ -14,18 +15,20 @@ from collections.abc import Mapping
 
 import tyro
 
+from boonta.nodes.rpc import keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
 from boonta.programs.wiring import network
-from boonta.programs.wiring.config_file import read_config
+from boonta.programs.wiring.config_file import Config, read_config
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
+from boonta.programs.wiring.provenance import differs_from
 from boonta.programs.wiring.run import BadInput, command
 
-KEY = "rpc.pem"
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2
+KILL_S = 20.0  # Time from the signal to SIGKILL; a node that isn't stuck ends by itself within half of it.
 LEFT = (0, 128 + signal.SIGTERM, -signal.SIGTERM)  # Exit codes of a node that has been asked to leave.
 
 
@@ -33,7 +36,8 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     """Adds actors to a running program, until it ends or they are asked to leave, by Ctrl-C or SIGTERM.
 
     They have numbers beyond those of the actors that are there, and the program goes on whatever becomes of them; what
-    they have counted stays counted. The exit code is 0 when the program has done its work or they have left.
+    they have counted stays counted. Who hasn't left 20 s after a signal is killed. The exit code is 0 when the program
+    has done its work or they have left.
 
     Args:
       workdir: the run's folder; on another machine the same one, if they share it, or one with a copy of its
@@ -46,9 +50,13 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     function, run, settings = program_of(workdir)
     declared = require_joinable(function(run=run, **settings), group).number
     servers = read_servers(workdir)
+    config = read_config(workdir)
+    # Between machines the monitor refuses nodes of another source.
+    if servers.local and config.provenance and (told := differs_from(config.provenance, config.program_file)):
+        print(f"warning: {told}", file=sys.stderr, flush=True)
     signals = Signals()
     first = _admitted(workdir, servers, group, declared, actors)
-    commands = {f"{group}/{i}": _command(workdir, servers, group, i) for i in range(first, first + actors)}
+    commands = {f"{group}/{i}": _command(config, workdir, servers, group, i) for i in range(first, first + actors)}
     print(f"{', '.join(commands)} join the run in {workdir}; Ctrl-C makes them leave", flush=True)
     # Ctrl-C reaches all processes of a terminal's session, and only this one handles it.
     nodes = {name: subprocess.Popen(words, start_new_session=True) for name, words in commands.items()}
@@ -61,7 +69,7 @@ def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int
     Raises:
       BadInput: it doesn't answer.
     """
-    key = None if servers.local else str(workdir / KEY)
+    key = None if servers.local else str(workdir / keys.FILE)
     try:
         first: int = Client(servers.addresses["monitor"], ANSWER_S, key).admit(group, declared, actors)
         return first
@@ -69,24 +77,29 @@ def _admitted(workdir: pathlib.Path, servers: Servers, group: str, declared: int
         raise BadInput(f"the program of {workdir} doesn't answer, so nothing can join it: {error}") from error
 
 
-def _command(workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
+def _command(config: Config, workdir: pathlib.Path, servers: Servers, group: str, i: int) -> list[str]:
     """The command of a node that joins; of a program in a network of its own, it is started in there."""
-    config, folder = read_config(workdir), workdir.absolute()
+    folder = workdir.absolute()
     within = ["-I", "-S", network.__file__, network.OF, str(servers.process), sys.executable] if servers.process else []
-    node = ["-m", "boonta.deploy.node", config.file, "--label", group, "--index", str(i)]
-    where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / KEY)])]
+    node = ["-m", "boonta.deploy.node", str(config.program_file), "--label", group, "--index", str(i)]
+    where = ["--hosts", str(folder / FILE), *([] if servers.local else ["--key", str(folder / keys.FILE)])]
     tunnel = ["--tunnel"] if servers.tunnel else []
     return [sys.executable, *within, *node, *where, *tunnel, "--", *config.arguments, "--workdir", str(folder)]
 
 
 def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
-    """Waits until all nodes have ended, and passes a signal on to them; returns the exit code."""
-    asked = False
-    while any(node.poll() is None for node in nodes.values()):
+    """Waits until all nodes have ended; passes a signal on to them, and kills who stays; returns the exit code."""
+    asked, kill_at = False, math.inf
+    while left := {name: node for name, node in nodes.items() if node.poll() is None}:
         if signals.number and not asked:
-            asked = True
-            for node in nodes.values():
+            asked, kill_at = True, time.monotonic() + KILL_S
+            for node in left.values():
                 node.terminate()
+        if time.monotonic() > kill_at:
+            print(f"{', '.join(left)} did not leave within {KILL_S:g} s: killed", file=sys.stderr, flush=True)
+            for node in left.values():
+                node.kill()
+                node.wait()
         time.sleep(POLL_S)
     failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in (LEFT if asked else (0,))}
     for name, code in failed.items():

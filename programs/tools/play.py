@@ -108,7 +108,7 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
         config = read_config(workdir)
     except OSError as error:
         raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
-    function = getattr(load(pathlib.Path(config.file)), config.function, None)
+    function = getattr(load(config.program_file), config.function, None)
     if not inspect.isfunction(function):
         raise BadInput(f"{workdir} is of {config.file}, which has no function {config.function!r}")
     try:

@@ -7,7 +7,6 @@ import dataclasses
 import importlib.util
 import inspect
 import io
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
-from boonta.programs.wiring.provenance import ROOT, provenance_of
+from boonta.programs.wiring.provenance import ROOT, from_root, provenance_of
 from boonta.programs.wiring.run import BadInput, Run
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
@@ -200,11 +199,11 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     Returns:
       The program's file and arguments, its provenance and its picture, for `claim_workdir`.
     """
-    file = os.path.abspath(inspect.getfile(function))
+    file = pathlib.Path(inspect.getfile(function))
     network, env = _own_network(program), environments.name_of(program.env)
-    provenance = provenance_of(pathlib.Path(file), env, seeds_of(program), network)
+    provenance = provenance_of(file, env, seeds_of(program), network)
     return {
-        "file": file,
+        "file": str(from_root(file)),
         "function": function.__name__,
         "arguments": list(sys.argv[1:] if arguments is None else arguments),
         "provenance": dataclasses.asdict(provenance),

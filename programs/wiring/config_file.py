@@ -10,7 +10,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.provenance import Provenance
+from boonta.programs.wiring.provenance import ROOT, Provenance
 from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.run import BadInput, Run
 
@@ -42,6 +42,11 @@ class Config:
     provenance: Provenance | None = None
     picture: Picture = Picture()
     agent: str = ""
+
+    @property
+    def program_file(self) -> pathlib.Path:
+        """The program's file here; one of Boonta's repository is found wherever this is, from any folder."""
+        return ROOT / self.file
 
 
 _CONFIG = pydantic.TypeAdapter(Config)

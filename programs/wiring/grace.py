@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from boonta.nodes.monitor import SAVING_S
+from boonta.nodes.watch.program_end import SAVING_S
 
 
 class Grace:

@@ -1,7 +1,7 @@
-"""The one module that turns a program into a Launchpad program, to launch it here or a node at a time on many hosts.
+"""The one module that turns a program into a Launchpad program, and launches it on this machine.
 
-Every use of Launchpad's private parts is here. They are those of dm-launchpad 0.5.0; a version that lets a program
-choose its log folder, and maps each process to its node, would make these uses needless.
+Every use of Launchpad's private parts is here or in `alone`. They are those of dm-launchpad 0.5.0; a version that lets
+a program choose its log folder, and maps each process to its node, would make these uses needless.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import io
 import os
 import pathlib
 import subprocess
-import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
@@ -29,7 +27,6 @@ from boonta.programs.wiring.shards import first_group
 
 try:
     import launchpad as lp
-    from absl import flags
     from launchpad import address as lp_address
     from launchpad import context
     from launchpad.launch import worker_manager
@@ -62,10 +59,13 @@ class Launchable(NamedTuple):
     nodes: dict[str, Any]
 
 
-def to_launchpad(program: Program, key: str | None = None) -> Launchable:
-    """Turns the value into Launchpad's program, for this machine, or for several hosts if there is a run's key.
+def to_launchpad(program: Program, key: str | None = None, only: str = "") -> Launchable:
+    """Turns the value into Launchpad's program; handles only point backwards along program order.
 
-    Handles only point backwards along program order.
+    Args:
+      program: the program.
+      key: the file of the run's key, for several hosts; None for this machine.
+      only: the name of the one node that is to run here; nodes that nobody calls are left out besides. Empty for all.
     """
     launchpad_program = lp.Program(program.name)
     served: dict[str, list[Any]] = {}  # Handles by role.
@@ -75,6 +75,8 @@ def to_launchpad(program: Program, key: str | None = None) -> Launchable:
         role = group.node.role
         with launchpad_program.group(group.label):
             for i, name in enumerate(group.names):
+                if only not in ("", name) and not (group.is_called or meeting(group)):
+                    continue
                 tables = {"replay": _tables(program, group, i, replays)} if replays else {}
                 node = nodes[name] = _node(program, group, i, {**dealt(served, i), **tables}, key, nodes)
                 launchpad_program.add_node(node)
@@ -233,68 +235,3 @@ def _appending(log: pathlib.Path) -> IO[bytes]:
         return open(log, "ab", buffering=0)
     except OSError:
         return open(os.devnull, "wb", buffering=0)
-
-
-# `boonta.deploy` uses the rest: it binds addresses to hosts and ports known to all, and runs one node on each host.
-
-
-def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[str, str], key: str | None) -> None:
-    """Does for the whole program, in this process, what Launchpad does before it launches one.
-
-    Contexts are set first, then handles are connected to their nodes, then addresses are bound: a handle may read the
-    context, and change the addresses.
-
-    Args:
-      launchable: the program.
-      addresses: "host:port" by the name of the node that listens there; one of them is the monitor's.
-      labels: the labels of the nodes' groups, by the nodes' names.
-      key: the file of the run's key; None on this machine.
-    """
-    # Launchpad's own stopper signals the process that made it, which it takes for the launcher. There is none here.
-    stopper = functools.partial(_stop_program, addresses["monitor"], key)
-    for node in launchable.nodes.values():
-        node.launch_context.initialize(context.LaunchType.LOCAL_MULTI_PROCESSING, None, stopper)
-    for name, node in launchable.nodes.items():
-        for handle in node.input_handles:
-            handle.connect(node, labels[name])
-    for name, node in launchable.nodes.items():
-        for address in node.addresses:
-            address.bind(worker.Fixed(addresses[name]))
-
-
-def _stop_program(monitor: str, key: str | None, mark_as_completed: bool = False) -> None:
-    """Asks the monitor to end the program."""
-    del mark_as_completed
-    Client(monitor, CALL_DEADLINE_S, key).stop_program("a node called launchpad.stop()")
-
-
-class Lone(NamedTuple):
-    """One node of a bound program, constructed in this process.
-
-    Attributes:
-      node: our node.
-      run: serves the node, if others call it, and runs it to its end.
-      stop: the event that stops the node.
-    """
-
-    node: Node
-    run: Callable[[], Any]
-    stop: threading.Event
-
-
-def servers_of(launchable: Launchable, name: str) -> list[str]:
-    """The addresses, "host:port", that a node of a bound program calls."""
-    # A handle has no public access to its address.
-    return sorted({handle._address.resolve() for handle in launchable.nodes[name].input_handles})
-
-
-def lone(launchable: Launchable, name: str) -> Lone:
-    """Constructs one node of a bound program in this process and thread."""
-    node = launchable.nodes[name]
-    flags.FLAGS([sys.argv[0]])  # The manager reads flags, which nothing has parsed yet.
-    # The manager is registered in this thread, where the node's code looks for its stop event.
-    manager = worker_manager.WorkerManager(register_in_thread=True, register_signals=False)
-    # The caller needs the node before it runs. Launchpad's public `function` constructs and runs it at once, but takes
-    # the instance that this method has constructed.
-    made = node._construct_instance()
-    return Lone(made.node if isinstance(made, worker.Service) else made, node.function, manager.stop_event())

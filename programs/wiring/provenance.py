@@ -128,6 +128,25 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
     )
 
 
+def differs_from(before: Provenance, file: pathlib.Path) -> str:
+    """How the source here differs from that of a run; empty if it doesn't.
+
+    Args:
+      before: the run's.
+      file: the program's file, here.
+    """
+    version, program = version_of_boonta(), Source(*revision(file), _digest(file.read_bytes()))
+    here = _described(version, Source(*revision(ROOT / "__init__.py"), source_digest()), program)
+    there = _described(before.versions.get("boonta", "unknown"), before.boonta, before.program)
+    return "" if here == there else f"the run was started from {there}; here is {here}"
+
+
+def _described(version: str, boonta: Source, program: Source) -> str:
+    dirty = " with changes" if boonta.dirty or program.dirty else ""
+    commits = " and ".join(dict.fromkeys(str(source.commit)[:8] for source in (boonta, program)))
+    return f"boonta {version}, commit {commits}{dirty}, source {boonta.digest}, program {program.digest}"
+
+
 def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) -> str:
     """A description that is equal on two hosts if and only if their program, settings, source and versions are.
 

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from boonta.nodes.monitor import SAVING_S, START_S
+from boonta.nodes.monitor import START_S
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring import guard, together
 from boonta.programs.wiring.grace import Grace

@@ -11,6 +11,7 @@ import pytest
 from boonta.deploy import core, program
 from boonta.nodes.monitor import Monitor
 from boonta.programs.wiring.arguments import split_flags
+from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.provenance import ROOT
@@ -39,7 +40,7 @@ def test_the_plan_names_every_node_and_no_two_share_a_port():
 
 @pytest.mark.cluster
 def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_host():
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
     built = program.build(TINY, [])
     tasks = core.plan(built.program, 5000)
@@ -47,11 +48,22 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
     launchable = core.bind(built.program, addresses, "rpc.pem")
     ports = {task.label: task.ports for task in tasks}
     assert ports["replay"] == (5002,) and not ports["actor"]
-    assert set(launchpad.servers_of(launchable, "actor/0")) == {
+    assert set(alone.servers_of(launchable, "actor/0")) == {
         "run-monitor-0-0.run:5000",
         "run-variables-0-0.run:5001",
         "run-replay-0-0.run:5002",
     }
+
+
+@pytest.mark.cluster
+def test_of_nodes_that_nobody_calls_only_the_own_one_is_made():
+    from boonta.programs.wiring import alone
+
+    larger = with_joined(program.build(TINY, []).program, "actor", 7)
+    addresses = core.addresses_of(core.plan(larger, 5000), lambda task: task.label)
+    launchable = core.bind(larger, addresses, "rpc.pem", only="actor/7")
+    assert list(launchable.nodes) == ["monitor", "variables", "replay", "actor/7"]
+    assert alone.servers_of(launchable, "actor/7") == ["monitor:5000", "replay:5002", "variables:5001"]
 
 
 @pytest.mark.cluster
@@ -71,7 +83,7 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
 
 @pytest.mark.cluster
 def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bound(monkeypatch):
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
     built, asked = light(), []
 
@@ -82,7 +94,7 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
         def stop_program(self, reason):
             asked.append((*self.address, reason))
 
-    monkeypatch.setattr(launchpad, "Client", Client)
+    monkeypatch.setattr(alone, "Client", Client)
     addresses = core.addresses_of(core.plan(built.program, 5000), lambda task: "host")
     launchable = core.bind(built.program, addresses, "rpc.pem")
     for node in launchable.program.get_all_nodes():
@@ -198,7 +210,7 @@ def test_flags_after_two_dashes_are_the_programs():
 
 @pytest.mark.cluster
 def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
     built = program.build(DQN, ["catch", "--replay-servers", "2"])
     tasks = core.plan(built.program, 5000)
@@ -207,7 +219,7 @@ def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
     addresses = core.addresses_of(tasks, lambda task: f"{task.label}-{task.index}")
     launchable = core.bind(built.program, addresses, "rpc.pem")
     for name in ("actor/0", "learner"):
-        assert {"replay-0:5002", "replay-1:5003"} < set(launchpad.servers_of(launchable, name))
+        assert {"replay-0:5002", "replay-1:5003"} < set(alone.servers_of(launchable, name))
 
 
 def test_a_tunnel_leads_to_each_of_several_replay_servers(monkeypatch):

@@ -97,13 +97,13 @@ def test_the_first_learner_has_a_port_that_no_other_node_has():
 
 @pytest.mark.cluster
 def test_the_other_learners_meet_at_the_first_ones_host():
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
     program = build(IMPALA, ["catch", "--learners", "2"]).program
     addresses = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
-    launchable = core.bind(program, addresses, "rpc.pem")
-    assert "learner/0:5003" in launchpad.servers_of(launchable, "learner/1")
-    assert "learner/0:5003" not in launchpad.servers_of(launchable, "learner/0")
+    launchable = core.bind(program, addresses, "rpc.pem", only="learner/1")
+    assert "learner/0:5003" in alone.servers_of(launchable, "learner/1")
+    assert "learner/0:5003" not in alone.servers_of(launchable, "learner/0")
 
 
 def test_slurm_deals_learners_to_machines_of_their_own(tmp_path):

@@ -33,7 +33,12 @@ if [ -n "$SLOW" ]; then
 fi
 exit "$CODE"
 """
-RUN = '#!/bin/bash\nfor word in "$@"; do printf "[%s]" "$word"; done\n'
+# It also dies with the code that a file says, once.
+RUN = """#!/bin/bash
+for word in "$@"; do printf "[%s]" "$word"; done
+code=$(cat "${0%/*}/dies-$6" 2>/dev/null || echo 0) && rm -f "${0%/*}/dies-$6"
+exit "$code"
+"""
 SCONTROL = """#!/bin/bash
 if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; fi
 """
@@ -89,6 +94,23 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
     for task in tasks:
         assert "[--hosts][n1,n2][--base-port][21100][--tunnel][--][--actors][2]" in task
         assert task.endswith(f"[--process-env][learner:WORDS=two $words][--workdir][{cluster.folder}/a run]")
+
+
+@pytest.mark.parametrize(
+    ("label", "code", "runs", "lives"),
+    [("actor", 137, True, 3), ("actor", 137, False, 2), ("actor", 2, True, 2), ("learner", 137, True, 1)],
+)
+def test_an_actor_that_dies_alone_starts_again_while_the_program_runs(cluster, monkeypatch, label, code, runs, lives):
+    monkeypatch.setattr(slurm, "AGAIN_S", 0)
+    (cluster.folder / f"dies-{label}").write_text(str(code))
+    (cluster.folder / "a run").mkdir()
+    if runs:
+        (cluster.folder / "a run" / "servers.json").touch()
+    assert cluster.start().wait(30) == 0
+    calls = cluster.calls.read_text()
+    assert calls.count(f"[--label][{label}]") == lives
+    assert calls.count("[--reach-s][0][--][--actors][2]") == lives - 2 if lives > 1 else "[--reach-s]" not in calls
+    assert (f"{label} 0 died with code {code}, and starts again" in calls) == (lives == 3)
 
 
 def test_a_program_of_threads_runs_once_on_each_machine(cluster):

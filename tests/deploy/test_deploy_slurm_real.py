@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
+import signal
 import time
 
 import numpy as np
@@ -52,6 +55,47 @@ def test_nodes_of_a_program_run_on_both_machines_until_its_work_is_done(cluster,
     await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
     assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
     assert metrics.read(tmp_path / "run")[-1]["updates"] >= 60
+
+
+def test_an_actor_that_dies_alone_starts_again_and_the_turn_goes_on(cluster, tmp_path):
+    limit = 10_000_000
+    end = tmp_path / "end"
+    flags = ("--actors", "2", "--stop.env-steps", str(limit), "--leaps-at", str(end))
+    number = submit(cluster, tmp_path, LIGHT, *flags, tasks_per_node=3)
+    await_until(cluster, "both actors", lambda: {"actor/0", "actor/1"} <= processes(tmp_path / "run").keys())
+    first = processes(tmp_path / "run")["actor/0"]
+    os.kill(first, signal.SIGKILL)
+    await_until(cluster, "its next life", lambda: processes(tmp_path / "run")["actor/0"] != first)
+    assert "actor 0 died with code 137, and starts again" in log_of(cluster, number)
+    end.touch()
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
+    job = cluster.job(number)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), cluster.logs()
+    assert metrics.read(tmp_path / "run")[-1]["env_steps"] >= limit
+
+
+def processes(folder: pathlib.Path) -> dict[str, int]:
+    """The id of each node's process, as the monitor has last saved it."""
+    file = folder / metrics.STATUS
+    nodes = json.loads(file.read_text())["nodes"] if file.exists() else {}
+    return {name: int(node["process"].rpartition("/")[2]) for name, node in nodes.items()}
+
+
+def test_an_actor_is_told_to_leave_with_its_job_which_goes_on_from_there(cluster, tmp_path):
+    number = submit(cluster, tmp_path, LIGHT, "--actors", "2", tasks_per_node=3)
+    await_until(cluster, "both actors", lambda: {"actor/0", "actor/1"} <= processes(tmp_path / "run").keys())
+    cluster.do("scancel", "--signal=USR1", "--batch", number)  # As Slurm does near the time limit.
+    await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
+    log = log_of(cluster, number)
+    assert "actor/0: ended by signal 15" in log and "actor/1: ended by signal 15" in log and "died with" not in log
+    assert "turn ended with code 143: time is up" in log
+    cluster.do("scancel", number)
+    await_until(cluster, "the end", lambda: cluster.job(number)["JobState"] == "CANCELLED")
+
+
+def log_of(cluster: Slurm, number: str) -> str:
+    """What a job of the light program has printed."""
+    return (cluster.folder / f"light_program-{number}.log").read_text()
 
 
 def test_a_sweep_is_an_array_of_its_runs(cluster, tmp_path):

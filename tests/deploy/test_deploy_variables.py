@@ -32,14 +32,14 @@ def test_slurm_and_ssh_start_each(tmp_path):
 
 @pytest.mark.cluster
 def test_callers_are_dealt_to_them_and_the_learner_publishes_to_the_first():
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring import alone
 
     program = build(IMPALA, FLAGS).program
     hosts = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
     launchable = core.bind(program, hosts, "rpc.pem")
     addresses = ["variables/0:5001", "variables/1:5002"]
     called = {
-        name: [address for address in addresses if address in launchpad.servers_of(launchable, name)]
+        name: [address for address in addresses if address in alone.servers_of(launchable, name)]
         for name in launchable.nodes
     }
     assert called["variables/0"] == [] and called["variables/1"] == called["learner"] == addresses[:1]

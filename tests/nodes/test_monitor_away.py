@@ -73,7 +73,21 @@ def test_nodes_that_are_to_join_get_numbers_that_nobody_has_or_had(tmp_path):
     assert monitor.admit("actor", 2, 1) == 10 and monitor.admit("explorer", 1, 1) == 1
     monitor._save_counters()
     again = impatient(tmp_path)
-    assert again.admit("actor", 2, 1) == 10
+    assert again.admit("actor", 2, 1) == 11
+
+
+def test_a_monitor_that_comes_back_gives_no_number_again_and_keeps_the_counters_until_it_knows_whose_they_are(tmp_path):
+    monitor = impatient(tmp_path)
+    assert monitor.admit("actor", 2, 3) == 2
+    monitor.beat(report("learner", counts={"updates": 5.0}))
+    for first in (5, 6):  # It dies twice, before anybody has reported to it.
+        again = impatient(tmp_path)
+        assert again.admit("actor", 2, 1) == first
+    again = impatient(tmp_path)
+    again.beat({**report("learner", counts={"updates": 6.0}), "number": 2, "acknowledged": True})
+    assert again.status()["failure"] == "" and again.totals()["updates"] == 6.0
+    assert again.admit("actor", 2, 1) == 7
+    assert impatient(tmp_path).admit("actor", 2, 1) == 8
 
 
 def test_an_actor_of_another_build_that_would_join_is_refused_alone(tmp_path):

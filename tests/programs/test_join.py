@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from boonta.nodes import metrics
-from boonta.nodes.snapshots import counters
+from boonta.nodes.snapshots import counters, schema
 from boonta.tests.helpers.launched import LIGHT, TINY
 from boonta.tests.helpers.running import ROOT, Running
 
@@ -75,6 +75,9 @@ def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_count
     limit = 10_000_000
     with Running(tmp_path, LIGHT, "--stop.env-steps", str(limit), "--leaps-at", str(end)) as run:
         run.wait_until_it_works()
+        config = json.loads((run.workdir / schema.CONFIG).read_text())
+        config["provenance"]["boonta"]["commit"] = "0123456789"
+        (run.workdir / schema.CONFIG).write_text(json.dumps(config))
         with (
             Joining(run, tmp_path / "leaves") as leaves,
             Joining(run, tmp_path / "stays", "--actors", "2") as stays,
@@ -84,6 +87,7 @@ def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_count
             assert leaves.process.wait(120) == 0, leaves.printed
             (left,) = (name for name in ("actor/1", "actor/2", "actor/3") if f"{name} join" in leaves.printed)
             run.wait_until(lambda: has_left(run, left), f"{left} has left")
+            assert "warning: the run was started from boonta" in leaves.printed and "01234567" in leaves.printed
             before = counts(run)
             os.kill(stays.nodes[0].pid, signal.SIGKILL)
             run.wait_until_it_works()

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from boonta.nodes.monitor import SAVING_S
+from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.wiring.grace import Grace
 
 

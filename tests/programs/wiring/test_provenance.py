@@ -19,12 +19,13 @@ from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
+from boonta.programs.tools.play import program_of
 from boonta.programs.wiring import provenance
 from boonta.programs.wiring.arguments import origin_of, parse
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.program import group, node_arguments, seeds_of
-from boonta.programs.wiring.provenance import ROOT, built_from, provenance_of
+from boonta.programs.wiring.provenance import ROOT, built_from, differs_from, provenance_of
 from boonta.programs.wiring.run import Run
 from boonta.tests.helpers.unit_program import unit_program
 
@@ -180,6 +181,37 @@ def test_a_runs_config_has_its_provenance(tmp_path):
     assert found.provenance is not None and found.provenance.environment == "catch"
     assert found.provenance.seeds == seeds_of(made) and found.run["launch"] == "local_mp"
     assert found.provenance.program.digest == provenance_of(ROOT / "programs" / "impala.py", "", {}).program.digest
+
+
+def test_a_program_of_this_repository_is_found_again_from_any_folder(tmp_path, monkeypatch):
+    made, run, settings = program(tmp_path / "run")
+    claim_workdir(made.name, run, settings, origin_of(impala, ["catch"], made)).close()
+    monkeypatch.chdir(tmp_path)
+    config = read_config(tmp_path / "run")
+    assert config.file == "programs/impala.py" and config.program_file == ROOT / "programs" / "impala.py"
+    function, _, _ = program_of(tmp_path / "run")
+    assert function.__name__ == "impala"
+    assert dataclasses.replace(config, file="/elsewhere/mine.py").program_file == pathlib.Path("/elsewhere/mine.py")
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "told"),
+    [
+        ("boonta", {"commit": "fedcba9876"}, "commit fedcba98 and 01234567, source"),
+        ("boonta", {"dirty": True}, "commit 01234567 with changes, source"),
+        ("boonta", {"digest": "abcd"}, "source abcd, program"),
+        ("program", {"digest": "abcd"}, "program abcd; here is boonta"),
+    ],
+)
+def test_another_state_of_the_source_is_told_in_one_line(monkeypatch, part, change, told):
+    monkeypatch.setattr(provenance, "revision", lambda file: ("0123456789", False))
+    file = ROOT / "programs" / "impala.py"
+    here = provenance_of(file, "catch", {})
+    assert differs_from(here, file) == ""
+    found = differs_from(dataclasses.replace(here, **{part: dataclasses.replace(getattr(here, part), **change)}), file)
+    assert found.startswith("the run was started from boonta ") and told in found and "\n" not in found
+    older = dataclasses.replace(here, versions={**here.versions, "boonta": "0.0.1"})
+    assert "started from boonta 0.0.1, commit" in differs_from(older, file)
 
 
 def test_a_config_without_it_is_read(tmp_path):

@@ -1,0 +1,59 @@
+"""The end of a program: why its nodes were asked to end, for how long that has been, and which of them may by now."""
+
+from __future__ import annotations
+
+import time
+
+from boonta.nodes.watch.roster import Roster
+
+DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
+END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
+SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
+
+
+class ProgramEnd:
+    """The end of a program, as its monitor brings it about.
+
+    Args:
+      roster: the program's nodes.
+
+    Attributes:
+      reason: why all nodes were asked to end; empty if they have not been.
+      asked_at: the time of that request, by the monotonic clock; None if there was none.
+      failure: why the program has failed; empty if it has not.
+      done: whether the program ends because it has done its work.
+    """
+
+    def __init__(self, roster: Roster):
+        self.reason = self.failure = ""
+        self.asked_at: float | None = None
+        self.done = False
+        self._roster = roster
+        self._saving_before_s = 0.0  # Time of saves until the request.
+        self._shown = False  # Whether the launcher has seen the status in which all nodes are gone.
+
+    def ask(self, reason: str) -> None:
+        """Asks every node to end; only the first reason counts."""
+        if not self.reason:
+            self.reason, self.asked_at = reason, time.monotonic()
+            self._saving_before_s = self._roster.saving_s
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since nodes were asked to end, without those of saves; 0 while they have not been."""
+        if self.asked_at is None:
+            return 0.0
+        return time.monotonic() - self.asked_at - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
+
+    def allows(self, serves: int) -> bool:
+        """Whether a node may end: it is no server, or no node is left that could call it, or these had time enough."""
+        return not serves or self.seconds > DRAIN_S or self._roster.only_servers_left(serves, self.seconds)
+
+    def show(self) -> None:
+        """Notes that the launcher sees the status now."""
+        self._shown = self.asked_at is not None and self._roster.all_gone(self.seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether the monitor may end: the launcher knows how everybody ended, or they had time enough."""
+        return self.seconds > END_S or (self._shown and self._roster.all_gone(self.seconds))

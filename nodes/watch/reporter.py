@@ -1,0 +1,99 @@
+"""What a node reports to the monitor: its counters, samples, metrics and warnings, and what it is doing."""
+
+from __future__ import annotations
+
+import collections
+import os
+import platform
+import re
+import threading
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from boonta.nodes.watch import pulse
+
+if TYPE_CHECKING:
+    from boonta.nodes.base import Node
+
+NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
+
+
+class Reporter:
+    """Collects in any thread what a node reports with its next heartbeat; `Node` describes the methods."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, float] = collections.defaultdict(float)
+        self._samples: dict[str, list[float]] = collections.defaultdict(list)
+        self._metrics: dict[str, float] = {}
+        self._warnings: dict[str, str] = {}  # Warnings by their words without numbers.
+        self._process = psutil.Process()
+        self._life = uuid.uuid4().hex
+        self._acknowledged = False  # Whether a monitor has answered a heartbeat.
+        self._reports = 0
+
+    def count(self, increments: Mapping[str, float]) -> None:
+        with self._lock:
+            for name, increment in increments.items():
+                self._counts[name] += increment
+
+    def sample(self, name: str, value: float) -> None:
+        with self._lock:
+            self._samples[name].append(value)
+
+    def measure(self, metrics: Mapping[str, float]) -> None:
+        with self._lock:
+            self._metrics.update(metrics)
+
+    def warn(self, warning: str, of: str) -> None:
+        if warning:
+            with self._lock:
+                self._warnings.setdefault(of + NUMBER.sub("#", warning), warning)
+
+    @property
+    def warnings(self) -> list[str]:
+        with self._lock:
+            return list(self._warnings.values())
+
+    def report(self, node: Node, threads: int, started: bool) -> dict[str, Any]:
+        """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that calls pass.
+
+        Args:
+          node: the node that reports.
+          threads: the number of threads in which it works.
+          started: whether its `start` has succeeded.
+        """
+        activity, since = node.stopwatch.longest()
+        with self._lock:
+            self._reports += 1
+            return {
+                "name": node.name,
+                "process": f"{platform.node()}/{os.getpid()}",
+                "serves": node.serves,
+                "activity": activity,
+                "activity_s": since,
+                "saving": node.stopwatch.longest(pulse.is_saving)[1] > 0,
+                "counts": dict(self._counts),
+                "samples": {name: list(values) for name, values in self._samples.items() if values},
+                "metrics": dict(self._metrics),
+                "seconds": {name: value / threads for name, value in node.stopwatch.seconds().items()},
+                "build": node.build,
+                "warnings": list(self._warnings.values()),
+                "life": self._life,
+                "joined": node.joined,
+                "number": self._reports,
+                "acknowledged": self._acknowledged,
+                "started": started,
+                "stuck": node.stuck,
+                "rss_mb": self._process.memory_info().rss / 1e6,
+            }
+
+    def arrived(self, report: Mapping[str, Any]) -> None:
+        """Notes that the monitor has answered a report, so that its samples aren't sent again."""
+        with self._lock:
+            for name, values in report["samples"].items():
+                del self._samples[name][: len(values)]
+        self._acknowledged = True

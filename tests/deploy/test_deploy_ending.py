@@ -1,0 +1,60 @@
+"""What a signal does to a node on a host of its own, and what the program makes of it."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from boonta.deploy import ending
+from boonta.deploy.core import Task
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.stopping import StopRule
+
+
+class Breaks(Node):
+    """A node that raises, and gets SIGTERM before that or after it."""
+
+    signal_first = True
+    process: ending.Ending
+
+    def step(self):
+        if self.signal_first:
+            self.process.on_signal(signal.SIGTERM, None)
+        raise OSError("the simulator is gone")
+
+    def close(self):
+        if not self.signal_first:
+            self.process.on_signal(signal.SIGTERM, None)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs such a node of a role, and returns why the program fails, and the process's exit code."""
+    monkeypatch.setattr(ending, "end_now", lambda code: None)  # This process must not end.
+
+    def run(role: str, signal_first: bool) -> tuple[str, int]:
+        monitor = Monitor("monitor", str(tmp_path), StopRule())
+        task = Task(role, 0, f"{role}/0", (), role)
+        monitor.expect([task.name], [task.name] if task.is_dispensable else [])
+        node = Breaks(task.name, monitor)
+        node.signal_first, node.process = signal_first, ending.Ending(task, node, node._stop)
+        with pytest.raises(OSError):
+            node.run()
+        node.process.error = f"{task.name}: OSError"
+        return monitor.status()["failure"], node.process.code()
+
+    return run
+
+
+@pytest.mark.parametrize("role", ["actor", "evaluator", "reanalyzer"])
+def test_a_node_that_is_told_to_leave_and_then_raises_is_one_that_left(run, capsys, role):
+    assert run(role, signal_first=True) == ("", 143)
+    assert f"{role}/0: ended by signal 15, and failed while it left: {role}/0: OSError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("role", "signal_first"), [("learner", True), ("actor", False)])
+def test_one_that_others_need_or_that_raised_before_has_failed(run, role, signal_first):
+    failure, code = run(role, signal_first)
+    assert failure == f"{role}/0 failed while stepping: OSError: the simulator is gone" and code == 1

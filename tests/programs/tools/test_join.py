@@ -1,0 +1,30 @@
+"""What `join` does with its nodes when it is asked to leave."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from boonta.programs.tools import join
+
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+HEARS = "import time; print(flush=True); time.sleep(600)"
+
+
+class Asked:
+    """Stands for the signals of a process that has got one."""
+
+    number = signal.SIGINT
+
+
+@pytest.mark.parametrize(("code", "exit_code", "returned"), [(DEAF, 1, -signal.SIGKILL), (HEARS, 0, -signal.SIGTERM)])
+def test_a_node_that_does_not_leave_is_killed(monkeypatch, capsys, code, exit_code, returned):
+    monkeypatch.setattr(join, "KILL_S", 0.2 if code == DEAF else 60.0)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as node:
+        node.stdout.readline()  # It has got so far.
+        assert join._stay({"actor/4": node}, Asked()) == exit_code
+    assert node.returncode == returned
+    assert ("actor/4 did not leave within 0.2 s" in capsys.readouterr().err) == (code == DEAF)
