@@ -212,7 +212,7 @@ class Monitor(Periodic):
             return {
                 "totals": self.totals(),
                 # While a program ends, its totals go beyond the newest row's, whose returns may be old.
-                "row": self._log.last() if self._reason and self._log.begun else dict(self._log.row),
+                "row": self._log.last() if self._end.reason and self._log.begun else dict(self._log.row),
                 "snapshot": self._newest.snapshot,
                 "nodes": self._roster.status(),
                 "away": self._roster.away(self._end.asked_at),
