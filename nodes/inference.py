@@ -91,7 +91,7 @@ class Inference(Node):
         self._act = jit_for_groups(self._agent.policy)
         self._executed = jax.jit(self._agent.policy.executed)
         with self._changed:
-            self._lanes = [Lane(device) for device in jax.local_devices()]
+            self._lanes = [Lane(device, self._max_batch) for device in jax.local_devices()]
             self._thread = threading.get_ident()
             self._changed.notify_all()
 
@@ -239,13 +239,13 @@ class Inference(Node):
             if not self._changed.wait_for(lambda: lane.waiting, timeout_s):
                 return None
             left = lane.waiting[0].received_at + self._deadline_s - time.monotonic()
-            self._changed.wait_for(lambda: lane.is_complete(self._max_batch), max(0.0, left))
+            self._changed.wait_for(lane.is_complete, max(0.0, left))
             # It is empty if the only group with a request has registered again meanwhile.
-            return lane.take(self._max_batch) or None
+            return lane.take() or None
 
     def _take(self, lane: Lane) -> list[Request]:
         with self._changed:
-            return lane.take(self._max_batch)
+            return lane.take()
 
     def _serve(self, lane: Lane, requests: Sequence[Request]) -> None:
         version, params = lane.params(self._params.snapshot())

@@ -8,7 +8,6 @@ from boonta.agents.muzero import Config, make
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
-from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring.evaluation import Evaluation, evaluator
@@ -27,7 +26,6 @@ def reanalyze(
     refresh_every: int | None = None,
     reanalyzers: int = 1,
     ratio: float = 0.8,
-    inference: int = 0,
 ) -> Program:
     """Actors fill a replay table, reanalyzers renew it into another, the learner samples both.
 
@@ -43,12 +41,10 @@ def reanalyze(
       refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
       reanalyzers: number of reanalyzer processes; with sebulba one thread.
       ratio: share of an update's sequences whose targets are renewed.
-      inference: number of nodes that search for actors and reanalyzers; with 0 each of these searches for itself.
     """
     agent = make(dataclasses.replace(config, reanalyze_ratio=ratio), env.spec)
     groups = [
         group(Learner, updates_per_step=updates_per_step, publish_every=publish_every),
-        *([group(Inference, inference)] if inference else []),
         group(Actor, actors, num_envs=num_envs, refresh_every=refresh_every),
         group(Reanalyzer, reanalyzers),
         evaluator(env, evaluation),

@@ -65,7 +65,7 @@ class Remote(NamedTuple):
 
     Attributes:
       inference: handle of an `Inference` node.
-      placed: whether its slots are some of the actors', which may explore each in its own way.
+      placed: whether its slots are some of the actors', which may explore each in its own way; `Playback` denies it.
     """
 
     inference: Any

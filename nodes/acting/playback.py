@@ -38,7 +38,9 @@ class Playback(Actor):
         num_envs: int = NUM_ENVS,
         seed: int = 0,
     ):
-        if not isinstance(variables, Remote):  # The inference node knows that its slots are none of the actors'.
+        if isinstance(variables, Remote):  # Its slots are none of the actors'.
+            variables = variables._replace(placed=False)
+        else:
             agent = agent._replace(policy=unplaced(agent.policy))
         # A second group would not help, because there is no simulator to wait for.
         super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)

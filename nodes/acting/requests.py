@@ -25,18 +25,22 @@ class Lane:
       device: the device; the states of its groups are there.
       groups: its groups, by name.
       waiting: the requests that no batch has taken yet, oldest first.
+
+    Args:
+      max_batch: the most environment slots in a batch.
     """
 
-    def __init__(self, device: jax.Device):
+    def __init__(self, device: jax.Device, max_batch: int):
         self.device = device
+        self._max_batch = max_batch
         self.groups: dict[str, Group] = {}
         self.waiting: list[Request] = []
         self._params: tuple[int, Nest] = (-1, None)
 
     @property
     def slots(self) -> int:
-        """The number of environment slots of its groups."""
-        return sum(group.num_envs for group in self.groups.values())
+        """The number of environment slots of its groups that have lately asked."""
+        return sum(group.num_envs for group in self.groups.values() if group.asks)
 
     def add(self, name: str, group: Group) -> None:
         """Adds a group; its state goes to the device."""
@@ -48,16 +52,18 @@ class Lane:
         group = self.groups.pop(name)
         self.waiting = [request for request in self.waiting if request.group is not group]
 
-    def is_complete(self, max_batch: int) -> bool:
-        """Whether no further request can join a batch of at most so many slots."""
-        slots = sum(request.group.num_envs for request in self.waiting)
-        since = time.monotonic() - LATELY_S
-        return slots >= max_batch or all(each.waits or each.asked_at < since for each in self.groups.values())
+    def is_complete(self) -> bool:
+        """Whether no further request can join the batch of the oldest one, if there still is one."""
+        if not self.waiting:
+            return True
+        alike = [group for group in self.groups.values() if group.num_envs == self.waiting[0].group.num_envs]
+        slots = sum(group.num_envs for group in alike if group.waits)
+        return slots >= self._max_batch or all(group.waits or not group.asks for group in alike)
 
-    def take(self, max_batch: int) -> list[Request]:
+    def take(self) -> list[Request]:
         """Takes the oldest request and as many others of its size as fit."""
         size = self.waiting[0].group.num_envs if self.waiting else 1
-        batch = [request for request in self.waiting if request.group.num_envs == size][: max_batch // size]
+        batch = [request for request in self.waiting if request.group.num_envs == size][: self._max_batch // size]
         self.waiting = [request for request in self.waiting if request not in batch]
         return batch
 
@@ -87,6 +93,11 @@ class Group:
     t: int = 0
     request: Request | None = None
     asked_at: float = dataclasses.field(default_factory=time.monotonic)
+
+    @property
+    def asks(self) -> bool:
+        """Whether it has lately asked, so that its next request will come."""
+        return self.asked_at >= time.monotonic() - LATELY_S
 
     @property
     def waits(self) -> bool:

@@ -59,8 +59,8 @@ class RowLog:
         with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
             config = json.loads((self._folder / schema.CONFIG).read_bytes())
         self._files.begin(TrackedRun(self._folder, config=config))
-        self.begun = True
         self._earlier = self._mark = self._now()  # Where the rates of the newest row began, and where it ended.
+        self.begun = True
 
     def forget_start(self) -> None:
         """Notes that the params were trained before: the first returns are not those of fresh ones."""
@@ -92,22 +92,23 @@ class RowLog:
         """Writes a row."""
         before, self._mark = self._mark, self._now()
         if self._skips:
-            self._skips = False
+            self._skips, self._earlier = False, self._mark
             return
         self._written += 1
         self._earlier = before
         self._put(before, self._mark)
 
     def last(self) -> dict[str, float]:
-        """The last row, if the program ended now.
+        """The last row, if the program ended now; the newest one while the next is left out.
 
         Its rates are taken over the time of the row before, too, or they would be those of the nodes' end alone.
         """
-        return self._row(self._earlier, self._now()) | self.health.metrics
+        return dict(self.row) if self._skips else self._row(self._earlier, self._now()) | self.health.metrics
 
     def close(self) -> None:
-        """Writes the last row, and closes the sinks."""
-        self._put(self._earlier, self._now())
+        """Writes the last row, if it isn't left out, and closes the sinks."""
+        if not self._skips:
+            self._put(self._earlier, self._now())
         self._files.close()
 
     def _is_due(self) -> bool:

@@ -214,7 +214,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         **served,
     }
     if role in WRITERS and "inference" in served:
-        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"], role == "actor")}
+        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
     accepted = parameters(group.node)
     if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
         slots = slots_of(program, group, i)

@@ -19,6 +19,7 @@ from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.manifests import container, job, pod
 
 IMPALA = ROOT / "programs" / "impala.py"
+SWAP = "tests/helpers/swap_program.py"
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TABLE = resources.Table("registry.example.com/boonta:1", groups={"actor": resources.Group(cpu="3", memory="5Gi")})
 
@@ -136,17 +137,17 @@ def test_a_pod_looks_for_an_accelerator_only_where_it_has_one(label, gpus, platf
 @pytest.mark.parametrize(
     ("program", "label", "flags", "message"),
     [
-        ("impala.py", "replay", [], "groups.replay: gpus is 1, and Replay computes nothing on a device: leave it out"),
-        ("central_inference.py", "actor", [], "gpus is 1, and Actor has an inference node act for it: leave it out"),
-        ("reanalyze.py", "reanalyzer", ["--inference", "1"], "Reanalyzer has an inference node act for it: leave it"),
-        ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu"], "gpus is 1, .* leaves it idle"),
-        ("impala.py", "evaluator", ["--process-env", "evaluator:JAX_PLATFORMS=cpu,cuda"], "=cpu,cuda leaves it idle"),
+        ("programs/impala.py", "replay", "catch", "groups.replay: gpus is 1, and Replay computes nothing on a device"),
+        ("programs/central_inference.py", "actor", "catch", "and Actor has an inference node act for it: leave it out"),
+        (SWAP, "reanalyzer", "--agent muzero --acting central --reanalyzers 1", "Reanalyzer has an inference node act"),
+        ("programs/impala.py", "evaluator", "catch --process-env evaluator:JAX_PLATFORMS=cpu", "=cpu leaves it idle"),
+        ("programs/impala.py", "evaluator", "catch --process-env evaluator:JAX_PLATFORMS=cpu,cuda", "=cpu,cuda leaves"),
     ],
 )
 def test_an_accelerator_that_would_idle_is_refused(program, label, flags, message):
     table = resources.Table(TABLE.image, groups={label: resources.Group(gpus=1, volume="1Gi")})
     with pytest.raises(BadInput, match=message):
-        jobset.prepare(ROOT / "programs" / program, ["catch", *flags], table)
+        jobset.prepare(ROOT / program, flags.split(), table)
 
 
 def test_the_last_platform_that_the_user_names_counts():

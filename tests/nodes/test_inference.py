@@ -91,12 +91,12 @@ def test_no_batch_waits_for_a_group_whose_actor_has_left_and_it_is_forgotten(mon
         node.register(group, 2, 0)
         node.act(group, 0, frames(2, FIRST), timeout_s=0.0)
     (lane,) = node._lanes
-    assert lane.is_complete(256)
+    assert lane.is_complete()
     node.step()
     node.act("actor/0/0", 1, frames(2, MID), timeout_s=0.0)
-    assert not lane.is_complete(256)
+    assert not lane.is_complete()
     monkeypatch.setattr(requests, "LATELY_S", -1.0)
-    assert lane.is_complete(256)
+    assert lane.is_complete()
     monkeypatch.setattr(module, "FORGET_S", -1.0)
     node.register("actor/2/0", 2, 0)
     assert node.act("actor/1/0", 1, frames(2, MID), timeout_s=0.0) == []

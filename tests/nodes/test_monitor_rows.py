@@ -94,3 +94,37 @@ def test_what_is_shown_at_the_end_is_the_last_row(tmp_path, monkeypatch):
     monitor.close()
     last = metrics.read(tmp_path)[-1]
     assert {**last, "seconds": 0.0} == {**shown[-1], "seconds": 0.0}
+
+
+def test_a_monitor_that_came_back_has_no_rates_of_the_time_before(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+
+    def beat(monitor: Monitor, at: float, number: int) -> None:
+        now[0] = at
+        counted = report("learner", counts={"updates": 10.0 * at})
+        monitor.beat(counted | {"number": number, "acknowledged": number > 1})
+        monitor.round()
+
+    first = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+    first.start()
+    beat(first, 100.0, 1)
+    first._save_counters()
+    rows = []
+    for times in ([104.0], [104.0, 110.0], [104.0, 110.0, 114.0]):  # It dies again, after one heartbeat or several.
+        (tmp_path / metrics.FILE).unlink(missing_ok=True)
+        now[0] = 102.0
+        again = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+        again.start()
+        for number, at in enumerate(times, start=2):
+            beat(again, at, number)
+            if at == 110.0:
+                again._log.write()  # The row that it leaves out.
+        again.stop_program("its end")
+        assert all((rate or 0.0) < 10.1 for name, rate in again.status()["row"].items() if name == "updates_per_s")
+        again.close()
+        rows.append(
+            [row["updates_per_s"] for row in metrics.read(tmp_path)] if (tmp_path / metrics.FILE).exists() else []
+        )
+    assert rows[0] == [] and rows[2] == [10.0], rows
+    assert rows[1] in ([], [None], [0.0])

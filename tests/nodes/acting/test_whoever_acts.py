@@ -83,7 +83,7 @@ def test_reanalyzers_write_the_same_rows_whoever_acts():
     node = Inference("inference", agent, ENV, variables)
     node.start()
     rows = []
-    for handle, given in ((variables, agent), (Remote(node, placed=False), acting.tables_only(agent))):
+    for handle, given in ((variables, agent), (Remote(node), acting.tables_only(agent))):
         queue = QueueTable(table)
         again = Recorded("reanalyzer/0", given, ENV, handle, queue, num_envs=2, seed=1)
         again.start()
