@@ -47,7 +47,7 @@ class Job:
       nodes: machines, which Slurm calls nodes.
       tasks_per_node: places for the program's nodes on each machine; the program has to fit.
       cpus_per_task: cores of each place.
-      gpus_per_node: GPUs of every machine; only learner, inference nodes and reanalyzers use theirs.
+      gpus_per_node: GPUs of every machine; only the nodes that deploy/ACCELERATORS.md lists use theirs.
       time: the job's time limit, in Slurm's format; a program that isn't done by then is requeued.
       partition: Slurm's partition; empty for the cluster's default.
       max_restarts: restarts after failures; those after a time limit or a preemption don't count.

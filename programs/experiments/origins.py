@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 
 from boonta.programs.experiments.groups import GB, commits
 from boonta.programs.experiments.results import Result
-from boonta.programs.wiring.provenance import Provenance, from_root
+from boonta.programs.wiring.provenance import Provenance
 
 SHORT = 2  # Origins that a picture's footer has room for.
 MAIN = ("python", "jax")  # The versions in it.
@@ -36,11 +35,7 @@ def footer(results: Sequence[Result]) -> str:
 
 def commands(results: Sequence[Result]) -> list[str]:
     """The command lines of runs; the members of a population share theirs."""
-    lines: dict[str, None] = {}
-    for result in results:
-        file = from_root(result.config.program_file)
-        lines[shlex.join(["./run", "python", str(file), *result.config.arguments])] = None
-    return list(lines)
+    return list(dict.fromkeys(result.config.command for result in results))
 
 
 def complete(command: str, results: Sequence[Result]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import shlex
 import statistics
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -156,7 +155,7 @@ def _settings(config: Config) -> str:
 
 
 def _origin(config: Config) -> list[str]:
-    parts = _code([shlex.join(["python", config.file, *config.arguments])])
+    parts = _code([config.command])
     if config.provenance is None:
         return parts
     origin = schema.flattened(dataclasses.asdict(config.provenance))

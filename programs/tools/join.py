@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import os
 import pathlib
 import signal
 import subprocess
@@ -98,7 +99,7 @@ def _stay(nodes: Mapping[str, subprocess.Popen], signals: Signals) -> int:
         if time.monotonic() > kill_at:
             print(f"{', '.join(left)} did not leave within {KILL_S:g} s: killed", file=sys.stderr, flush=True)
             for node in left.values():
-                node.kill()
+                os.killpg(node.pid, signal.SIGKILL)  # With the processes of its environments.
                 node.wait()
         time.sleep(POLL_S)
     failed = {name: node.returncode for name, node in nodes.items() if node.returncode not in (LEFT if asked else (0,))}

@@ -110,7 +110,7 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
         raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
     function = getattr(load(config.program_file), config.function, None)
     if not inspect.isfunction(function):
-        raise BadInput(f"{workdir} is of {config.file}, which has no function {config.function!r}")
+        raise BadInput(f"{workdir} is of {config.program_file}, which has no function {config.function!r}")
     try:
         run, settings = parse(function, config.arguments)
         hints = inspect.get_annotations(function, eval_str=True)

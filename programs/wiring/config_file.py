@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.provenance import ROOT, Provenance
+from boonta.programs.wiring.provenance import ROOT, Provenance, from_root
 from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.run import BadInput, Run
 
@@ -47,6 +48,11 @@ class Config:
     def program_file(self) -> pathlib.Path:
         """The program's file here; one of Boonta's repository is found wherever this is, from any folder."""
         return ROOT / self.file
+
+    @property
+    def command(self) -> str:
+        """The command that started the run, from the repository's folder."""
+        return shlex.join(["./run", "python", str(from_root(self.program_file)), *self.arguments])
 
 
 _CONFIG = pydantic.TypeAdapter(Config)

@@ -1,7 +1,7 @@
 """The one module that turns a program into a Launchpad program, and launches it on this machine.
 
-Every use of Launchpad's private parts is here or in `alone`. They are those of dm-launchpad 0.5.0; a version that lets
-a program choose its log folder, and maps each process to its node, would make these uses needless.
+Every use of Launchpad's private parts is here, in `alone` or in `worker`. They are those of dm-launchpad 0.5.0; a
+version that lets a program choose its log folder, and maps each process to its node, would make these uses needless.
 """
 
 from __future__ import annotations

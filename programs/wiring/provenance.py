@@ -251,8 +251,8 @@ def source_digest() -> str:
 
 def from_root(file: pathlib.Path) -> pathlib.Path:
     """The file's path relative to the repository, which may be elsewhere on another host; absolute if it is outside."""
-    file = file.resolve()
-    return file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
+    found = file.resolve()
+    return found.relative_to(ROOT) if found.is_relative_to(ROOT) else file.absolute()
 
 
 def _digest(*contents: bytes) -> str:

@@ -23,7 +23,7 @@ class Asked:
 @pytest.mark.parametrize(("code", "exit_code", "returned"), [(DEAF, 1, -signal.SIGKILL), (HEARS, 0, -signal.SIGTERM)])
 def test_a_node_that_does_not_leave_is_killed(monkeypatch, capsys, code, exit_code, returned):
     monkeypatch.setattr(join, "KILL_S", 0.2 if code == DEAF else 60.0)
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as node:
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as node:
         node.stdout.readline()  # It has got so far.
         assert join._stay({"actor/4": node}, Asked()) == exit_code
     assert node.returncode == returned
