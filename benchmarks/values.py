@@ -25,7 +25,7 @@ from typing import Any, Literal
 import tyro
 
 from boonta.agents import dqn, r2d2
-from boonta.agents.base import FREE_SAMPLES_PER_INSERT, Agent
+from boonta.agents.base import Agent
 from boonta.agents.config import replaced
 from boonta.benchmarks import parts, timing
 from boonta.envs.base import Env
@@ -68,7 +68,8 @@ class Options:
     def replay(self) -> dict[str, Any]:
         """What differs from the preset, by the name of the field."""
         size, min_size = SIZE[self.agent]
-        ratio = self.preset.replay.samples_per_insert or FREE_SAMPLES_PER_INSERT
+        (table,) = AGENTS[self.agent].make(self.preset, self.env.spec).tables
+        ratio = table.definite_samples_per_insert
         return {"replay.size": size, "replay.min_size": min_size, "replay.samples_per_insert": ratio}
 
     def make(self) -> Agent:

@@ -14,7 +14,7 @@ from boonta.programs.wiring import compiled
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.local import override_of
-from boonta.programs.wiring.program import WRITERS, Group
+from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
@@ -212,7 +212,7 @@ def _environment(built: Built, members: Group, group: resources.Group) -> dict[s
         environment.setdefault(PLATFORMS, "cpu")  # The image's JAX may be for an accelerator, and look for one.
         return environment
     given = f"groups.{label}: " + (f"gpus is {group.gpus}" if group.gpus else f"topology is {group.topology!r}")
-    asks = kind.role in WRITERS and built.program.of_role("inference") is not None
+    asks = built.program.acts_for(members)
     if kind.role not in ON_DEVICE or asks:
         why = "has an inference node act for it" if asks else "computes nothing on a device"
         raise BadInput(f"{given}, and {kind.__name__} {why}: leave it out")

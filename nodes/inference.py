@@ -175,7 +175,9 @@ class Inference(Node):
         if threading.get_ident() == self._thread and not request.answered.is_set():
             # One thread runs all nodes, so there can be no other request, and only this call can serve this one.
             self.wait_for("params", self._params.poll)
-            self._serve(lane, self._take(lane))
+            with self._changed:
+                requests = lane.take()
+            self._serve(lane, requests)
         return request.answer if request.answered.wait(timeout_s) else None
 
     def _request(
@@ -242,10 +244,6 @@ class Inference(Node):
             self._changed.wait_for(lane.is_complete, max(0.0, left))
             # It is empty if the only group with a request has registered again meanwhile.
             return lane.take() or None
-
-    def _take(self, lane: Lane) -> list[Request]:
-        with self._changed:
-            return lane.take()
 
     def _serve(self, lane: Lane, requests: Sequence[Request]) -> None:
         version, params = lane.params(self._params.snapshot())

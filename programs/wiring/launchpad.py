@@ -22,7 +22,8 @@ from boonta.nodes.rpc.wire import UNIX
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.learners import meeting
-from boonta.programs.wiring.program import Group, Program, dealt, limit_of, node_arguments, signature_of
+from boonta.programs.wiring.program import Group, Program, limit_of, node_arguments, signature_of
+from boonta.programs.wiring.several import dealt
 from boonta.programs.wiring.shards import first_group
 
 try:

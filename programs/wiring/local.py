@@ -74,10 +74,11 @@ def group_environment(program: Program, learner_alone: bool = False) -> dict[str
       BadInput: the run sets one for a group that the program doesn't have.
     """
     roles = {group.label: group.node.role for group in program.all_groups}
-    environment = {label: dict(ROLE_ENVIRONMENT.get(role, ON_CPU)) for label, role in roles.items()}
+    environment = {
+        group.label: dict(ON_CPU if program.acts_for(group) else ROLE_ENVIRONMENT.get(group.node.role, ON_CPU))
+        for group in program.all_groups
+    }
     for label, role in roles.items():
-        if role == "reanalyzer" and "inference" in roles.values():
-            environment[label] = dict(ON_CPU)  # The inference node acts for it.
         if learner_alone and role != "learner":
             environment[label]["JAX_PLATFORMS"] = "cpu"
     for override in program.run.process_env:

@@ -11,8 +11,7 @@ def picture_of(program: Program) -> Picture:
     if program.run.launch == "anakin":  # One node is all of it.
         return Picture((Drawn("anakin", "Anakin", ("anakin",)),))
     groups = program.all_groups
-    has_inference = any(group.node.role == "inference" for group in groups)
-    arrows = [arrow for group in groups for arrow in _arrows(group, has_inference)]
+    arrows = [arrow for group in groups for arrow in _arrows(program, group)]
     labels = {group.node.role: group.label for group in groups}  # A service has one group.
     named = [Arrow(labels.get(a.source, a.source), labels.get(a.target, a.target), a.what) for a in arrows]
     drawn = tuple(Drawn(group.label, group.node.__name__, _names(program, group)) for group in groups)
@@ -27,7 +26,7 @@ def _names(program: Program, group: Group) -> tuple[str, ...]:
     return group.names
 
 
-def _arrows(group: Group, has_inference: bool) -> list[Arrow]:
+def _arrows(program: Program, group: Group) -> list[Arrow]:
     """The arrows of a group from and to the services that its constructor names."""
     role, label, asked = group.node.role, group.label, parameters(group.node)
     arrows = []
@@ -36,7 +35,7 @@ def _arrows(group: Group, has_inference: bool) -> list[Arrow]:
             arrows.append(Arrow("replay", label, "batches"))
         if role in WRITERS:
             arrows.append(Arrow(label, "replay", "steps"))
-    if role in WRITERS and has_inference:
+    if program.acts_for(group):
         arrows += [Arrow(label, "inference", "observations"), Arrow("inference", label, "actions")]
     elif "variables" in asked:
         ends = (label, "variables") if role == "learner" else ("variables", label)

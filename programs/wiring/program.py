@@ -159,6 +159,10 @@ class Program:
             return {}
         return {name: group.restarts or self.run.restarts for group in self.all_groups for name in group.names}
 
+    def acts_for(self, group: Group) -> bool:
+        """Whether inference nodes act for the nodes of a group."""
+        return group.node.role in WRITERS and self.of_role("inference") is not None
+
     def of_role(self, role: str) -> Group | None:
         """The group whose nodes have a role; None if there is none."""
         return next((group for group in self.groups if group.node.role == role), None)
@@ -175,11 +179,6 @@ def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
             break
     return found
-
-
-def dealt(served: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
-    """The handles, by role, that node i of a group calls: where several nodes serve, callers are dealt to them."""
-    return {role: handles[i % len(handles)] for role, handles in served.items()}
 
 
 def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,7 +212,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "shards": group.number,
         **served,
     }
-    if role in WRITERS and "inference" in served:
+    if program.acts_for(group):
         offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
     accepted = parameters(group.node)
     if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.

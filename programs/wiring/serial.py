@@ -14,7 +14,8 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.journal import LOG
-from boonta.programs.wiring.program import Program, construct, dealt, signature_of
+from boonta.programs.wiring.program import Program, construct, signature_of
+from boonta.programs.wiring.several import dealt
 from boonta.programs.wiring.view import View, warn_of_health
 
 

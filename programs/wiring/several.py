@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from boonta.programs.wiring.run import Run
@@ -13,6 +14,11 @@ SEVERAL = {
     "variable_servers": ("local_mp", "local_mt"),
     "learners": ("local_mp",),
 }
+
+
+def dealt(served: Mapping[str, Sequence[Any]], i: int) -> dict[str, Any]:
+    """The handles, by role, that node i of a group calls: where several nodes serve, callers are dealt to them."""
+    return {role: handles[i % len(handles)] for role, handles in served.items()}
 
 
 def check_numbers(run: Run) -> None:

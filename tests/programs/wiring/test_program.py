@@ -18,8 +18,9 @@ from boonta.programs.wiring import launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import construct, dealt, node_arguments, parameters
+from boonta.programs.wiring.program import construct, node_arguments, parameters
 from boonta.programs.wiring.restarts import Restarts
+from boonta.programs.wiring.several import dealt
 
 
 def program_of(tmp_path, *groups, config=muzero.CATCH, **run) -> Program:
