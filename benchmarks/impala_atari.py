@@ -10,10 +10,6 @@ is four frames.
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import dataclasses
 from typing import Literal
 

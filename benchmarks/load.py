@@ -150,13 +150,9 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
       gigabytes: size of the table, of two sequences at least.
       calm_s: seconds for which the reader is measured before the save.
     """
-    from boonta.agents import rlax_first  # noqa: F401
-
-    # isort: split
-    import portpicker
-    import reverb
-
     from boonta.nodes.replay import Replay
+    from boonta.nodes.tables.reverb.client import Client
+    from boonta.nodes.tables.reverb.server import free_port
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     size = int(gigabytes * 1e9 / (ROWS * np.prod(load_program.FRAME)))
@@ -166,12 +162,12 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
 
         def replay() -> Replay:
-            address, tables = _Address(portpicker.pick_unused_port()), str(pathlib.Path(folder, "replay"))
+            address, tables = _Address(free_port()), str(pathlib.Path(folder, "replay"))
             return Replay("replay", address, agent, load_program.Noise.spec, tables)
 
         node = replay()
         node.start()
-        writer = ReverbWriter(reverb.Client(node._address.resolve()), [table], 2, node.wait_for)
+        writer = ReverbWriter(Client(node._address.resolve()), [table], 2, node.wait_for)
         noise = np.random.default_rng(0)
         for t in range(size * ROWS // 2):
             writer.append(load_program.steps(0, t, noise.integers(256, size=(2, *load_program.FRAME), dtype=np.uint8)))
@@ -198,17 +194,13 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
 
 def _read_meanwhile(node: Any, table: str, calm_s: float) -> tuple[list[float], list[float], float]:
     """A reader's waits in seconds, before and during a save, and the seconds of the save."""
-    import reverb
-
     waits: list[float] = []
     over = threading.Event()
 
     def read() -> None:
-        client = reverb.Client(node._address.resolve())
         while not over.is_set():
             began = time.monotonic()
-            for _ in client.sample(table, 1):
-                pass
+            node._client.sample(table, 1)
             waits.append(time.monotonic() - began)
 
     reader = threading.Thread(target=read)

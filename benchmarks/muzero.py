@@ -13,10 +13,6 @@ machine that becomes slower or faster favours none of them.
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import dataclasses
 import statistics
 from typing import Literal

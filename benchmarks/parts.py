@@ -6,10 +6,6 @@ the part "reverb" needs Reverb, and so CPython 3.10.
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import threading
 from collections.abc import Callable
 
@@ -111,16 +107,14 @@ def learn_rate(agent: Agent, env: Env, seconds: float) -> float:
 
 def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     """Measures a writer of `size` slots and a dataset on one table in one process, with observations of a real game."""
-    import reverb
-
     from boonta.nodes.tables.reverb.dataset import ReverbDataset
-    from boonta.nodes.tables.reverb.server import make_table
+    from boonta.nodes.tables.reverb.server import Server, make_table
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
     signature = step_shapes(agent, env.spec)
-    server = reverb.Server([make_table(table, signature)])
-    client = reverb.Client(f"localhost:{server.port}")
+    server = Server([make_table(table, signature)])
+    client = server.client()
     node = Node("benchmark")
     dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), signature)
     row = _noise(agent, env, (size,))

@@ -10,10 +10,6 @@ CPython 3.10 has Reverb.
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import contextlib
 import dataclasses
 import multiprocessing
@@ -104,8 +100,7 @@ def frames(env: Atari, options: Options) -> list[Any]:
 
 def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> tuple[float, ...]:
     """Bytes by step that are sent, resident and saved; steps written and sequences drawn in a second."""
-    import reverb
-
+    from boonta.nodes.tables.reverb.client import Client
     from boonta.nodes.tables.reverb.dataset import ReverbDataset
 
     (table,) = agent.tables
@@ -114,14 +109,14 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
     node = Node("benchmark")
     with tempfile.TemporaryDirectory() as folder, served(agent, spec, folder) as (port, process), Proxy(port) as proxy:
         before = process.memory_info().rss
-        stream = writer.ReverbWriter(reverb.Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
+        stream = writer.ReverbWriter(Client(f"localhost:{proxy.port}"), [table], options.num_envs, node.wait_for)
         began = time.perf_counter()
         for timestep in shown:
             stream.append(raw_step(zeros, timestep))
         stream.flush()
         seconds = time.perf_counter() - began
         resident = process.memory_info().rss - before
-        client = reverb.Client(f"localhost:{port}")
+        client = Client(f"localhost:{port}")
         saved = sum(file.stat().st_size for file in pathlib.Path(client.checkpoint()).rglob("*") if file.is_file())
         dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), like)
 
@@ -162,11 +157,9 @@ def served(agent: Agent, spec: EnvSpec, folder: str) -> Iterator[tuple[int, psut
 
 
 def _serve(table: Any, like: Steps, folder: str, connection: Any) -> None:
-    import reverb
+    from boonta.nodes.tables.reverb.server import Server, make_table
 
-    from boonta.nodes.tables.reverb.server import make_table
-
-    server = reverb.Server([make_table(table, like)], checkpointer=reverb.checkpointers.DefaultCheckpointer(folder))
+    server = Server([make_table(table, like)], folder=folder)
     connection.send(server.port)
     server.wait()
 

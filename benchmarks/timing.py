@@ -58,7 +58,7 @@ def in_process(file: str, options: Any, part: str) -> float:
 
 
 def answer(rate: float) -> None:
-    """Prints the rate and ends the process at once, because Reverb's and TensorFlow's threads abort a normal exit."""
+    """Prints the rate and ends the process at once, because Reverb's threads abort a normal exit."""
     print(json.dumps(rate), flush=True)
     end_now(0)
 

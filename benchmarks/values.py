@@ -15,10 +15,6 @@ its start; and R2D2 on Atari, whose paper leaves the ratio free, draws each sequ
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import dataclasses
 from typing import Any, Literal
 

@@ -1,7 +1,4 @@
-"""The replay server: Reverb tables for the agent's `Table`s, with snapshots in the run's folder.
-
-Reverb, and with it TensorFlow, is imported only where tables are made, since launchers import this module, too.
-"""
+"""The replay server: Reverb tables for the agent's `Table`s, with snapshots in the run's folder."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest, parts
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
-from boonta.nodes.tables.reverb.server import make_table, require_same
+from boonta.nodes.tables.reverb.server import Server, make_table, require_same, table_info
 
 REVERBS_OWN = "reverb"  # The folder that Reverb itself reads and writes; nothing stays in it.
 OVERDUE = 1.5  # Intervals without a request after which the tables are saved anyway.
@@ -87,21 +84,16 @@ class Replay(Periodic):
         self._saved_the_end = False
 
     def start(self) -> None:
-        from boonta.agents import rlax_first  # noqa: F401  # Launchers of a program that needs no rlax are spared it.
-
-        # isort: split
-        import reverb
-
         port = int(self._address.resolve().rpartition(":")[2])
         require_free(port, "the replay server")
         signature = step_shapes(self._agent, self._spec)
         tables = [make_table(divided(table, self._shards, SERVERS), signature) for table in self._agent.tables]
-        wanted = {table.name: table.info for table in tables}
+        wanted = {each.name: each for each in map(table_info, tables)}
         with self.stopwatch("restoring the tables"):
             self._offer()
-            server = reverb.Server(tables, port, reverb.checkpointers.DefaultCheckpointer(str(self._reverbs_own)))
+            server = Server(tables, port, self._reverbs_own)
             self._clear_reverbs_own()
-        client = server.localhost_client()
+        client = server.client()
         try:
             require_same(client.server_info(), wanted, self._store.folder)
         except ValueError:

@@ -1,7 +1,7 @@
 """What a store of tables looks like to the nodes that write to it and to the learner that reads it.
 
 A node is given a store, and asks it for a writer, a dataset or a stream. There are three stores. `ReverbStore` in
-`nodes.tables.reverb.client` is for nodes that are processes of their own; `nodes.tables.queue.QueueTable` and
+`nodes.tables.reverb.store` is for nodes that are processes of their own; `nodes.tables.queue.QueueTable` and
 `nodes.tables.host.HostStore` are for threads of one process. A fused program has no such store, for it keeps its table
 as a value that pure functions change: `nodes.tables.device.DeviceTable`.
 """

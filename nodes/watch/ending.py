@@ -13,9 +13,9 @@ def end_now(code: int) -> NoReturn:
 
     No newer Python makes it needless, since none can end a thread. Callers say why they need it:
 
-    - After `local_mt`, TensorFlow 2.8's threads hold Python's own exit up for as long as 20 s. After `serial`, or in a
-      node's process on a host of its own, those of Reverb 0.7.1 have crashed it. A newer version of either, once there
-      is one for the cluster, is to be tried without it.
+    - After `local_mt`, a node's thread that is in XLA's compiler holds Python's own exit up for as long as 40 s. After
+      `serial`, or in a node's process on a host of its own, threads of Reverb 0.7.1 have crashed it; a newer version is
+      to be tried without it.
     - A node's thread, another host, or a tracker's library may never end.
     - A signal has to end a process that still imports, or a node that only saves what others have.
 

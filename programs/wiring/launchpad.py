@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
+from boonta.nodes.tables.reverb.library import load
 from boonta.programs.wiring import workers
 from boonta.programs.wiring.interrupts import held
 from boonta.programs.wiring.learners import meeting
@@ -139,10 +140,7 @@ class _ReplayNode(lp.PyClassNode):
     def bind_addresses(self, **options: Any) -> None:
         super().bind_addresses(**options)
         if self.launch_context.launch_type is context.LaunchType.LOCAL_MULTI_THREADING:
-            from boonta.agents import rlax_first  # noqa: F401
-
-            # isort: split
-            import reverb  # noqa: F401  # Here one thread imports both; two at once could find them half imported.
+            load()  # One thread does; two at once could find it half loaded.
 
     def create_handle(self, signature: Callable[[], Any] | None = None) -> Any:
         return self._track_handle(worker.ReplayHandle(self._address, signature))

@@ -146,8 +146,8 @@ class Run:
     def leave(self, code: int) -> NoReturn:
         """Ends the process with this code.
 
-        It ends at once where threads may hold it up: TensorFlow's take up to 20 s at Python's own exit, and one of
-        several hosts may wait for ever for another that is gone.
+        It ends at once where threads may hold it up: Python's own exit waits for one that compiles, which takes up to
+        40 s, and one of several hosts may wait for ever for another that is gone.
         """
         if self.hosts.number > 1:
             self.hosts.leave(code)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
-import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.tables.reverb.server import free_port
+from boonta.nodes.tables.reverb.store import connect
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.journal import LOG
@@ -69,9 +70,7 @@ class _Address:
     """The address of a free port of this machine."""
 
     def __init__(self) -> None:
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
 
     def resolve(self) -> str:
         """The address, "host:port"."""
@@ -87,8 +86,6 @@ def build(program: Program) -> list[Node]:
         address = _Address() if role == "replay" else None
         members = [construct(program, group, i, {**dealt(served, i), "address": address}) for i in range(group.number)]
         if address is not None:
-            from boonta.nodes.tables.reverb.client import connect
-
             served[role] = [connect(address.resolve(), signature_of(program))]
         elif group.is_called:
             served[role] = members

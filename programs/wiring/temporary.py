@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 FOLDER = "tmp"
 ELSEWHERE = "elsewhere"  # A link to a temporary folder whose path within this one would be too long.
-VARIABLE = "TMPDIR"  # Python, TensorFlow and others read the folder from this variable, which processes inherit.
+VARIABLE = "TMPDIR"  # Python and others read the folder from this variable, which processes inherit.
 
 
 @contextlib.contextmanager
 def kept_in(folder: pathlib.Path) -> Iterator[None]:
     """Keeps the temporary files of this process, and of those that it starts meanwhile, in a folder within the run's.
 
-    Launchpad writes each group's nodes into such files, and TensorFlow the code that it generates; a process that is
-    killed leaves its own behind. All are removed at the end, and at the next start if the launcher was killed.
+    Launchpad writes each group's nodes into such files; a process that is killed leaves its own behind. All are removed
+    at the end, and at the next start if the launcher was killed.
 
     Args:
       folder: the run's folder, which no other process uses.

@@ -1,4 +1,4 @@
-"""The first code in a node's own process under Launchpad. It imports little: some nodes need no JAX or TensorFlow."""
+"""The first code in a node's own process under Launchpad. It imports little: some nodes need no JAX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from launchpad.nodes import base
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
-from boonta.nodes.tables.reverb.client import connect, joined
+from boonta.nodes.tables.reverb.store import connect, joined
 from boonta.programs.wiring import stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
@@ -160,7 +160,7 @@ class CoordinatorHandle(base.Handle):
 
 
 class ReplayHandle(base.Handle):
-    """Handle of a replay server; nodes that only write have no signature, so their processes load no TensorFlow."""
+    """Handle of a replay server; nodes that only write have no signature."""
 
     def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
         self._address = address

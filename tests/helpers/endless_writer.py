@@ -9,7 +9,7 @@ import numpy as np
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import WriteOnlyClient
+from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.writer import ReverbWriter
 
 SLOTS, LENGTH = 2, 6
@@ -27,7 +27,7 @@ def step(life: int, t: int) -> Steps:
 
 def main(life: int, address: str) -> None:
     """Writes without an end."""
-    writer = ReverbWriter(WriteOnlyClient(address), [TABLE], SLOTS, Node("actor/0").wait_for)
+    writer = ReverbWriter(Client(address), [TABLE], SLOTS, Node("actor/0").wait_for)
     for t in itertools.count():
         writer.append(step(life, t))
 

@@ -10,15 +10,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 import portpicker
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
-import reverb
-
 from boonta.agents.base import Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.replay import Replay
+from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.writer import ReverbWriter
 from boonta.tests.helpers import tiny
 
@@ -47,7 +42,7 @@ def save_on(folder: str, said: Connection) -> None:
 
 def _add(address: str) -> None:
     """Adds a sequence of every slot, of noise, which can't be compressed."""
-    writer = ReverbWriter(reverb.Client(address), [TABLE], SLOTS, lambda what, poll, **_: poll(60.0))
+    writer = ReverbWriter(Client(address), [TABLE], SLOTS, lambda what, poll, **_: poll(60.0))
     noise = np.random.default_rng().random((LENGTH, SLOTS, 10, 5), np.float32)
     zeros, ones = np.zeros(SLOTS, np.int32), np.ones(SLOTS, np.float32)
     for observation in noise:

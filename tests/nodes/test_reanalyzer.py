@@ -11,8 +11,8 @@ import pytest
 from boonta.agents.base import Steps
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
-from boonta.nodes.tables.reverb.client import ReverbStore
 from boonta.nodes.tables.reverb.signature import unpack_columns
+from boonta.nodes.tables.reverb.store import ReverbStore
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, steps
@@ -20,9 +20,8 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, steps
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
 from boonta.nodes.reanalyzer import Reanalyzer, recorded_table  # noqa: E402
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
 LENGTH = 6
 
@@ -42,7 +41,7 @@ def make():
 def client(tmp_path):
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), make(), Catch().spec, str(tmp_path))
     node.start()
-    yield reverb.Client(f"localhost:{node._server.port}")
+    yield Client(f"localhost:{node._server.port}")
     node._server.stop()
 
 
@@ -58,7 +57,7 @@ def write(client, numbers: int, action: int = 2) -> None:
 
 
 def read(client, name: str, number: int) -> list[Steps]:
-    return [unpack_columns(SIGNATURE, sample.data) for sample in client.sample(name, number, emit_timesteps=False)]
+    return [unpack_columns(SIGNATURE, sample.columns) for sample in client.sample(name, number)]
 
 
 def test_a_sequence_of_the_past_comes_back_with_new_extras_and_version_and_is_else_unchanged(client):

@@ -18,8 +18,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def test_sequences_overlap_as_the_table_says_and_come_out_in_order(server, agent
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
-    client = reverb.Client(f"localhost:{server._server.port}")
+    client = Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
     writer = ReverbWriter(client, [table], 2, node.wait_for)
     dataset = ReverbDataset([client], [table], one_device(), SIGNATURE)
@@ -61,7 +60,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = agent.tables
-    client = reverb.Client(f"localhost:{server._server.port}")
+    client = Client(f"localhost:{server._server.port}")
     node = Node("actor/0")
     written = []
 
@@ -93,7 +92,7 @@ def test_a_stream_is_closed_even_while_it_waits(server, agent):
     from boonta.nodes.tables.reverb.streams import Stream
 
     (table,) = agent.tables
-    stream = Stream(reverb.Client(f"localhost:{server._server.port}"), table, SIGNATURE, size=4, in_flight=4)
+    stream = Stream(Client(f"localhost:{server._server.port}"), table, SIGNATURE, size=4, in_flight=4)
     stream.ask(4)
     assert stream.take(4, 1.0) is None  # The table is empty.
     stream.close()
@@ -131,15 +130,13 @@ def test_chunks_line_up_with_sequences(length, period, chunk):
 
 
 def test_a_writer_waits_for_a_server_that_starts_later(agent, tmp_path):
-    import reverb
-
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     port = portpicker.pick_unused_port()
     late = replay.Replay("replay", Address(port), agent, Catch().spec, str(tmp_path))
     starter = threading.Timer(4.0, late.start)  # Reverb by itself gives up after 3
     starter.start()
-    writer = ReverbWriter(reverb.Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)
+    writer = ReverbWriter(Client(f"localhost:{port}"), agent.tables, 2, Node("actor").wait_for)
     starter.join()
     assert sum(writer.append(steps(t, 2)) for t in range(6)) == 2
     late._server.stop()

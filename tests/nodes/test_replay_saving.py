@@ -20,9 +20,9 @@ from boonta.nodes import replay  # noqa: E402
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.snapshots import manifest  # noqa: E402
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, numbers  # noqa: E402
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 from boonta.tests.helpers.written_steps import Address, steps  # noqa: E402
 
-reverb = pytest.importorskip("reverb")
 AGENT = tiny.make(Catch().spec, batch_size=4, length=6)
 
 
@@ -47,7 +47,7 @@ def add(node: replay.Replay, sequences: int = 1) -> None:
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     (table,) = AGENT.tables
-    writer = ReverbWriter(reverb.Client(f"localhost:{node._server.port}"), [table], sequences, node.wait_for)
+    writer = ReverbWriter(Client(f"localhost:{node._server.port}"), [table], sequences, node.wait_for)
     for t in range(table.sequence_length):
         writer.append(steps(t, sequences))
     writer.close()

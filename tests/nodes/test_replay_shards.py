@@ -19,9 +19,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
-from boonta.nodes.tables.reverb.client import ReverbStore, connect, joined  # noqa: E402
+from boonta.nodes.tables.reverb.store import ReverbStore, connect, joined  # noqa: E402
 
 SHARDS, BATCH, LENGTH = 2, 4, 6
 
@@ -69,8 +67,8 @@ class Servers:
 
     def priorities(self) -> dict[int, float]:
         """The priorities of all sequences, by key."""
-        samples = [s for node in self.nodes for s in node._client.sample(TABLE.name, 100, emit_timesteps=False)]
-        return {sample.info.key: sample.info.priority for sample in samples}
+        samples = [s for node in self.nodes for s in node._client.sample(TABLE.name, 100)]
+        return {int(sample.key): float(sample.priority) for sample in samples}
 
 
 @pytest.fixture

@@ -1,143 +1,107 @@
-"""The store on a replay server, with Reverb's client or one that can only write and so does without TensorFlow.
-
-Importing Reverb imports TensorFlow, for datasets and servers: 400 MB and the time of a hundred other modules, in each
-actor. The writer itself is C++ that needs one small library of TensorFlow's.
-"""
+"""A client of a replay server, with the methods and the names of Reverb's own, and without TensorFlow."""
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
-import os
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from boonta.agents.base import Batch, Steps, Table
-from boonta.nodes.tables.base import Dataset, Stream, WaitFor, Writer
-from boonta.nodes.tables.division import drawn_by_one
+import numpy as np
 
-REVERB = "reverb"
-LIBRARY = "reverb.libpybind"
-TENSORFLOWS = "libtensorflow_framework.so.2"  # Reverb's library needs it, and would not find it by itself.
+from boonta.nodes.tables.reverb.library import load
+
+UNLIMITED = -1
 
 
-def connect(address: str, signature: Callable[[], Steps] | None) -> ReverbStore:
-    """The store on a replay server, with a `reverb.Client`, or a `WriteOnlyClient` where that is enough.
+class Sample(NamedTuple):
+    """An item of a table.
 
-    It has the whole client where Reverb is in the process anyway: where all nodes are threads of one.
-
-    Args:
-      address: the server's, as "host:port".
-      signature: makes one raw step in the agent's own classes, for a node that reads; None for one that only writes.
-    """
-    if REVERB not in sys.modules:
-        if signature is None:
-            return ReverbStore([WriteOnlyClient(address)])
-        from boonta.agents import rlax_first  # noqa: F401
-    import reverb
-
-    return ReverbStore([reverb.Client(address)], signature)
-
-
-def joined(stores: Sequence[ReverbStore], first: int = 0, learners: int = 1) -> ReverbStore:
-    """One store of several, each of which has one replay server.
-
-    Args:
-      stores: the stores, in the order of the servers.
-      first, learners: as for `ReverbStore`.
-    """
-    clients = [client for store in stores for client in store.clients]
-    return ReverbStore(clients, stores[0].signature, first, learners)
-
-
-class ReverbStore:
-    """The tables of one replay server, or of several with equal parts of them; see `nodes.tables.base.ReplayStore`.
-
-    With several, the groups of all writers are dealt to the servers in turn, and readers draw from all.
-
-    Args:
-      clients: a `reverb.Client` or a `WriteOnlyClient` of each server.
-      signature: makes one raw step in the agent's own classes; None for a node that only writes.
-      first: the number of this node's first group of slots among those of all nodes of its kind.
-      learners: the learners that learn together; this one's batches are an equal part of theirs.
+    Attributes:
+      key: its key, uint64.
+      probability: the probability with which it is drawn.
+      table_size: items in the table.
+      priority: its priority.
+      columns: its data.
     """
 
-    def __init__(
-        self,
-        clients: Sequence[Any],
-        signature: Callable[[], Steps] | None = None,
-        first: int = 0,
-        learners: int = 1,
-    ):
-        self.clients = clients
-        self.signature = signature
-        self._first = first
-        self._learners = learners
-
-    def open_writer(self, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
-        """A group's writer; see `nodes.tables.base.Store`."""
-        from boonta.nodes.tables.reverb.writer import ReverbWriter
-
-        client = self.clients[(self._first + group) % len(self.clients)]
-        return ReverbWriter(client, tables, num_envs, wait_for)
-
-    def open_dataset(self, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
-        """The learner's batches, or its part of them; see `nodes.tables.base.Store`."""
-        from boonta.nodes.tables.reverb.dataset import ReverbDataset
-
-        own = [drawn_by_one(table, self._learners) for table in tables]
-        return ReverbDataset(self.clients, own, sharding, self._require_signature(), updates)
-
-    def open_stream(self, table: Table, size: int, in_flight: int) -> Stream:
-        """A table's sequences; see `nodes.tables.base.ReplayStore`."""
-        from boonta.nodes.tables.reverb import streams
-
-        return streams.open_stream(self.clients, table, self._require_signature(), size, in_flight)
-
-    def _require_signature(self) -> Steps:
-        if self.signature is None:
-            raise ValueError("this handle of the replay server only writes; make one that reads")
-        return self.signature()
+    key: np.ndarray
+    probability: np.ndarray
+    table_size: np.ndarray
+    priority: np.ndarray
+    columns: list[np.ndarray]
 
 
-class WriteOnlyClient:
-    """What `nodes.tables.reverb.writer.ReverbWriter` uses of a `reverb.Client`.
+class Sampler:
+    """A stream of samples, as `Client.sampler` opens it."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def next(self) -> Sample:
+        """The next sample; it waits for one that the table doesn't give yet, and for a server that is away.
+
+        Raises:
+          RuntimeError: another thread has closed the stream.
+        """
+        key, probability, table_size, priority, *columns = self._stream.GetNextTrajectory()
+        return Sample(key, probability, table_size, priority, columns)
+
+    def close(self) -> None:
+        """Ends the stream. Left open, its threads would go on asking for a server that is gone."""
+        self._stream.Close()
+
+
+class Client:
+    """What this package uses of a `reverb.Client`.
 
     Args:
       server_address: as "host:port".
     """
 
     def __init__(self, server_address: str):
-        self._library, self._trajectory_writer = _load()
-        self._client = self._library.Client(server_address)
+        self.server_address = server_address
+        self._client = load().pybind.Client(server_address)
 
     def trajectory_writer(self, num_keep_alive_refs: int, *, get_signature_timeout_ms: int | None) -> Any:
         """As `reverb.Client.trajectory_writer`."""
-        chunks = self._library.AutoTunedChunkerOptions(num_keep_alive_refs, 1.0)
-        stream = self._client.NewTrajectoryWriter(chunks, get_signature_timeout_ms)
-        return self._trajectory_writer.TrajectoryWriter(stream)
+        library = load()
+        chunks = library.pybind.AutoTunedChunkerOptions(num_keep_alive_refs, 1.0)
+        return library.TrajectoryWriter(self._client.NewTrajectoryWriter(chunks, get_signature_timeout_ms))
 
+    def sampler(self, table: str, in_flight: int) -> Sampler:
+        """An endless stream of a table's samples.
 
-def _load() -> tuple[Any, Any]:
-    """Reverb's C++ library, and its module `trajectory_writer`, without what its package imports besides.
+        Args:
+          table: the table's name.
+          in_flight: samples that are fetched ahead.
+        """
+        return Sampler(self._client.NewSampler(table, UNLIMITED, in_flight))
 
-    The package stands empty in `sys.modules` while its two modules are loaded, and is then taken away again, so that
-    whoever imports Reverb later gets all of it. This is of dm-reverb 0.7.1; one whose client can be imported without
-    TensorFlow makes it needless.
-    """
-    spec, tensorflow = importlib.util.find_spec(REVERB), importlib.util.find_spec("tensorflow")
-    if spec is None or tensorflow is None or tensorflow.origin is None:
-        raise ImportError("writing to a replay server needs dm-reverb and TensorFlow")
-    ctypes.CDLL(os.path.join(os.path.dirname(tensorflow.origin), TENSORFLOWS))
-    before = set(sys.modules)
-    sys.modules[REVERB] = package = importlib.util.module_from_spec(spec)  # It isn't executed.
-    try:
-        library = importlib.import_module(LIBRARY)
-        sys.modules[f"{REVERB}.pybind"] = library  # Its own module would import TensorFlow first.
-        vars(package)["pybind"] = library
-        return library, importlib.import_module(f"{REVERB}.trajectory_writer")
-    finally:
-        for name in set(sys.modules) - before - {LIBRARY}:
-            if name.partition(".")[0] == REVERB:
-                del sys.modules[name]
+    def sample(self, table: str, number: int) -> list[Sample]:
+        """Draws `number` samples, and waits for them."""
+        sampler = Sampler(self._client.NewSampler(table, number, 1))
+        try:
+            return [sampler.next() for _ in range(number)]
+        finally:
+            sampler.close()
+
+    def mutate_priorities(self, table: str, updates: Mapping[int, float]) -> None:
+        """Gives a table's items new priorities by key; those that it doesn't hold are ignored."""
+        self._client.MutatePriorities(table, list(updates.items()), [])
+
+    def server_info(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """The settings and counts of each table, as Reverb's message `TableInfo`, by name.
+
+        Args:
+          timeout_s: time for the answer, in whole seconds at least; None waits without end.
+
+        Raises:
+          RuntimeError: the server has not answered.
+        """
+        strings = self._client.ServerInfo(0 if timeout_s is None else math.ceil(timeout_s))
+        infos = map(load().TableInfo.FromString, strings)
+        return {info.name: info for info in infos}
+
+    def checkpoint(self) -> str:
+        """Has the server save all tables; the path of the checkpoint."""
+        return self._client.Checkpoint()

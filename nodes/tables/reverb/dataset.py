@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import math
 import queue
 import threading
@@ -14,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import reverb
 
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.freshness import POLL_S
 from boonta.nodes.tables.mixing import PATIENCE_S, START_PATIENCE_S, MixedDataset
+from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.streams import CONNECT_DEADLINE_S, open_stream
 
 
@@ -42,7 +38,7 @@ class ReverbDataset:
 
     def __init__(
         self,
-        clients: Sequence[reverb.Client],
+        clients: Sequence[Client],
         tables: Sequence[Table],
         sharding: Batch,
         signature: Steps,
@@ -122,7 +118,7 @@ class ReverbDataset:
 
     def _limiters(self, timeout_s: int | None = None) -> list[Any]:
         """The state of each table's rate limiter, on the one replay server."""
-        infos = self._clients[0].server_info(timeout=timeout_s)
+        infos = self._clients[0].server_info(timeout_s)
         return [infos[table.name].rate_limiter_info for table in self._tables]
 
     def _fill(self) -> None:

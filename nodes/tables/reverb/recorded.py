@@ -11,17 +11,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-import numpy as np
-import reverb
 import tensorflow as tf
-import tree
 from reverb.cc.checkpointing import checkpoint_pb2
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.snapshots.parts import divisions, parts_of
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
-from boonta.nodes.tables.reverb.server import make_table
-from boonta.nodes.tables.reverb.signature import columns, unpack_columns
+from boonta.nodes.tables.reverb.server import Server, make_table
+from boonta.nodes.tables.reverb.signature import Column, columns, decode, unpack_columns
 
 
 def newest_checkpoints(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -60,13 +57,13 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
         number = _write_as_queue(checkpoint / "tables.tfrecord", copy / "tables.tfrecord", table.name)
         (copy / "chunks.tfrecord").symlink_to((checkpoint / "chunks.tfrecord").absolute())
         (copy / "DONE").touch()
-        checkpointer = reverb.checkpointers.DefaultCheckpointer(folder)
-        server = reverb.Server([make_table(table, signature)], checkpointer=checkpointer)
+        server = Server([make_table(table, signature)], folder=folder)
         try:
-            client = server.localhost_client()
-            _require_layout(tree.flatten(client.server_info()[table.name].signature), table, signature)
-            for sample in client.sample(table.name, number, emit_timesteps=False):
-                yield unpack_columns(signature, [np.asarray(column) for column in sample.data])
+            client = server.client()
+            _require_layout(decode(client.server_info()[table.name].signature), table, signature)
+            sampler = client.sampler(table.name, in_flight=1)
+            for _ in range(number):
+                yield unpack_columns(signature, sampler.next().columns)
         finally:
             server.stop()
 
@@ -95,10 +92,9 @@ def _write_as_queue(source: pathlib.Path, target: pathlib.Path, name: str) -> in
     return len(saved.items)
 
 
-def _require_layout(held: list[tf.TensorSpec], table: Table, signature: Steps) -> None:
+def _require_layout(held: list[Column], table: Table, signature: Steps) -> None:
     wanted = columns(table, signature)
     if held != wanted:
         raise ValueError(
-            f"table {table.name!r} holds {[f'{spec.shape[0]} x {spec.name}' for spec in held]}; the run's program now "
-            f"makes {[f'{spec.shape[0]} x {spec.name}' for spec in wanted]}"
+            f"table {table.name!r} holds {list(map(str, held))}; the run's program now makes {list(map(str, wanted))}"
         )

@@ -1,61 +1,95 @@
-"""Tables of a Reverb server, as the agent's `Table`s describe them.
-
-Reverb, and with it TensorFlow, is imported where tables are made, not in a launcher, which only declares them.
-"""
+"""A Reverb server, and its tables, as the agent's `Table`s describe them."""
 
 from __future__ import annotations
 
 import pathlib
-from typing import TYPE_CHECKING, Any
-
-import tree
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.reverb.signature import columns
-
-if TYPE_CHECKING:
-    import reverb
-    from reverb.reverb_types import TableInfo
+from boonta.nodes.tables.reverb.client import Client
+from boonta.nodes.tables.reverb.library import load
+from boonta.nodes.tables.reverb.signature import columns, decode, encode
 
 
-def make_table(table: Table, signature: Steps) -> reverb.Table:
+class Server:
+    """Serves tables until it is stopped.
+
+    Args:
+      tables: Reverb's tables, as `make_table` makes them.
+      port: where it listens; None for any that is free.
+      folder: where checkpoints are saved, and where the newest one is loaded from; None for a server that has none.
+    """
+
+    def __init__(self, tables: Sequence[Any], port: int | None = None, folder: pathlib.Path | str | None = None):
+        pybind = load().pybind
+        self.port = free_port() if port is None else port
+        checkpointer = None if folder is None else pybind.create_default_checkpointer(str(folder), "", None)
+        self._server = pybind.Server(list(tables), self.port, checkpointer)
+
+    def client(self) -> Client:
+        """A client of this server."""
+        return Client(f"localhost:{self.port}")
+
+    def stop(self) -> None:
+        """Ends the service; writers and readers that wait for it go on waiting."""
+        self._server.Stop()
+
+    def wait(self) -> None:
+        """Blocks until the service ends."""
+        self._server.Wait()
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens now."""
+    with socket.create_server(("", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+def make_table(table: Table, signature: Steps) -> Any:
     """The Reverb table for a `Table`.
 
     Args:
       table: the contract.
       signature: shapes of one raw step.
     """
-    import reverb
-
-    sequence = columns(table, signature)
-    if table.kind == "queue":
-        return reverb.Table.queue(table.name, table.size, signature=sequence)
-    selectors = reverb.selectors
+    pybind, queue = load().pybind, table.kind == "queue"
     # Ranks are made into priorities 1 / rank by `nodes.tables.priorities`.
-    prioritised = table.sampler in ("proportional", "rank")
-    return reverb.Table(
+    if table.sampler in ("proportional", "rank"):
+        sampler = pybind.PrioritizedSelector(table.priority_exponent)
+    else:
+        sampler = pybind.FifoSelector() if queue else pybind.UniformSelector()
+    return pybind.Table(
         name=table.name,
-        sampler=selectors.Prioritized(table.priority_exponent) if prioritised else selectors.Uniform(),
-        remover=selectors.Fifo(),
+        sampler=sampler,
+        remover=pybind.FifoSelector(),
         max_size=table.size,
-        rate_limiter=make_limiter(table),
-        signature=sequence,
+        max_times_sampled=1 if queue else 0,  # 0 is as often as it is drawn.
+        rate_limiter=_limiter(table),
+        extensions=[],
+        signature=encode(columns(table, signature)),
     )
 
 
-def make_limiter(table: Table) -> reverb.rate_limiters.RateLimiter:
-    """Reverb's limiter of a replay table that decides as `nodes.tables.contract.rate_limit` does."""
-    import reverb
-
+def _limiter(table: Table) -> Any:
+    """Reverb's limiter that decides as `nodes.tables.contract.rate_limit` does."""
     limit = contract.rate_limit(table)
-    if table.samples_per_insert is None:
-        return reverb.rate_limiters.MinSize(limit.min_size)
-    bounds = (limit.lowest, limit.highest)
-    return reverb.rate_limiters.SampleToInsertRatio(limit.samples_per_insert, limit.min_size, bounds)
+    return load().pybind.RateLimiter(
+        samples_per_insert=limit.samples_per_insert,
+        min_size_to_sample=limit.min_size,
+        min_diff=limit.lowest,
+        max_diff=limit.highest,
+    )
 
 
-def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], folder: pathlib.Path) -> None:
+def table_info(table: Any) -> Any:
+    """The `TableInfo` of a table that isn't served yet."""
+    return load().TableInfo.FromString(table.info())
+
+
+def require_same(restored: Mapping[str, Any], wanted: Mapping[str, Any], folder: pathlib.Path) -> None:
     """Raises ValueError if tables restored from a checkpoint differ from those asked for.
 
     Reverb restores a table with the options that it was saved with, whatever the new one's are. Its sequences can't be
@@ -76,7 +110,7 @@ def require_same(restored: dict[str, TableInfo], wanted: dict[str, TableInfo], f
         )
 
 
-def _contract(info: TableInfo) -> dict[str, Any]:
+def _contract(info: Any) -> dict[str, Any]:
     limiter = info.rate_limiter_info
     return {
         "size": info.max_size,
@@ -84,8 +118,5 @@ def _contract(info: TableInfo) -> dict[str, Any]:
         "samples_per_insert": limiter.samples_per_insert,
         "min_size": limiter.min_size_to_sample,
         "bounds of the samples owed": (limiter.min_diff, limiter.max_diff),
-        **{
-            ("steps", "core")[i]: f"{spec.shape[0]} x {spec.name}"
-            for i, spec in enumerate(tree.flatten(info.signature))
-        },
+        **dict(zip(("steps", "core"), map(str, decode(info.signature)))),
     }

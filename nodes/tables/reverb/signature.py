@@ -9,12 +9,16 @@ dm-tree's, in which an inference node sends them, too.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tree
 
 from boonta.agents.base import Nest, Steps, Table
+from boonta.nodes.tables.reverb.library import load
+
+DT_UINT8 = 4  # TensorFlow's number of the type.
 
 
 def pack(nest: Nest) -> np.ndarray | None:
@@ -52,16 +56,48 @@ def layout(like: Nest) -> str:
     )
 
 
-def columns(table: Table, signature: Steps) -> list[Any]:
-    """TensorFlow's specs of a sequence's columns, named by their layout, so that a table shows what it holds."""
-    import tensorflow as tf
+class Column(NamedTuple):
+    """A column of a table's sequences.
 
-    def column(length: int, like: Nest) -> Any:
-        size = sum(_bytes(leaf) for leaf in tree.flatten(like))
-        return tf.TensorSpec((length, size), tf.uint8, name=layout(like))
+    Attributes:
+      rows: rows of a sequence.
+      size: bytes of a row.
+      layout: what a row holds, see `layout`, so that a table shows it.
+    """
+
+    rows: int
+    size: int
+    layout: str
+
+    def __str__(self) -> str:
+        return f"{self.rows} x {self.layout}"
+
+
+def columns(table: Table, signature: Steps) -> list[Column]:
+    """The columns of a table's sequences: the rows, and the cores where there are any."""
+
+    def column(rows: int, like: Nest) -> Column:
+        return Column(rows, sum(_bytes(leaf) for leaf in tree.flatten(like)), layout(like))
 
     rows = column(table.sequence_length, signature._replace(core=()))
     return [rows, column(1, signature.core)] if tree.flatten(signature.core) else [rows]
+
+
+def encode(columns: Sequence[Column]) -> bytes:
+    """The columns as Reverb keeps a table's signature, in TensorFlow's message of specs."""
+    signature = load().TableInfo().signature
+    for column in columns:
+        spec = signature.list_value.values.add().tensor_spec_value
+        spec.name, spec.dtype = column.layout, DT_UINT8
+        for size in (column.rows, column.size):
+            spec.shape.dim.add().size = size
+    return signature.SerializeToString()
+
+
+def decode(signature: Any) -> list[Column]:
+    """The columns of the signature in a table's `TableInfo`."""
+    specs = [value.tensor_spec_value for value in signature.list_value.values]
+    return [Column(spec.shape.dim[0].size, spec.shape.dim[1].size, spec.name) for spec in specs]
 
 
 def unpack_columns(signature: Steps, packed: list[np.ndarray]) -> Steps:

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import functools
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-import reverb
-import tensorflow as tf
 import tree
-from tensorflow.python.eager import cancellation
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import base
@@ -24,15 +16,15 @@ from boonta.nodes.tables.base import Piece
 from boonta.nodes.tables.division import SERVERS, divided
 from boonta.nodes.tables.freshness import fresh
 from boonta.nodes.tables.priorities import make_priorities
+from boonta.nodes.tables.reverb.client import Client, Sampler
 from boonta.nodes.tables.reverb.sharded import Shard, ShardedStream
 from boonta.nodes.tables.reverb.signature import unpack_columns
 
 CONNECT_DEADLINE_S = 120
-WORKERS = 2  # Sampling threads of a replay table; more cost more than they bring.
 
 
 def open_stream(
-    clients: Sequence[reverb.Client], table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
+    clients: Sequence[Client], table: Table, signature: Steps, size: int, in_flight: int, updates: int = 0
 ) -> Stream | ShardedStream:
     """A table's sequences, from its one replay server, or from several that have equal parts of it.
 
@@ -45,7 +37,7 @@ def open_stream(
         return Stream(clients[0], table, signature, size, in_flight, updates)
     part, in_flight = divided(table, len(clients), SERVERS), max(1, in_flight // len(clients))
 
-    def shard(client: reverb.Client) -> Shard:
+    def shard(client: Client) -> Shard:
         def open_part(arrived: Callable[[], None]) -> base.Stream:
             return Stream(client, part, signature, size, in_flight, updates, arrived)
 
@@ -75,7 +67,7 @@ class Stream:
 
     def __init__(
         self,
-        client: reverb.Client,
+        client: Client,
         table: Table,
         signature: Steps,
         size: int,
@@ -96,7 +88,8 @@ class Stream:
         self._pending = 0  # Number of sequences that were asked for and not taken.
         self._priorities = make_priorities(table)
         self._pieces: queue.Queue[Piece | BaseException] = queue.Queue()
-        self._cancellation = cancellation.CancellationManager()
+        self._sampler: Sampler | None = None
+        self._closed = threading.Event()
         threading.Thread(target=self._draw, daemon=True).start()
 
     def ask(self, sequences: int) -> None:
@@ -129,18 +122,20 @@ class Stream:
             self._client.mutate_priorities(self._table.name, updates)
 
     def close(self) -> None:
-        """Frees what Reverb reads ahead. Left open, its threads would go on asking for a server that is gone."""
-        self._cancellation.start_cancel()
+        """Frees what Reverb reads ahead."""
+        self._closed.set()
+        if self._sampler is not None:
+            self._sampler.close()
         self._asked.release()
 
     def _draw(self) -> None:
         try:
-            draw = self._samples()
-            while self._asked.acquire() and not self._cancellation.is_cancelled:
-                self._put(self._next(draw))
-            self._put(EOFError("it has been closed"))
-        except tf.errors.OutOfRangeError:
-            self._put(EOFError("the replay server ended the stream"))
+            self._client.server_info(CONNECT_DEADLINE_S)
+            self._sampler = self._client.sampler(self._table.name, self._in_flight)
+            while self._asked.acquire() and not self._closed.is_set():
+                self._put(self._next(self._sampler))
+            self._sampler.close()  # There may have been none when `close` was called.
+            raise EOFError("it has been closed")
         except BaseException as error:  # It is handed to whoever takes the next piece.
             self._put(error)
 
@@ -148,38 +143,21 @@ class Stream:
         self._pieces.put(piece)
         self._arrived()
 
-    def _next(self, draw: Callable[[], Any]) -> Piece:
+    def _next(self, sampler: Sampler) -> Piece:
         """The next piece that is not too old."""
         stale = self.stale
         updates = self._updates + self._fresh // self._table.batch_size
-        while not fresh(self._table, (piece := self._piece(draw())).steps.version, updates).all():
+        while not fresh(self._table, (piece := self._piece(sampler)).steps.version, updates).all():
             self.stale += self._size
         self._fresh += self._size
         return piece._replace(stale=self.stale - stale)
 
-    def _samples(self) -> Callable[[], Any]:
-        """A function that draws S sequences, as tensors; raises OutOfRangeError at the end of the stream."""
-        # A queue needs one worker to stay in order.
-        workers = 1 if self._table.kind == "queue" else WORKERS
-        dataset = reverb.TrajectoryDataset.from_table_signature(
-            server_address=self._client.server_address,
-            table=self._table.name,
-            max_in_flight_samples_per_worker=self._in_flight,
-            num_workers_per_iterator=workers,
-            get_signature_timeout_secs=CONNECT_DEADLINE_S,
-        ).batch(self._size, drop_remainder=True)
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = 1
-        iterator = iter(dataset.with_options(options))
-        # A call of a function, unlike one of the iterator, can be cancelled while it waits.
-        draw = tf.function(iterator.get_next).get_concrete_function()
-        return self._cancellation.get_cancelable_function(draw)
-
-    def _piece(self, sample: Any) -> Piece:
-        sample = tf.nest.map_structure(lambda x: np.asarray(memoryview(x)), sample)  # This copies nothing.
-        info = sample.info
-        replayed = self._table.kind == "replay"
-        relative = info.probability * info.table_size if replayed else np.ones_like(info.probability)
-        steps = unpack_columns(self._signature, tf.nest.flatten(sample.data))
-        steps = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), steps)  # This copies nothing, either.
-        return Piece(steps, relative.astype(np.float32), info.key)
+    def _piece(self, sampler: Sampler) -> Piece:
+        """Draws S sequences."""
+        samples = [sampler.next() for _ in range(self._size)]
+        keys, probability, table_size = (np.stack(column) for column in list(zip(*samples))[:3])
+        relative = probability * table_size if self._table.kind == "replay" else np.ones_like(probability)
+        columns = [np.stack(column) for column in zip(*(sample.columns for sample in samples))]
+        steps = unpack_columns(self._signature, columns)
+        steps = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), steps)  # This copies nothing.
+        return Piece(steps, relative.astype(np.float32), keys)

@@ -14,6 +14,8 @@ import tree
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import WaitFor
+from boonta.nodes.tables.reverb.client import Client
+from boonta.nodes.tables.reverb.library import load
 from boonta.nodes.tables.reverb.signature import pack
 
 ROWS_UNDER_WAY = 4  # Steps that share the wait for the server.
@@ -28,13 +30,13 @@ class ReverbWriter:
     slots go through one stream, as columns of their own, so that sequences enter a table in the same order every time.
 
     Args:
-      client: a client of the replay server: a `reverb.Client`, or a `WriteOnlyClient`.
+      client: a client of the replay server.
       tables: the tables to write, as `nodes.tables.contract.written_by` gives them: every sequence goes into each.
       num_envs: slots, B.
       wait_for: the `wait_for` of the node that writes; a full table blocks in it.
     """
 
-    def __init__(self, client: Any, tables: Sequence[Table], num_envs: int, wait_for: WaitFor):
+    def __init__(self, client: Client, tables: Sequence[Table], num_envs: int, wait_for: WaitFor):
         self._tables = tables
         self._num_envs = num_envs
         self._wait_for = wait_for
@@ -90,14 +92,12 @@ class ReverbWriter:
         """Whether the server has taken all sequences but these last; None if it has not within `timeout_s`."""
         try:
             self._writer.flush(number, timeout_ms=math.ceil(1000 * timeout_s))
-        except Exception as error:  # Reverb's own class, of which a process that only writes has a copy of its own
-            if type(error).__name__ != "DeadlineExceededError":
-                raise
+        except load().DeadlineExceeded:
             return None
         return True
 
 
-def _open(client: Any, length: int, timeout_s: float) -> Any:
+def _open(client: Client, length: int, timeout_s: float) -> Any:
     """A stream to the server; None if it doesn't answer within `timeout_s`, because it is still starting."""
     try:
         return client.trajectory_writer(length, get_signature_timeout_ms=math.ceil(1000 * timeout_s))

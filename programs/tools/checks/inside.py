@@ -46,15 +46,22 @@ def launchpad() -> dict[str, Any]:
 def reverb() -> dict[str, Any]:
     """Starts a replay server in a network that a program would get, puts an item in, and takes it out again."""
     networks.isolate()
-    import reverb
+    import numpy as np
 
-    server = reverb.Server([reverb.Table.queue("doctor", 1)], port=None)
-    client = reverb.Client(f"localhost:{server.port}")
-    client.server_info(timeout=int(CALL_S))
-    client.insert([1.5], {"doctor": 1.0})
-    (sample,) = client.sample("doctor", 1, emit_timesteps=False)
-    if float(sample.data[0]) != 1.5:
-        raise ValueError(f"the server returned {sample.data}, and was given 1.5")
+    from boonta.agents.base import Steps, Table
+    from boonta.nodes.tables.reverb.server import Server, make_table
+
+    table = Table("doctor", "queue", sequence_length=1, period=1, batch_size=1, size=1)
+    server = Server([make_table(table, Steps(np.zeros(16, np.uint8), *[()] * 7))])
+    client = server.client()
+    client.server_info(CALL_S)
+    written = np.arange(16, dtype=np.uint8)
+    with client.trajectory_writer(1, get_signature_timeout_ms=int(1000 * CALL_S)) as writer:
+        writer.append([written])
+        writer.create_item(table.name, 1.0, [writer.history[0][:]])
+    (sample,) = client.sample(table.name, 1)
+    if (sample.columns[0] != written).any():
+        raise ValueError(f"the server returned {sample.columns[0]}, and was given {written}")
     server.stop()
     return {}
 

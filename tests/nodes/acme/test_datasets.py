@@ -20,8 +20,8 @@ pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.nodes.acme.adder import StepsAdder  # noqa: E402
 from boonta.nodes.acme.datasets import as_trajectories, unpack  # noqa: E402
-from boonta.nodes.tables.reverb.client import ReverbStore  # noqa: E402
-from boonta.nodes.tables.reverb.server import make_table  # noqa: E402
+from boonta.nodes.tables.reverb.server import Server, make_table  # noqa: E402
+from boonta.nodes.tables.reverb.store import ReverbStore  # noqa: E402
 from boonta.tests.helpers.scripted import Scripted  # noqa: E402
 
 import acme  # noqa: E402  # isort: skip
@@ -72,10 +72,10 @@ def test_acme_reads_the_same_from_our_table_as_from_its_own():
     agent = tiny.make(spec, batch_size=16, length=STEPS + 1)
     signature = adders.SequenceAdder.signature(acme.make_environment_spec(env), sequence_length=STEPS)
     theirs = reverb.Table.queue("theirs", 64, signature=signature)
-    server = reverb.Server([make_table(agent.tables[0], step_shapes(agent, spec)), theirs])
+    server = Server([make_table(agent.tables[0], step_shapes(agent, spec)), theirs.internal_table])
     client = reverb.Client(f"localhost:{server.port}")
     try:
-        own = StepsAdder(agent, spec, ReverbStore([client]))
+        own = StepsAdder(agent, spec, ReverbStore([server.client()]))
         going_on = adders.EndBehavior.CONTINUE
         other = adders.SequenceAdder(
             client, STEPS, period=STEPS, priority_fns={"theirs": None}, end_of_episode_behavior=going_on

@@ -13,11 +13,9 @@ from boonta.tests.helpers.stores import Beside, device, host, queue
 @pytest.fixture
 def reverb(tmp_path):
     """Makes stores on Reverb servers."""
-    from boonta.agents import rlax_first  # noqa: F401
-
-    reverb = pytest.importorskip("reverb")
-    from boonta.nodes.tables.reverb.client import ReverbStore
-    from boonta.nodes.tables.reverb.server import make_table
+    pytest.importorskip("reverb")
+    from boonta.nodes.tables.reverb.server import Server, make_table
+    from boonta.nodes.tables.reverb.store import ReverbStore
 
     def make(table: Table) -> Opened:
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -25,12 +23,11 @@ def reverb(tmp_path):
         servers = []
 
         def serve() -> ReverbStore:
-            checkpointer = reverb.checkpointers.DefaultCheckpointer(str(folder))
-            servers.append(reverb.Server([make_table(table, SIGNATURE)], checkpointer=checkpointer))
-            return ReverbStore([servers[-1].localhost_client()], lambda: SIGNATURE)
+            servers.append(Server([make_table(table, SIGNATURE)], folder=folder))
+            return ReverbStore([servers[-1].client()], lambda: SIGNATURE)
 
         def restart() -> ReverbStore:
-            servers[-1].localhost_client().checkpoint()
+            servers[-1].client().checkpoint()
             servers[-1].stop()
             return serve()
 

@@ -242,7 +242,7 @@ def test_a_worker_that_is_stopped_before_its_first_heartbeat_is_replaced(capsys,
 
 
 def test_a_worker_that_reported_its_failure_is_not_waited_for(capsys):
-    """TensorFlow's threads may hold its process up for long."""
+    """A thread that compiles may hold its process up for long."""
     failing = Monitor(failures={"actor/0": "actor/0 failed while acting: ValueError: no"}, **{"actor/0": "acting"})
     actor = Worker("actor/0", polls=10**9)
     supervised(failing, actor, restarts=1)

@@ -16,8 +16,8 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
-reverb = pytest.importorskip("reverb")
 TABLE = Table("trajectories", "queue", sequence_length=2, period=2, batch_size=4, size=40, max_staleness=1)
 
 
@@ -26,7 +26,7 @@ def client(tmp_path):
     agent = tiny.make(Catch().spec)._replace(tables=(TABLE,))
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    yield reverb.Client(f"localhost:{node._server.port}")
+    yield Client(f"localhost:{node._server.port}")
     node._server.stop()
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from boonta.envs.catch import Catch
-from boonta.nodes.tables.reverb.client import ReverbStore, joined
+from boonta.nodes.tables.reverb.store import ReverbStore, joined
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
-reverb = pytest.importorskip("reverb")
 from boonta.nodes import replay  # noqa: E402
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
 BATCH, SEQUENCES = 8, 60
 
@@ -34,7 +34,7 @@ def client(table, tmp_path):
     agent = tiny.make(Catch().spec)._replace(tables=(table,))
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    client = reverb.Client(f"localhost:{node._server.port}")
+    client = Client(f"localhost:{node._server.port}")
     writer = ReverbStore([client]).open_writer([table], 1, node.wait_for, 0)
     for t in range(table.sequence_length - 1 + SEQUENCES):  # The first reward of sequence number i is i.
         writer.append(steps(t, 1))

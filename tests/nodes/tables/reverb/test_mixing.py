@@ -19,8 +19,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
 FRESH = Table(
     "fresh", "replay", 6, 1, batch_size=8, size=100, sampler="proportional", samples_per_insert=None, share=0.25
@@ -53,7 +52,7 @@ def server(tmp_path, again):
     agent = tiny.make(Catch().spec)._replace(tables=(FRESH, again))
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    yield reverb.Client(f"localhost:{node._server.port}")
+    yield Client(f"localhost:{node._server.port}")
     node._server.stop()  # first: of a table that is open readers in its process take 3 s to let go
     while OPENED:
         OPENED.pop().close()
@@ -102,7 +101,7 @@ def test_each_table_gives_its_share_and_gets_its_own_priorities_back(server, aga
     reader.prioritise(drawn, errors)
     for i, table in enumerate((FRESH, AGAIN)):
         expected = dict(zip(drawn.keys[drawn.table == i].tolist(), errors[drawn.table == i] + FLOOR))
-        found = {s.info.key: s.info.priority for s in server.sample(table.name, 200, emit_timesteps=False)}
+        found = {int(s.key): float(s.priority) for s in server.sample(table.name, 200)}
         assert {key: found[key] for key in expected} == pytest.approx(expected)
 
 

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])
 def test_a_save_of_reverbs_killed_at_random_moments_is_always_resumed(tmp_path, kills):
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["boonta.tests.helpers.saving_tables"])  # TensorFlow is imported once.
+    context.set_forkserver_preload(["boonta.tests.helpers.saving_tables"])  # JAX is imported once.
     saved = 0
     for moment in np.random.default_rng(3).uniform(0.0, 1.0, kills + 1):  # The last kill is of the one that looks.
         (number, size, warnings), saved_next = kill_while_saving(context, tmp_path, float(moment))

@@ -9,7 +9,8 @@ import tree
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables.judge import SIGNATURE, row
-from boonta.nodes.tables.reverb.signature import columns, layout, pack, unpack, unpack_columns
+from boonta.nodes.tables.reverb.server import make_table, table_info
+from boonta.nodes.tables.reverb.signature import columns, decode, encode, layout, pack, unpack, unpack_columns
 
 
 def test_steps_come_back_in_their_classes_shapes_and_dtypes():
@@ -37,9 +38,21 @@ def test_a_row_of_another_length_is_refused_with_the_layout():
 
 
 def test_a_table_says_what_its_columns_hold():
-    pytest.importorskip("tensorflow")
     table = Table("t", "queue", 3, 2, batch_size=4, size=8)
     steps, core = columns(table, SIGNATURE)
-    assert steps.shape.as_list() == [3, 46] and "reward:float32[]" in steps.name
-    assert core.shape.as_list() == [1, 12] and core.name == layout(SIGNATURE.core)
+    assert steps[:2] == (3, 46) and "reward:float32[]" in steps.layout
+    assert core == (1, 12, layout(SIGNATURE.core))
     assert len(columns(table, Steps(*SIGNATURE[:7]))) == 1
+
+
+@pytest.mark.cluster
+def test_reverb_and_tensorflow_read_the_signature_as_ours():
+    """TensorFlow's own code made the signatures of older checkpoints, which must be found the same."""
+    coder = pytest.importorskip("tensorflow.python.saved_model.nested_structure_coder")
+    import tensorflow as tf
+
+    table = Table("t", "queue", 3, 2, batch_size=4, size=8)
+    wanted = [tf.TensorSpec(column[:2], tf.uint8, column.layout) for column in columns(table, SIGNATURE)]
+    assert encode(columns(table, SIGNATURE)) == coder.encode_structure(wanted).SerializeToString()
+    info = table_info(make_table(table, SIGNATURE))
+    assert decode(info.signature) == columns(table, SIGNATURE)

@@ -22,8 +22,7 @@ from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, s
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 
 
 def make(batch_size: int = 4, length: int = 6, **fields) -> Agent:
@@ -48,7 +47,7 @@ class Serve:
 
     def __enter__(self):
         self.node.start()
-        self.client = reverb.Client(f"localhost:{self.node._server.port}")
+        self.client = Client(f"localhost:{self.node._server.port}")
         self.opened = []
         return self
 
@@ -157,15 +156,15 @@ def test_a_writer_fills_all_its_tables_and_stores_each_step_once(tmp_path):
     agent = make()._replace(tables=tables)
     node = replay.Replay("replay", Address(portpicker.pick_unused_port()), agent, Catch().spec, str(tmp_path))
     node.start()
-    client = reverb.Client(f"localhost:{node._server.port}")
+    client = Client(f"localhost:{node._server.port}")
     writer = ReverbWriter(client, tables, 2, node.wait_for)
     assert sum(writer.append(steps(t, 2)) for t in range(10)) == 2 * 3
     writer.flush()
     rewards = {}
     for name, info in client.server_info().items():
         assert info.current_size == 6
-        drawn = client.sample(name, 64, emit_timesteps=False) if name == "past" else ()
-        rewards[name] = {tuple(unpack_columns(SIGNATURE, sample.data).reward) for sample in drawn}
+        drawn = client.sample(name, 64) if name == "past" else ()
+        rewards[name] = {tuple(unpack_columns(SIGNATURE, sample.columns).reward) for sample in drawn}
     expected = {tuple(100.0 * slot + start + np.arange(6)) for slot in (0, 1) for start in (0, 2, 4)}
     assert rewards["past"] == expected
     node._server.stop()

@@ -17,8 +17,7 @@ from boonta.tests.helpers.endless_writer import LENGTH, TABLE
 pytestmark = pytest.mark.cluster
 portpicker = pytest.importorskip("portpicker")
 from boonta.nodes import replay  # noqa: E402
-
-reverb = pytest.importorskip("reverb")
+from boonta.nodes.tables.reverb.client import Client  # noqa: E402
 from boonta.nodes.tables.reverb.streams import Stream  # noqa: E402
 from boonta.tests.helpers.written_steps import SIGNATURE, Address  # noqa: E402
 
@@ -31,7 +30,7 @@ def test_no_torn_sequence_reaches_the_reader(tmp_path):
     agent = tiny.make(Catch().spec)._replace(tables=(TABLE,))
     node = replay.Replay("replay", address, agent, Catch().spec, str(tmp_path))
     node.start()
-    stream = Stream(reverb.Client(address.resolve()), TABLE, SIGNATURE, 1, 1)
+    stream = Stream(Client(address.resolve()), TABLE, SIGNATURE, 1, 1)
     moments, drawn = random.Random(0), []
 
     def draw(timeout_s: float) -> bool:
