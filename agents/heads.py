@@ -20,7 +20,7 @@ from boonta.agents import distributions
 from boonta.agents.distributions import ILLEGAL, Distribution
 from boonta.agents.encoders import perceptron
 from boonta.agents.groups import Gaussian
-from boonta.agents.rlax_first import rlax
+from boonta.agents.light_rlax import rlax
 
 MOST_VALUES = 1024  # Values of one of several choices; a head has an output for each.
 LOG_DEVIATIONS = (-5.0, 2.0)  # Least and largest; see "Soft Actor-Critic Algorithms and Applications", authors' code.

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from boonta.agents import sequences
 from boonta.agents.base import Steps
 from boonta.agents.groups import Replay
-from boonta.agents.rlax_first import rlax
+from boonta.agents.light_rlax import rlax
 from boonta.envs.base import LAST
 
 

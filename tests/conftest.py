@@ -26,8 +26,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # A shell's background co
 
 rendering.choose()  # Some tests import MuJoCo before our environments could choose.
 CLUSTER = importlib.util.find_spec("launchpad") is not None
-if CLUSTER:  # Tests may import TensorFlow in any order, and it must come after rlax.
-    from boonta.agents import rlax_first  # noqa: F401
+if CLUSTER:  # Tests may import distrax, and TensorFlow, in any order.
+    from boonta.agents import light_rlax
+
+    light_rlax.import_distrax()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -155,7 +155,7 @@ def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
     assert private == {"nodes/hosts/coordination.py", "programs/wiring/accelerators.py"}
     assert written(r"\bos\._exit\(") == {"nodes.watch.ending"}
     assert written(r"\bjax\.tree_map = ") == {"agents.muzero.search"}
-    hidden = {"agents.rlax_first", "nodes.tables.reverb.library"}  # TensorFlow, from rlax and from Reverb.
+    hidden = {"agents.light_rlax", "nodes.tables.reverb.library"}  # Distrax and TensorFlow.
     assert written(r"\bsys\.modules\[.*\] = ") == hidden | {
         "envs.processes",  # The main module, from workers.
         "programs.wiring.arguments",  # The program's own file.

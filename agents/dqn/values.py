@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents.dqn.config import Config
-from boonta.agents.rlax_first import rlax
+from boonta.agents.light_rlax import rlax
 
 
 class Target(NamedTuple):

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import mask_illegal
+from boonta.agents.light_rlax import rlax
 from boonta.agents.n_step import ahead_of_roots, n_step, rescaled, sequence_error
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.networks import Network
 from boonta.agents.recurrence import burn_in, inputs_as_acted
 from boonta.agents.returns import importance_weights
-from boonta.agents.rlax_first import rlax
 from boonta.agents.views import legal_of
 
 

@@ -5,10 +5,6 @@ Importing this package needs dm-acme, and so CPython 3.10; see README.md beside 
 
 import warnings
 
-from boonta.agents import rlax_first  # noqa: F401  # Acme brings TensorFlow.
-
-# isort: split
-
 try:
     import acme
 except ImportError as error:

@@ -10,6 +10,7 @@ import acme
 import jax
 import jax.numpy as jnp
 
+from boonta.agents.light_rlax import import_distrax
 from boonta.nodes.acme import VERSION
 
 
@@ -23,6 +24,7 @@ def install() -> None:
     """
     if acme.__version__ != VERSION:
         raise ImportError(f"the aliases are for dm-acme {VERSION}, and this is {acme.__version__}: install that one")
+    import_distrax()  # Acme's networks need it.
     _add(jax, tree_map=jax.tree.map, tree_multimap=jax.tree.map)
     _add(jax, xla=types.SimpleNamespace(DeviceArray=jax.Array, Device=jax.Device))
     _add(jax, pxla=types.SimpleNamespace(ShardedDeviceArray=jax.Array))

@@ -11,7 +11,7 @@ import pytest
 
 from boonta.agents import dqn
 from boonta.agents.dqn.values import Target, expected, losses
-from boonta.agents.rlax_first import rlax
+from boonta.agents.light_rlax import rlax
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 N, A = 5, 3

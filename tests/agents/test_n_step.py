@@ -13,9 +13,9 @@ import pytest
 
 from boonta.agents.base import Steps
 from boonta.agents.exploration import Estimates
+from boonta.agents.light_rlax import rlax
 from boonta.agents.n_step import FreshErrors, ahead_of_roots, n_step, rescaled, sequence_error
 from boonta.agents.returns import value_targets
-from boonta.agents.rlax_first import rlax
 from boonta.envs.base import FIRST, LAST, MID
 
 ON = [FIRST, MID, MID, MID, MID, MID], [0, 1, 2, 3, 4, 5], [1, 1, 1, 1, 1, 1]

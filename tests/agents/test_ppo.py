@@ -13,11 +13,11 @@ from boonta.agents import ppo
 from boonta.agents.base import Batch, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
+from boonta.agents.light_rlax import rlax
 from boonta.agents.metrics import expanded
 from boonta.agents.optimisation import Context
 from boonta.agents.ppo.loss import entropy_cost, ppo_loss, prepare_units
 from boonta.agents.returns import generalised_advantages
-from boonta.agents.rlax_first import rlax
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

@@ -12,11 +12,11 @@ import pytest
 from boonta.agents import r2d2
 from boonta.agents.base import Batch, Slots, Steps, initial_state_of
 from boonta.agents.config import replaced
+from boonta.agents.light_rlax import rlax
 from boonta.agents.optimisation import Context
 from boonta.agents.r2d2.loss import r2d2_loss
 from boonta.agents.r2d2.networks import make_network
 from boonta.agents.recurrence import Core
-from boonta.agents.rlax_first import rlax
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel

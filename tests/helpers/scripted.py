@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+import acme
 import numpy as np
-
-from boonta.nodes import acme as room  # noqa: F401  # It must come before acme, which brings TensorFlow.
-
-import acme  # noqa: E402  # isort: skip
 
 
 class Scripted(acme.Actor):

@@ -205,14 +205,6 @@ def test_a_learner_and_actors_share_params_through_a_server():
 
 
 @pytest.mark.cluster
-def test_rlax_loads_although_a_node_brings_tensorflow():
-    code = (
-        "import boonta.nodes.tables.reverb.dataset, sys; assert 'tensorflow' in sys.modules; import rlax; rlax.vtrace"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-@pytest.mark.cluster
 def test_a_launcher_loads_no_tensorflow():
     code = """
 import sys
@@ -223,14 +215,21 @@ assert "rlax" in sys.modules and "tensorflow" not in sys.modules
 
 
 @pytest.mark.cluster
-def test_rlax_comes_without_tensorflow_which_can_come_later():
-    code = (
-        "import boonta.agents.rlax_first, sys; assert 'tensorflow' not in sys.modules; import reverb, rlax; rlax.vtrace"
-    )
+def test_agents_load_no_tensorflow_probability_unless_it_is_used():
+    code = """
+import sys
+from boonta.agents import dqn, impala, muzero, ppo, r2d2, sac, td3
+from boonta.agents.light_rlax import rlax
+assert not {"distrax", "tensorflow_probability", "tensorflow"} & set(sys.modules)
+import numpy as np
+assert rlax.softmax().probs(np.zeros(2)).tolist() == [0.5, 0.5] and "distrax" in sys.modules
+"""
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
 @pytest.mark.cluster
-def test_the_hazard_that_rlax_first_heals_is_still_there():
+def test_the_hazard_that_light_rlax_heals_is_still_there():
     late = subprocess.run([sys.executable, "-c", "import reverb, rlax"], capture_output=True, text=True, timeout=120)
-    assert "ImportError" in late.stderr, "the hazard is gone, and so may agents.rlax_first.py be"
+    assert "ImportError" in late.stderr, "the hazard is gone"
+    code = "import reverb; from boonta.agents.light_rlax import rlax; rlax.vtrace"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from boonta.agents import rlax_first  # noqa: F401
-
-# isort: split
-
 import pathlib
 import sys
 import tempfile

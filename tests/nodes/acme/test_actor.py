@@ -103,7 +103,6 @@ def test_the_constructor_computes_nothing_where_reanalyzers_find_the_extras():
     ("code", "message"),
     [
         ("import sys; sys.modules['acme'] = None; import boonta.nodes.acme", "boonta.nodes.acme needs dm-acme 0.4.0"),
-        ("import tensorflow; import boonta.nodes.acme", "import boonta's modules before TensorFlow, and before acme"),
     ],
 )
 def test_what_is_missing_or_late_is_said(code, message):

@@ -44,6 +44,5 @@ print("made", *peers.MAKERS)
 
 def test_all_four_builders_are_made():
     """In a process of its own, since the aliases stay in JAX."""
-    code = f"import boonta.nodes.acme{CODE}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert "made dqn impala r2d2 sac" in done.stdout, done.stderr
