@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -79,11 +80,8 @@ class Client:
 
     def sample(self, table: str, number: int) -> list[Sample]:
         """Draws `number` samples, and waits for them."""
-        sampler = Sampler(self._client.NewSampler(table, number, 1))
-        try:
+        with contextlib.closing(Sampler(self._client.NewSampler(table, number, 1))) as sampler:
             return [sampler.next() for _ in range(number)]
-        finally:
-            sampler.close()
 
     def mutate_priorities(self, table: str, updates: Mapping[int, float]) -> None:
         """Gives a table's items new priorities by key; those that it doesn't hold are ignored."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import sys
 import tempfile
@@ -57,9 +58,9 @@ def recorded(checkpoint: pathlib.Path, table: Table, signature: Steps) -> Iterat
         try:
             client = server.client()
             _require_layout(decode(client.server_info()[table.name].signature), table, signature)
-            sampler = client.sampler(table.name, in_flight=1)
-            for _ in range(number):
-                yield unpack_columns(signature, sampler.next().columns)
+            with contextlib.closing(client.sampler(table.name, in_flight=1)) as sampler:
+                for _ in range(number):
+                    yield unpack_columns(signature, sampler.next().columns)
         finally:
             server.stop()
 
