@@ -15,6 +15,7 @@ from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import real_actions
 from boonta.envs.base import MID, EnvSpec, TimeStep
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -36,23 +37,24 @@ def shown(spec, size):
 @pytest.mark.parametrize("name", AGENTS)
 def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name):
     agent = AGENTS[name](SPEC)
-    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0)))
+    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     assert set(params) == {"policy", "transitions"}  # No critics go to actors.
     timestep, key = shown(SPEC, 4000), jax.random.PRNGKey(1)
     step, state = jax.jit(agent.policy.step), agent.policy.initial_state(4000)
-    action, extras, _ = step(params, key, timestep, state)
+    action, extras, _ = jax.device_get(step(params, key, timestep, state))
     assert extras == () and action.shape == (4000, 2) and len(np.unique(action[:, 0])) > 3900
     for i, (low, high) in enumerate([(-2, 2), (0, 10)]):
         counts, _ = np.histogram(action[:, i], bins=4, range=(low, high))
         np.testing.assert_allclose(counts / 4000, 0.25, atol=0.03)
     learned = params | {"transitions": jnp.float32(1)}
-    action, _, _ = step(learned, key, timestep, state)
+    action = np.asarray(step(learned, key, timestep, state)[0])
     assert len(np.unique(action[:, 0])) > 3900  # Each slot draws noise of its own, though all see the same.
     np.testing.assert_allclose(action.mean(0), [0, 5], atol=0.3)  # The middle, where policies start.
     if name == "td3":
         np.testing.assert_allclose(action.std(0), [0.2, 0.5], rtol=0.1)  # A tenth of half the range.
+    step = jax.jit(agent.eval_policy.step)
     for before in (params, learned):
-        best, _, _ = agent.eval_policy.step(before, key, timestep, state)
+        best, _, _ = step(before, key, timestep, state)
         np.testing.assert_allclose(best, np.tile([[0, 5]], (4000, 1)), atol=0.5)
         assert len(np.unique(best)) == 2
     assert agent.eval_policy.deterministic and not agent.policy.deterministic
@@ -62,17 +64,23 @@ def test_critics_share_nothing_and_policies_see_images():
     box = real_actions(SPEC.actions, "SAC")
     layers = Layers(Torso("nature", channels=(4, 4, 4), widths=(32,)), widths=(16, 15), critics=3, frame_stack=2)
     made = make_networks(layers, IMAGE, box, lambda x, name: hk.Linear(4, name=name)(x), 4)
-    params = made.init(jax.random.PRNGKey(0))
+    params = drawn(made.init)
     stack = np.random.default_rng(0).integers(0, 256, (6, 36, 36, 3, 2)).astype(np.uint8)
-    action = jnp.zeros((6, 2))
-    assert made.policy(params["policy"], stack).shape == (6, 4)
-    values = made.critics(params["critic"], stack, action)
+    action = np.zeros((6, 2), np.float32)
+    assert jax.eval_shape(made.policy, params["policy"], stack).shape == (6, 4)
+
+    @jax.jit
+    def critics(params):
+        """The values, and each critic's slopes."""
+        values, back = jax.vjp(lambda params: made.critics(params, stack, action), params)
+        return values, [back(jnp.zeros_like(values).at[:, i].set(1))[0] for i in range(3)]
+
+    values, slopes = jax.device_get(critics(params["critic"]))
     assert values.shape == (6, 3) and len(np.unique(values[0])) == 3
     assert params["critic"]["critic_1_0"]["w"].shape == (32 + 2, 16)  # The action comes above the convolutions.
 
     def reached(i):
-        slopes = jax.grad(lambda p: made.critics(p, stack, action)[:, i].sum())(params["critic"])
-        return {name for name, leaves in slopes.items() if any(np.abs(x).max() > 0 for x in leaves.values())}
+        return {name for name, leaves in slopes[i].items() if any(np.abs(x).max() > 0 for x in leaves.values())}
 
     assert reached(0) and not reached(0) & reached(1) and not reached(1) & reached(2)
 

@@ -9,6 +9,7 @@ from dm_env import specs
 
 from boonta.agents import convolutions, encoders
 from boonta.agents.groups import Torso
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -30,13 +31,10 @@ def test_other_ways_compute_the_same_convolution(way, size, channels, kernel, st
     w = rng.normal(size=(kernel, kernel, channels, 16)).astype(np.float32) / kernel / channels**0.5
 
     def value_and_gradients(convolve):
-        def scalar(x, w):
-            return jnp.sum(jnp.sin(convolve(x, w, stride)))
+        y, back = jax.vjp(lambda x, w: convolve(x, w, stride), x, w)
+        return y, back(jnp.cos(y))
 
-        return convolve(x, w, stride), jax.grad(scalar, (0, 1))(x, w)
-
-    expected = value_and_gradients(convolutions.convolve)
-    actual = value_and_gradients(way)
+    expected, actual = (jax.jit(value_and_gradients, static_argnums=0)(each) for each in (convolutions.convolve, way))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), actual, expected)
 
 
@@ -46,12 +44,13 @@ def test_other_ways_compute_the_same_convolution(way, size, channels, kernel, st
 def test_checkpoints_carry_over_between_backends(torso, shape, monkeypatch):
     f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode_array(Torso(torso), x, "torso")))
     x = np.random.default_rng(0).integers(0, 256, (2, *shape)).astype(np.uint8)
-    params = f.init(jax.random.PRNGKey(0), x)
+    params = drawn(lambda key: f.init(key, x))
     features = {}
     for backend in ("cpu", "gpu"):
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
-        assert jax.tree.map(jnp.shape, f.init(jax.random.PRNGKey(0), x)) == jax.tree.map(jnp.shape, params)
-        features[backend] = f.apply(params, x)
+        shapes = jax.eval_shape(f.init, jax.random.PRNGKey(0), x)
+        assert jax.tree.map(jnp.shape, shapes) == jax.tree.map(jnp.shape, params)
+        features[backend] = jax.jit(lambda params: f.apply(params, x))(params)
     np.testing.assert_allclose(features["cpu"], features["gpu"], rtol=1e-4, atol=1e-5)
 
 
@@ -100,8 +99,8 @@ def test_check_image():
 
 def features_of(torso, observation, spec):
     f = hk.without_apply_rng(hk.transform(lambda x: encoders.encode(torso, x, spec, "torso")))
-    params = f.init(jax.random.PRNGKey(0), observation)
-    return params, f.apply(params, observation)
+    params = drawn(lambda key: f.init(key, observation))
+    return params, np.asarray(jax.jit(f.apply)(params, observation))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,8 @@ def random_trace(rng, t=7, b=5):
 @pytest.mark.parametrize("clip_rho,trace_lambda", [(1.0, 1.0), (1.5, 0.7), (1e9, 1.0)])
 def test_v_trace_is_equation_1(clip_rho, trace_lambda):
     v_tm1, v_t, reward, discount, rho = random_trace(np.random.default_rng(0))
-    target, advantage = v_trace(v_tm1, v_t, reward, discount, rho, clip_rho, trace_lambda)
+    traced = jax.jit(v_trace, static_argnums=(5, 6))
+    target, advantage = traced(v_tm1, v_t, reward, discount, rho, clip_rho, trace_lambda)
     rows, batch = reward.shape
     expected = np.zeros((rows + 1, batch))
     expected[rows] = v_t[-1]
@@ -70,10 +71,16 @@ def make_batch(step_type, reward, discount, action, logits):
     return Batch(steps, np.ones(step_type.shape[1], np.float32))
 
 
+@functools.cache
+def compiled_gradients(config):
+    """The loss's gradient and metrics, compiled once for all tests with a config."""
+    loss = functools.partial(impala_loss, network=TABULAR, head=categorical(2), config=config)
+    return jax.jit(jax.grad(loss, has_aux=True))
+
+
 def gradients(params, batch, **config):
     config = Config(**{"frame_stack": 1, "reward_clip": "none", "entropy_cost": 0.0} | config)
-    loss = functools.partial(impala_loss, network=TABULAR, head=categorical(2), config=config)
-    return jax.grad(loss, has_aux=True)(params, jax.random.PRNGKey(0), batch)
+    return jax.device_get(compiled_gradients(config)(params, jax.random.PRNGKey(0), batch))
 
 
 # Discount 0.5. The policy is a coin; rows were acted on with the probabilities `mu` of action 0, which was taken, so
@@ -129,7 +136,7 @@ def test_hand_made_trajectories(name, reduction):
     case = {key: np.array(x, np.float32)[:, None] for key, x in HAND_MADE[name].items()}
     logits = np.log(np.stack([case["mu"], 1 - case["mu"]], axis=-1))
     batch = make_batch(case["step_type"], case["reward"], case["discount"], np.zeros_like(case["mu"]), logits)
-    params = {"logits": jnp.zeros_like(logits), "value": jnp.asarray(case["value"])}
+    params = {"logits": np.zeros_like(logits), "value": case["value"]}
     gradient, (_, metrics, _) = gradients(params, batch, discount=0.5, reduction=reduction)
     transitions = (case["step_type"][:-1] != LAST).sum()
     assert float(metrics["transitions"]) == transitions
@@ -148,7 +155,7 @@ def random_batch(rng, rows=8, batch=3, ends=(3, 5)):
     reward = rng.normal(size=(rows, batch))
     logits = rng.normal(size=(rows, batch, 2))
     params = {"logits": rng.normal(size=(rows, batch, 2)), "value": rng.normal(size=(rows, batch))}
-    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+    params = jax.tree.map(np.float32, params)
     return params, make_batch(step_type, reward, np.ones((rows, batch)), rng.integers(2, size=(rows, batch)), logits)
 
 
@@ -173,7 +180,7 @@ def test_the_next_episode_does_not_leak_into_the_last(reduction):
     before, _ = gradients(params, batch, reduction=reduction)
     for x in (steps.reward, steps.action, steps.extras.logits):
         x[4:] = x[4:][::-1].copy()
-    params = jax.tree.map(lambda x: jnp.concatenate([x[:4], 3 * x[4:]]), params)
+    params = jax.tree.map(lambda x: np.concatenate([x[:4], 3 * x[4:]]), params)
     after, _ = gradients(params, batch, reduction=reduction)
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:4], b[:4]), before, after)
     assert np.abs(before["value"][4:] - after["value"][4:]).max() > 0.01
@@ -197,9 +204,9 @@ def test_entropy_bonus_evens_the_policy_out():
         p = jax.nn.softmax(logits[np.array([0, 1, 2, 4, 6])])
         return jnp.mean(jnp.sum(p * -jnp.log(p), axis=-1))
 
-    np.testing.assert_allclose(metrics["entropy"], entropy(params["logits"]), rtol=1e-5)
-    expected = -0.1 * jax.grad(entropy)(params["logits"])
-    np.testing.assert_allclose(with_bonus["logits"] - without["logits"], expected, atol=1e-6)
+    wanted, slope = jax.jit(jax.value_and_grad(entropy))(params["logits"])
+    np.testing.assert_allclose(metrics["entropy"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(with_bonus["logits"] - without["logits"], -0.1 * np.asarray(slope), atol=1e-6)
 
 
 EIGHT_DEVICES = """
@@ -225,14 +232,15 @@ data = Batch(steps, np.ones(batch, np.float32))
 for reduction in ("sum", "mean"):
     config = impala.Config(Torso("mlp"), frame_stack=1, unroll_length=5, batch_size=batch, reduction=reduction)
     update = impala.make(config, EnvSpec(specs.Array((4,), np.float32), specs.DiscreteArray(3))).update
-    results = []
+    start, results = jax.device_get(jax.jit(update.init)(jax.random.PRNGKey(0))), []
     for devices in (1, 8):
         mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
         replicated = NamedSharding(mesh, PartitionSpec())
         over_batch = Batch(*(NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",))))
-        state = jax.device_put(update.init(jax.random.PRNGKey(0)), replicated)
+        state = jax.device_put(start, replicated)
         step = jax.jit(update.step, in_shardings=(replicated, over_batch), donate_argnums=0)
-        compiled = step.lower(state, data).compile().as_text()
+        step = step.lower(state, data).compile()
+        compiled = step.as_text()
         # Devices add up their gradients; were they to exchange anything else, each would do the work of all.
         assert ("all-reduce" in compiled) == (devices > 1)
         assert not any(word in compiled for word in ("all-gather", "all-to-all", "collective-permute"))

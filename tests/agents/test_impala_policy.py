@@ -13,6 +13,7 @@ from boonta.agents.impala import Config, make
 from boonta.agents.policy_value import Network, Outputs, make_network
 from boonta.agents.recurrence import Core, Inputs
 from boonta.envs.base import FIRST, LAST, MID, EnvSpec, TimeStep
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -67,18 +68,17 @@ def test_policy_and_learner_see_the_same_stacks(frame_stack):
 def test_learner_computes_what_the_policy_computed(name, lstm_size):
     config = Config(Torso(name, widths=(32, 32) if name == "mlp" else None), lstm_size=lstm_size)
     network = make_network(config, SPEC, HEAD)
-    params = network.init(jax.random.PRNGKey(0))
-    # Heads begin small; larger ones show more.
-    params = {module: jax.tree.map(lambda x: 2 * x, p) for module, p in params.items()}
+    params = drawn(network.init)  # Heads begin small; larger ones show more.
     policy = make_policy(network, HEAD, SPEC, config.frame_stack, "sample")
     steps = play(policy, params, stream(np.random.default_rng(1)))
     boundaries = (steps.step_type[8:-1] == LAST).sum()
     assert boundaries > 4
+    unroll = jax.jit(lambda *given: unroll_as_acted(*given, network, config.frame_stack))
     for start in (0, 5):
-        sequence = jax.tree.map(lambda x, s=start: x[s:], steps)
+        sequence = jax.tree.map(lambda x, s=start: x[s : s + ROWS - 5], steps)
         row = config.frame_stack - 1
         sequence = sequence._replace(core=jax.tree.map(lambda x, row=row: x[row : row + 1], sequence.core))
-        outputs, steps_seen = unroll_as_acted(params, sequence, network, config.frame_stack)
+        outputs, steps_seen = unroll(params, sequence)
         np.testing.assert_allclose(outputs.logits, steps_seen.extras.logits, rtol=1e-4, atol=1e-4)
     if lstm_size:  # The core changes the output; otherwise the agreement above would prove nothing.
         assert np.abs(steps.core.lstm.hidden).max() > 1e-3
@@ -97,7 +97,7 @@ def test_other_actions_are_learned_from_as_they_were_taken(actions, gaussian, en
     """With the params that acted all importance ratios are 1; the core sees the last action."""
     config = Config(Torso("mlp", widths=(8,)), frame_stack=1, unroll_length=ROWS - 1, gaussian=gaussian, lstm_size=4)
     agent = make(config, EnvSpec(IMAGE, actions))
-    state = agent.update.init(jax.random.PRNGKey(0))
+    state = jax.jit(agent.update.init)(jax.random.PRNGKey(0))
     params = agent.update.params(state)
     steps = play(agent.policy, params, stream(np.random.default_rng(3)))
     assert steps.action.shape == (ROWS, BATCH, *actions.shape) and steps.action.dtype == actions.dtype
@@ -113,23 +113,31 @@ def test_other_actions_are_learned_from_as_they_were_taken(actions, gaussian, en
 @pytest.mark.parametrize("name", ["shallow", "mlp"])
 def test_a_values_own_torso_learns_apart_from_the_policys(name):
     network = make_network(Config(Torso(name), frame_stack=1, value_torso="own"), SPEC, HEAD)
-    params = network.init(jax.random.PRNGKey(0))
+    params = drawn(network.init)
     timesteps = stream(np.random.default_rng(2))
     inputs = Inputs(timesteps.observation[..., None], timesteps.step_type, timesteps.reward, timesteps.step_type)
 
-    def learning(head):
-        """The modules that the head's gradient reaches."""
-        gradients = jax.grad(lambda params: (getattr(network.unroll(params, inputs, ())[0], head) ** 2).sum())(params)
-        return {module for module, x in gradients.items() if any(np.abs(leaf).max() > 0 for leaf in x.values())}
+    @jax.jit
+    def gradients(params):
+        outputs, back = jax.vjp(lambda params: network.unroll(params, inputs, ())[0], params)
+        nothing = jax.tree.map(np.zeros_like, inputs.reward)
+        ones, others = Outputs(2 * outputs.logits, nothing), Outputs(0 * outputs.logits, 2 * outputs.value)
+        return back(ones)[0], back(others)[0]
 
-    assert learning("logits") | learning("value") == set(params)
-    assert not learning("logits") & learning("value")
+    def reached(gradient):
+        """The modules that it reaches."""
+        return {module for module, x in gradient.items() if any(np.abs(leaf).max() > 0 for leaf in x.values())}
+
+    policys, values = map(reached, jax.device_get(gradients(params)))
+    assert policys | values == set(params)
+    assert not policys & values
 
 
 def test_core_remembers_but_not_over_an_episodes_start():
     network = make_network(Config(Torso("mlp"), lstm_size=16), SPEC, HEAD)
-    params = network.init(jax.random.PRNGKey(0))
+    params = drawn(network.init)
     policy = make_policy(network, HEAD, SPEC, 4, "sample")
+    step = jax.jit(policy.step)
 
     def logits(step_type, hidden=0.0, cell=0.0, action_tm1=0, reward=0.0):
         state = policy.initial_state(1)
@@ -137,7 +145,7 @@ def test_core_remembers_but_not_over_an_episodes_start():
         state = state._replace(core=Core(lstm, np.array([action_tm1], np.int32)))
         frame = np.ones((1, *IMAGE.shape), np.uint8)
         timestep = TimeStep(np.array([step_type]), np.array([reward], np.float32), np.ones(1), frame)
-        return policy.step(params, jax.random.PRNGKey(0), timestep, state)[1].logits
+        return np.asarray(step(params, jax.random.PRNGKey(0), timestep, state)[1].logits)
 
     for memory in (dict(hidden=1.0), dict(cell=1.0), dict(action_tm1=1), dict(reward=1.0)):
         np.testing.assert_array_equal(logits(FIRST, **memory), logits(FIRST))
@@ -156,6 +164,6 @@ def test_greedy_takes_the_likeliest_action_and_sample_draws():
     timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
     for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):
         policy = make_policy(network, HEAD, SPEC._replace(observations=specs.Array((1,), np.uint8)), 1, mode)
-        action, _, _ = policy.step((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
+        action, _, _ = jax.jit(policy.step)((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
         np.testing.assert_allclose(np.bincount(action, minlength=3) / batch, expected, atol=0.03)
         assert action.dtype == np.int32

@@ -22,6 +22,7 @@ from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.search import make_search
 from boonta.agents.optimisation import Context
 from boonta.envs.base import FIRST, LAST, MID, BoardView, EnvSpec, TimeStep
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -118,7 +119,7 @@ def timestep(step_type, observation, batch=2):
 
 def test_acts_legally_and_remembers_what_it_searched():
     agent = muzero.make(dataclasses.replace(SMALL, discount=-1.0, num_simulations=4), BOARD)
-    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    params = agent.update.params(drawn(agent.update.init))
     legal = np.array([[True, False, True], [False, True, False]])
     board = BoardView(np.ones((2, 4), np.float32), legal, np.zeros(2, np.int32))
     step = jax.jit(agent.policy.step)
@@ -134,7 +135,7 @@ def test_acts_legally_and_remembers_what_it_searched():
 
 def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
     agent = muzero.make(dataclasses.replace(SMALL, frame_stack=3), FLAT)
-    params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    params = agent.update.params(drawn(agent.update.init))
     step = jax.jit(agent.policy.step)
     state = agent.policy.initial_state(2)
     for t, step_type in enumerate((FIRST, MID, LAST, FIRST)):
@@ -147,7 +148,7 @@ def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
 def seen_and_lost(config: muzero.Config, observations, spec) -> tuple:
     """The hidden states of the first row of observations [M, B, ...], and the loss of all of them."""
     model = make_model(config, spec, 3)
-    params = model.init(jax.random.PRNGKey(0))
+    params = drawn(model.init)
     rng, shape = np.random.default_rng(0), (config.sequence_length, 4)
     step_type, action = rng.integers(3, size=(2, *shape)).astype(np.int32)
     reward = rng.normal(size=shape).astype(np.float32)
@@ -157,7 +158,7 @@ def seen_and_lost(config: muzero.Config, observations, spec) -> tuple:
     loss = functools.partial(muzero_loss, model=model, config=config, search=search)
     context = Context(params, jax.random.PRNGKey(1), jnp.int32(0))
     first = sequences.stack(observations, step_type, config.frame_stack)
-    hidden = model.represent(params, jax.tree.map(lambda x: x[0], first))
+    hidden = jax.jit(model.represent)(params, jax.tree.map(lambda x: x[0], first))
     return hidden, jax.jit(loss)(params, context, Batch(steps, np.ones(4, np.float32)))
 
 
@@ -185,8 +186,8 @@ def test_agent_travels_to_another_process():
     assert copy.tables == agent.tables
     seen = timestep(FIRST, np.ones((2, 4), np.float32))
     played = [
-        a.eval_policy.step(
-            a.update.params(a.update.init(jax.random.PRNGKey(0))),
+        jax.jit(a.eval_policy.step)(
+            a.update.params(drawn(a.update.init)),
             jnp.array([0, 1], jnp.uint32),
             seen,
             a.eval_policy.initial_state(2),
@@ -217,21 +218,20 @@ extras = Extras(rng.dirichlet(np.ones(3), (rows, batch)).astype(np.float32), nor
 steps = Steps(normal(4), step_type, normal(), np.ones((rows, batch), np.float32), action, extras, step_type)
 data = Batch(steps, rng.uniform(0.1, 1, batch).astype(np.float32))
 update = muzero.make(SMALL, FLAT).update
-results = []
+start, results = jax.device_get(jax.jit(update.init)(jax.random.PRNGKey(0))), []
 for devices in (1, 8):
     mesh = Mesh(np.array(jax.devices()[:devices]), ("batch",))
     replicated = NamedSharding(mesh, PartitionSpec())
     over_batch = Batch(*(NamedSharding(mesh, PartitionSpec(*axes)) for axes in ((None, "batch"), ("batch",))))
-    state = jax.device_put(jax.jit(update.init)(jax.random.PRNGKey(0)), replicated)
-    step = jax.jit(update.step, in_shardings=(replicated, over_batch), donate_argnums=0)
-    compiled = step.lower(state, data).compile().as_text()
+    state = jax.device_put(start, replicated)
+    step = jax.jit(update.step, in_shardings=(replicated, over_batch), donate_argnums=0).lower(state, data).compile()
+    compiled = step.as_text()
     # Devices add up their gradients; were they to exchange anything else, each would do the work of all.
     assert ("all-reduce" in compiled) == (devices > 1)
     assert not any(word in compiled for word in ("all-gather", "all-to-all", "collective-permute"))
     assert not any(word in compiled for word in ("callback", "infeed", "outfeed"))  # Nothing goes through the host.
     for _ in range(3):
-        state, priorities, metrics = step(state, data)
-    assert step._cache_size() == 1  # Nothing is compiled twice.
+        state, priorities, metrics = step(state, data)  # It refuses a state that would be compiled for anew.
     results.append(jax.device_get((state.params, priorities, metrics)))
 jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), *results)
 """

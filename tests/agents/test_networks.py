@@ -26,6 +26,7 @@ from boonta.agents.muzero.networks import make_model
 from boonta.agents.policy_value import make_network
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -70,7 +71,7 @@ def torso(function):
 
 def outputs(agent, spec=SPEC):
     """The extras and the next state of the policy's first step."""
-    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0)))
+    params = agent.update.params(drawn(agent.update.init))
     shown = np.ones((2, *spec.observations.shape), spec.observations.dtype)
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2, np.float32), np.ones(2, np.float32), shown)
     return jax.jit(agent.policy.step)(params, jax.random.PRNGKey(1), timestep, agent.policy.initial_state(2))[1:]
@@ -80,7 +81,7 @@ def outputs(agent, spec=SPEC):
 @pytest.mark.parametrize("change", [{}, {"lstm_size": 8}, {"value_torso": "own"}, {"frame_stack": 3}])
 def test_impala_has_the_torso_in_place_of_its_own(own, change):
     agent = impala.make(replaced(IMPALA, change), SPEC, network=own)
-    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0)))
+    params = agent.update.params(jax.eval_shape(agent.update.init, jax.random.PRNGKey(0)))
     torsos = {name.split("/")[0] for name in params if "torso" in name}
     assert torsos == ({"torso", "value_torso"} if change.get("value_torso") else {"torso"})
     assert outputs(agent)[0].logits.shape == (2, 3)
@@ -89,7 +90,7 @@ def test_impala_has_the_torso_in_place_of_its_own(own, change):
 @pytest.mark.parametrize(("config", "own"), [(MUZERO, Flat), (MUZERO, lifted), (STOCHASTIC, Flat), (TOWER, Planes)])
 def test_muzero_has_the_torso_as_its_representation(config, own):
     agent = muzero.make(config, SPEC, network=own)
-    params = agent.update.params(agent.update.init(jax.random.PRNGKey(0))).params
+    params = agent.update.params(jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))).params
     torsos = {name.split("/")[0] for name in params} & {"representation", "encoder"}
     assert torsos == ({"representation", "encoder"} if config is STOCHASTIC else {"representation"})
     assert outputs(agent)[0].policy.shape == (2, 3)
@@ -280,9 +281,9 @@ def test_a_whole_model_that_does_not_fit_is_refused(change, message):
 
 def test_a_checkpoint_of_another_network_is_refused(tmp_path):
     own, usual = (impala.make(IMPALA, SPEC, network=network).update for network in (Flat, None))
-    Checkpointer(tmp_path).save(1, own.init(jax.random.PRNGKey(0)), {})
+    Checkpointer(tmp_path).save(1, drawn(own.init), {})
     with pytest.raises(ValueError, match="is another network's: params/.*; give the settings it was made with"):
-        Checkpointer(tmp_path).restore(usual.init(jax.random.PRNGKey(0)))
+        Checkpointer(tmp_path).restore(drawn(usual.init))
 
 
 def test_a_network_is_named_by_its_class_or_by_a_function_of_it():

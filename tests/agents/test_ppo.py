@@ -33,7 +33,7 @@ def acted(agent, spec=SPEC, config=SMALL, state=None):
     """A batch that the agent's own policy acted, with an end and a cut in it, and the learner's state."""
     state = jax.jit(agent.update.init)(jax.random.PRNGKey(0)) if state is None else state
     params, rng = agent.update.params(state), np.random.default_rng(0)
-    memory, rows = agent.policy.initial_state(B), []
+    memory, step, rows = agent.policy.initial_state(B), jax.jit(agent.policy.step), []
     kinds = [FIRST, MID, LAST, FIRST, MID, MID][: T + 1]
     for t, kind in enumerate(kinds):
         observation = jax.tree.map(lambda x: rng.normal(size=(B, *x.shape)).astype(x.dtype), spec.observations)
@@ -43,11 +43,11 @@ def acted(agent, spec=SPEC, config=SMALL, state=None):
         discount = np.where((kind == LAST) & (np.arange(B) < 2), 0, 1).astype(np.float32)  # The others are cut.
         timestep = TimeStep(np.full(B, kind, np.int32), reward, discount, observation)
         core = agent.policy.core(memory)
-        action, extras, memory = agent.policy.step(params, jax.random.PRNGKey(t), timestep, memory)
+        action, extras, memory = step(params, jax.random.PRNGKey(t), timestep, memory)
         version = np.zeros(B, np.int32)
         rows.append(Steps(observation, timestep.step_type, reward, discount, action, extras, version, core))
-    steps = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
-    return state, Batch(steps._replace(core=jax.tree.map(lambda x: x[:1], steps.core)), jnp.ones(B))
+    steps = jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
+    return state, Batch(steps._replace(core=jax.tree.map(lambda x: x[:1], steps.core)), np.ones(B, np.float32))
 
 
 def test_advantages_by_hand_at_ends_and_truncations():
@@ -73,8 +73,9 @@ def of_minibatch(config, agent_config=None, params_of=lambda params: params):
     head = make_action_head(SPEC.actions, "PPO")
     parts = {"network": make_network(config, SPEC, head), "head": head, "config": config}
     context = Context((), jax.random.PRNGKey(0), jnp.int32(0), ())
-    units = prepare_units(state.params, context, batch, whole=False, **parts)
-    loss, outcome = ppo_loss(params_of(state.params), context, units, **parts)
+    prepare = jax.jit(functools.partial(prepare_units, whole=False, **parts))
+    units = jax.device_get(prepare(state.params, context, batch))
+    loss, outcome = jax.jit(functools.partial(ppo_loss, **parts))(params_of(state.params), context, units)
     return units, loss, outcome.metrics, parts, state.params
 
 
@@ -87,7 +88,7 @@ def test_the_first_ratio_is_one_and_data_is_that_of_the_params():
 
 def test_surrogate_is_that_of_rlax():
     config = dataclasses.replace(SMALL, normalise_advantages=False)
-    moved = lambda params: jax.tree.map(lambda x: x + 0.3, params)  # noqa: E731
+    moved = lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)  # noqa: E731
     units, _, metrics, parts, params = of_minibatch(config, params_of=moved)
     rows = units.mask[:, 0] > 0
     outputs, _ = parts["network"].unroll(moved(params), jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), units.inputs), ())
@@ -100,9 +101,12 @@ def test_surrogate_is_that_of_rlax():
 
 def test_value_clip_by_hand():
     units, _, metrics, parts, _ = of_minibatch(
-        dataclasses.replace(SMALL, value_clip=0.1), params_of=lambda params: jax.tree.map(lambda x: x + 0.3, params)
+        dataclasses.replace(SMALL, value_clip=0.1),
+        params_of=lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params),
     )
-    plain = of_minibatch(SMALL, params_of=lambda params: jax.tree.map(lambda x: x + 0.3, params))[2]
+    plain = of_minibatch(
+        SMALL, params_of=lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
+    )[2]
     assert metrics["baseline_loss"] >= plain["baseline_loss"]
 
 
@@ -119,8 +123,8 @@ def test_a2c_is_the_plain_policy_gradient():
         each = -chosen * units.advantage[:, 0] + 0.25 * (outputs.value[0] - units.target[:, 0]) ** 2 - 0.01 * entropy
         return jnp.sum(mask * each) / jnp.sum(mask)
 
-    ours = jax.grad(lambda p: ppo_loss(p, context, units, **parts)[0])(params)
-    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), ours, jax.grad(plain)(params))
+    ours, plains = (jax.jit(jax.grad(f))(params) for f in (lambda p: ppo_loss(p, context, units, **parts)[0], plain))
+    jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-6), ours, plains)
 
 
 @pytest.mark.parametrize("changes", [{"lstm_size": 6, "value_torso": "shared"}, {"correction": "v_trace"}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -67,9 +68,9 @@ def batch_of(rows):
 
 
 def loss_of(batch, config, params, target, network=None):
-    context = Context(jnp.asarray(target, jnp.float32), KEY, jnp.int32(0))
-    params = jnp.asarray(params, jnp.float32)
-    return r2d2_loss(params, context, batch, network=network or counting(), num_actions=A, config=config)
+    context = Context(np.float32(target), KEY, jnp.int32(0))
+    loss = functools.partial(r2d2_loss, network=network or counting(), num_actions=A, config=config)
+    return (loss if network else jax.jit(loss))(params.astype(np.float32), context, batch)
 
 
 ROWS = [(MID, 0, 1, 0, 1), (MID, 1, 1, 1, 0), (LAST, 2, 1, 2, 0), (FIRST, 0, 1, 3, 2), (MID, 4, 1, 4, 0)]
@@ -97,15 +98,14 @@ def test_rescaled_targets_are_rlaxs():
     rows = list(zip([MID] * 8, reward, [1] * 8, state, action))
     config = replaced(BASE, {"roots": 6, "period": 6})
     _, outcome = loss_of(batch_of(rows), config, params, target)
-    wanted = rlax.transformed_n_step_q_learning(
+    learned = functools.partial(rlax.transformed_n_step_q_learning, n=2, tx_pair=rlax.SIGNED_HYPERBOLIC_PAIR)
+    wanted = jax.jit(learned)(
         params[state[:-1]],
         action[:-1],
         target[state[1:]],
         np.argmax(params[state[1:]], axis=-1),
         reward[1:],
         np.full(7, 0.5, np.float32),
-        2,
-        tx_pair=rlax.SIGNED_HYPERBOLIC_PAIR,
     )
     errors = np.abs(np.asarray(wanted))[:6]
     assert float(outcome.priorities[0]) == pytest.approx(0.9 * errors.max() + 0.1 * errors.mean(), rel=1e-3)
@@ -143,9 +143,10 @@ def test_burn_in_rows_only_bring_the_state_up_to_date():
     assert [float(core[0]) for _, core in seen] == [100, 102, 100, 102]
     assert np.asarray(seen[0][0].action_tm1)[:, 0].tolist() == [2, 1]  # The first is the one that the core remembers.
     without = loss_of(batch_of(ROWS[:3]), replaced(config, {"burn_in": 0}), PARAMS, TARGET)
-    assert float(with_burn_in[0]) == pytest.approx(float(without[0]))
-    assert float(with_burn_in[1].priorities[0]) == pytest.approx(float(without[1].priorities[0]))
-    gradient = jax.grad(lambda params: loss_of(batch_of([*before, *ROWS[:3]]), config, params, TARGET)[0])(PARAMS)
+    assert float(with_burn_in[0]) == pytest.approx(float(without[0]), rel=1e-4)
+    assert float(with_burn_in[1].priorities[0]) == pytest.approx(float(without[1].priorities[0]), rel=1e-4)
+    slope = jax.jit(jax.grad(lambda params: loss_of(batch_of([*before, *ROWS[:3]]), config, params, TARGET)[0]))
+    gradient = np.asarray(slope(PARAMS))
     assert not np.any(gradient[7:]) and np.any(gradient[0])
 
 
@@ -178,8 +179,9 @@ def test_learning_sees_the_values_that_acting_had(burn_in):
     network = make_network(config, SPEC)
     batch = Batch(steps._replace(core=core), np.ones(4, np.float32))
     context = Context(params.params, KEY, jnp.int32(0))
-    _, outcome = r2d2_loss(params.params, context, batch, network=network, num_actions=A, config=config)
-    np.testing.assert_allclose(outcome.priorities, table.errors(steps), rtol=2e-3, atol=1e-4)
+    loss = jax.jit(functools.partial(r2d2_loss, network=network, num_actions=A, config=config))
+    _, outcome = loss(params.params, context, batch)
+    np.testing.assert_allclose(outcome.priorities, jax.jit(table.errors)(steps), rtol=2e-3, atol=1e-4)
 
 
 def test_what_can_not_be_is_refused():

@@ -17,7 +17,7 @@ from boonta.programs.tools import compare, play
 from boonta.programs.wiring import launch
 from boonta.tests.helpers.runs import undeclared
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
 REPLAY = {"batch-size": "4", "min-size": "20", "updates-per-env-step": "0.5", "bootstrap-length": "2"}

@@ -24,8 +24,9 @@ from boonta.programs.wiring import anakin, journal, launch
 from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.runs import undeclared
+from boonta.tests.helpers.solo_program import solo_program
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
 
@@ -107,9 +108,10 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
         (["--keep-every-h", "-1"], "keep_every_h is -1.0; it must be above 0"),
     ],
 )
-def test_bad_input_is_refused_before_anything_starts(tmp_path, flags, message):
-    done = run(tmp_path / "run", *flags)
-    assert done.returncode == 2 and message in done.stderr
+def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(solo_program, ["--workdir", str(tmp_path / "run"), *flags])
+    assert ended.value.code == 2 and message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
