@@ -18,6 +18,7 @@ from boonta.benchmarks import (
     load_program,
     muzero,
     restarts,
+    start,
     timing,
     tunnel,
     values,
@@ -54,6 +55,24 @@ def test_sequences_are_compared_with_those_of_reverb_alone(capsys, monkeypatch):
     )  # A sequence has 10 new steps.
     assert "sequences/s drawn: 800.0 by Reverb alone, 400.0 in the whole, 50%" in lines
     assert "updates/s: 50.0 alone, 12.5 in the whole" in lines  # 32 of them, each drawn four times.
+
+
+def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):
+    """Two turns, each of which starts twice from one folder."""
+    commands, whole = [], iter((30.0, 8.0, 34.0, 10.0))
+    monkeypatch.setattr(start.subprocess, "run", lambda command, **_: commands.append(command))
+    monkeypatch.setattr(
+        start.metrics, "read", lambda folder: [{"start_s": next(whole), "start_s/importing": 4.0, "updates": 9.0}]
+    )
+    start.main(start.Options(turns=2, seconds=50.0))
+    limits = [(command[-2], command[-1]) for command in commands]
+    assert [limit for _, limit in limits] == ["--stop.seconds=50.0", "--stop.seconds=100.0"] * 2
+    assert limits[0][0] == limits[1][0] != limits[2][0]  # Folders.
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [
+        "at first    32.0 (30.0-34.0)  importing 4.0",
+        "resumed      9.0 (8.0-10.0)  importing 4.0",
+    ]
 
 
 def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
