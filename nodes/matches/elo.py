@@ -12,7 +12,6 @@ from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
 
 POINTS = 400.0 / math.log(10.0)  # Rating points per unit of log odds.
 NORMAL_95 = 1.96  # 95% of a normal distribution lie within this many standard deviations of its mean.
@@ -68,6 +67,8 @@ def ratings(
     Returns:
       The rating of every player.
     """
+    from scipy import optimize, special  # Every launcher imports this module, and these take a quarter of a second.
+
     players = list(dict.fromkeys([anchor, *(player for pair in results for player in pair)]))
     index = {player: i for i, player in enumerate(players)}
     one, two = np.array([[index[a], index[b]] for a, b in results]).T

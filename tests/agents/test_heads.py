@@ -12,6 +12,8 @@ from dm_env import specs
 from boonta.agents import distributions, heads
 from boonta.agents.groups import Gaussian
 
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+
 P = np.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]], np.float32)
 HEAD = heads.categorical(3)
 
