@@ -13,7 +13,6 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ import tyro
 from boonta.nodes.rpc import encoding, keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
+from boonta.nodes.rpc.wire import free_port
 
 WAYS = ("ours, unix", "ours, tls", "courier, tcp", "grpc, unix", "grpc, tcp", "grpc, tls")
 NEEDS = {"ours": "msgpack", "courier": "courier", "grpc": "grpc"}
@@ -120,13 +120,6 @@ def server(way: str) -> Iterator[tuple[Callable[[Any], Any], psutil.Process]]:
                 yield CLIENTS[library](address, key if transport == "tls" else None), psutil.Process(process.pid)
             finally:
                 process.kill()
-
-
-def free_port() -> int:
-    """A port of this machine that is free."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def serve(way: str, address: str, key: str) -> Any:

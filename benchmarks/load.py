@@ -151,8 +151,8 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
       calm_s: seconds for which the reader is measured before the save.
     """
     from boonta.nodes.replay import Replay
+    from boonta.nodes.rpc.wire import free_port
     from boonta.nodes.tables.reverb.client import Client
-    from boonta.nodes.tables.reverb.server import free_port
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     size = int(gigabytes * 1e9 / (ROWS * np.prod(load_program.FRAME)))

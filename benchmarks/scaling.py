@@ -22,7 +22,6 @@ import dataclasses
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -42,6 +41,7 @@ from boonta.benchmarks import timing
 from boonta.benchmarks.sebulba import START_S, running, warm_up
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.placement import Placement, make_mesh
+from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.impala import impala as impala_program
 from boonta.programs.impala_atari import impala_atari
@@ -108,9 +108,7 @@ def main(options: Options) -> None:
 
 def measure(options: Options, number: int, cores: list[int], together: bool) -> list[dict[str, float]]:
     """Starts `number` processes that learn together or each by itself; returns their measurements."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     processes = []
     for index in range(number):
         hosts = {"coordinator": f"127.0.0.1:{port}", "number": number, "index": index} if together else {}

@@ -26,6 +26,7 @@ from collections.abc import Iterator
 import tyro
 
 from boonta.nodes.rpc import keys, tunnel
+from boonta.nodes.rpc.wire import free_port
 
 LOOPBACK = "127.0.0.1"
 START_S = 10.0
@@ -179,12 +180,6 @@ def through_stunnel(program: str, folder: pathlib.Path, port: int) -> Iterator[s
             ends.callback(process.terminate)
             connect(accept).close()
         yield connect(ports[0])
-
-
-def free_port() -> int:
-    """A port of this machine that is free."""
-    with socket.create_server((LOOPBACK, 0)) as probe:
-        return probe.getsockname()[1]
 
 
 if __name__ == "__main__":

@@ -32,6 +32,12 @@ class Ended(ConnectionError):
     """The other side has closed the connection."""
 
 
+def free_port() -> int:
+    """A port of this machine on which nobody listens now."""
+    with socket.create_server(("", 0)) as probe:
+        return probe.getsockname()[1]
+
+
 def check(address: str, key: str | None) -> None:
     """Raises ValueError for an address that is malformed, or lacks a key that it needs."""
     if path_of(address) is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
-from boonta.nodes.tables.reverb.server import free_port
+from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables.reverb.store import connect
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
 from boonta.programs.wiring.checks import check_nodes

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-import socket
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boonta.agents.base import Steps, Table
+from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.client import Client
 from boonta.nodes.tables.reverb.library import load
@@ -40,12 +40,6 @@ class Server:
     def wait(self) -> None:
         """Blocks until the service ends."""
         self._server.Wait()
-
-
-def free_port() -> int:
-    """A port of this machine on which nobody listens now."""
-    with socket.create_server(("", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def make_table(table: Table, signature: Steps) -> Any:
