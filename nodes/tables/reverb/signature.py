@@ -101,7 +101,7 @@ def decode(signature: Any) -> list[Column]:
 
 
 def unpack_columns(signature: Steps, packed: list[np.ndarray]) -> Steps:
-    """Unpacks a sequence's columns, uint8 [..., T, N] and [..., 1, M], into steps of the signature's classes."""
+    """Unpacks the columns of sequences, uint8 [T, ..., N] and [1, ..., M], into steps of the signature's classes."""
     rows, *cores = packed
     steps = unpack(signature._replace(core=()), rows)
     return steps._replace(core=unpack(signature.core, cores[0])) if cores else steps

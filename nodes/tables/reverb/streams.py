@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import tree
 
 from boonta.agents.base import Steps, Table
 from boonta.nodes.tables import base
@@ -157,7 +156,6 @@ class Stream:
         samples = [sampler.next() for _ in range(self._size)]
         keys, probability, table_size = (np.stack(column) for column in list(zip(*samples))[:3])
         relative = probability * table_size if self._table.kind == "replay" else np.ones_like(probability)
-        columns = [np.stack(column) for column in zip(*(sample.columns for sample in samples))]
+        columns = [np.stack(column, axis=1) for column in zip(*(sample.columns for sample in samples))]
         steps = unpack_columns(self._signature, columns)
-        steps = tree.map_structure(lambda leaf: leaf.swapaxes(0, 1), steps)  # This copies nothing.
         return Piece(steps, relative.astype(np.float32), keys)

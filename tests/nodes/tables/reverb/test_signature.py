@@ -17,11 +17,11 @@ def test_steps_come_back_in_their_classes_shapes_and_dtypes():
     steps = row(7)
     rows, core = pack(steps._replace(core=())), pack(steps.core)
     assert rows.dtype == np.uint8 and rows.shape == (2, 8 + 2 + 4 + 4 + 4 + 4 + 4 + 8 + 4 + 4) and core.shape == (2, 12)
-    back = unpack_columns(SIGNATURE, [rows[:, None], core[:, None]])  # [B, T, ...]
+    back = unpack_columns(SIGNATURE, [rows[None], core[None]])  # [T, B, ...]
     assert jax.tree.structure(back) == jax.tree.structure(steps)
     for leaf, wanted in zip(tree.flatten(back), tree.flatten(steps), strict=True):
         assert leaf.dtype == wanted.dtype
-        np.testing.assert_array_equal(leaf[:, 0], wanted)
+        np.testing.assert_array_equal(leaf[0], wanted)
 
 
 def test_leaves_without_a_class_are_packed_alike():
