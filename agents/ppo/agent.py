@@ -20,7 +20,7 @@ from boonta.agents.policy_value import Inputs, Network, Outputs, open_network
 from boonta.agents.ppo.config import Config
 from boonta.agents.ppo.loss import Gathered, ppo_loss, prepare_units
 from boonta.agents.ppo.policy import with_earned
-from boonta.agents.views import view_of
+from boonta.agents.views import view_of, with_view
 from boonta.envs.base import REWARD, EnvSpec
 
 
@@ -110,7 +110,7 @@ def require_real(config: Config, spec: EnvSpec) -> None:
 
 
 def normalising(network: Network) -> Network:
-    """The same network, whose unrolls take `(params, moments of frames)` and normalise the frames by the moments."""
+    """The same network, whose unrolls take `(params, moments of views)` and normalise what is seen by the moments."""
 
     def unroll(params: Nest, inputs: Inputs, state: Nest) -> tuple[Outputs, Nest]:
         own, moments = params
@@ -118,7 +118,8 @@ def normalising(network: Network) -> Network:
             mean=jax.tree.map(lambda x: x[..., None], moments.mean),
             variance=jax.tree.map(lambda x: x[..., None], moments.variance),
         )
-        return network.unroll(own, inputs._replace(stack=normalise(inputs.stack, wide)), state)
+        stack = with_view(inputs.stack, normalise(view_of(inputs.stack), wide))
+        return network.unroll(own, inputs._replace(stack=stack), state)
 
     return network._replace(unroll=unroll)
 
@@ -139,7 +140,7 @@ def _statistics(config: Config, spec: EnvSpec) -> optimisation.Statistics | None
 
     def init() -> Gathered:
         return Gathered(
-            no_moments(spec.observations) if config.normalise_observations else (),
+            no_moments(view_of(spec.observations)) if config.normalise_observations else (),
             no_moments(REWARD) if config.normalise_rewards else (),
         )
 

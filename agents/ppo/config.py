@@ -137,6 +137,8 @@ class Config:
         check(self)
         corrects = self.correction == "v_trace"
         require(self, "max_staleness", corrects or self.max_staleness is not None, "given, if correction is 'none'")
+        raw = self.reward_clip == "none" or not self.normalise_rewards
+        require(self, "reward_clip", raw, "'none' if normalise_rewards, whose deviation is that of raw returns")
         if self.value_torso == "own":
             require(self, "lstm_size", self.lstm_size == 0, "0 if value_torso is 'own', which sees no core")
         units = self.batch_size if self.lstm_size else self.batch_size * self.unroll_length

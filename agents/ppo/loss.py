@@ -21,6 +21,7 @@ from boonta.agents.policy_value import Network
 from boonta.agents.ppo.config import Config
 from boonta.agents.recurrence import Inputs, inputs_as_acted
 from boonta.agents.returns import generalised_advantages, v_trace
+from boonta.agents.views import view_of
 
 
 class Units(NamedTuple):
@@ -35,7 +36,7 @@ class Units(NamedTuple):
       advantage, target: float32 [N, S].
       rho: float32 [N, S], probability of the action before the update, over that with which it was drawn.
       reward: float32 [N, S], as learned from.
-      seen: nest [N, S, ...], the newest frames whose moments are kept, or ().
+      seen: nest [N, S, ...], the views of the newest frames, of which moments are kept, or ().
       earned: float32 [N, S], discounted returns whose moments are kept, or ().
     """
 
@@ -57,7 +58,7 @@ class Gathered(NamedTuple):
     """Running statistics.
 
     Attributes:
-      observations: `Moments` of the frames, or ().
+      observations: `Moments` of what the network sees of a frame, or ().
       returns: `Moments` of discounted returns, or ().
     """
 
@@ -94,7 +95,7 @@ def prepare_units(
         advantage = generalised_advantages(value, reward_t, discount_t, mask_tm1, config.trace_lambda)
         target = advantage + value[:-1]
     inputs = jax.tree.map(lambda x: x[:-1], inputs)
-    seen = jax.tree.map(lambda x: x[:-1], steps.observation) if config.normalise_observations else ()
+    seen = jax.tree.map(lambda x: x[:-1], view_of(steps.observation)) if config.normalise_observations else ()
     earned = steps.extras.earned[:-1] if config.normalise_rewards else ()
     rows = Units(inputs, (), action_tm1, mask_tm1, log_prob, value[:-1], advantage, target, rho, reward_t, seen, earned)
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), rows)  # [B, T, ...]

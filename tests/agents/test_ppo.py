@@ -153,11 +153,14 @@ def test_a_target_divergence_ends_the_epochs():
     assert counts == [2, 2, 8]  # Steps of the optimiser.
 
 
-def test_illegal_actions_are_not_taken_and_the_ratio_stays_one():
+@pytest.mark.parametrize("normalise", [False, True])
+def test_illegal_actions_are_not_taken_and_the_ratio_stays_one(normalise):
     board = BoardView(specs.Array((3,), np.float32), specs.Array((4,), bool), specs.Array((), np.int32))
     spec = EnvSpec(board, specs.DiscreteArray(4))
-    agent = ppo.make(SMALL, spec)
+    agent = ppo.make(replaced(SMALL, {"normalise_observations": normalise}), spec)
     state, batch = acted(agent, spec)
+    state = jax.jit(agent.update.step)(state, batch)[0]  # From now on there are moments.
+    state, batch = acted(agent, spec, state=state)
     legal = np.take_along_axis(batch.steps.observation.legal, np.asarray(batch.steps.action)[..., None], -1)
     assert legal.all()
     metrics = jax.jit(agent.update.step)(state, batch)[2]
@@ -196,6 +199,7 @@ def test_entropy_falls_on_schedule():
         ({"minibatches": 3}, "minibatches is 3; it must be a divisor of a batch's 20 transitions"),
         ({"lstm_size": 4, "value_torso": "shared", "minibatches": 8}, "divisor of a batch's 4 sequences"),
         ({"value_torso": "own", "lstm_size": 4}, "lstm_size is 4"),
+        ({"normalise_rewards": True, "reward_clip": "abs_one"}, "reward_clip is 'abs_one'; it must be 'none' if norm"),
     ],
 )
 def test_bad_settings_are_refused(changes, message):
