@@ -46,7 +46,8 @@ class Config:
     )
     noisy: float = field(
         0.0,
-        "Noise of the head's layers at the start, which is learned and explores; 0 is none. With noise, epsilon is 0.",
+        "Noise of the head's layers at the start, which is learned and explores; 0 is none. With noise both epsilons "
+        "should be 0.",
         source="[H], Table 1, 0.5",
         at_least=0,
     )
@@ -111,7 +112,9 @@ class Config:
     )
 
     # Acting and data.
-    exploration: Exploration = field(Exploration(), "Random actions, the only ones unless there is noise.")
+    exploration: Exploration = field(
+        Exploration(anneal_steps=250_000), "Random actions, the only ones unless there is noise."
+    )
     roots: int = field(
         1,
         "R, consecutive transitions of a sequence. More of them share the rows around them, and are alike.",
@@ -121,8 +124,8 @@ class Config:
     )
     replay: Replay = field(
         Replay(size=1_000_000, min_size=50_000, samples_per_insert=8.0),
-        'Sequences to learn from. Their error is |target - value|; of a distribution its loss, for "categorical" the '
-        "KL divergence.",
+        'Sequences to learn from. Their error is |target - value|; for "categorical" the KL divergence, for quantiles '
+        "the mean of their losses.",
         source="[D], Table 1: 32 transitions every 4 steps; [H], Table 1: 80,000 frames first, exponent 0.5",
     )
     fresh_errors: bool = field(
@@ -163,8 +166,8 @@ class Rainbow(Config):
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """As `Config.preset`, with `RAINBOWS_PARTS`."""
-        return replaced(super().preset(kind), RAINBOWS_PARTS)
+        """As `Config.preset`, with `RAINBOWS_PARTS`; for Atari `RAINBOW`."""
+        return recast(cls, RAINBOW) if kind == "atari" else replaced(super().preset(kind), RAINBOWS_PARTS)
 
 
 class ApeX(Config):
@@ -172,8 +175,8 @@ class ApeX(Config):
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """As `Config.preset`, with `APEX_PARTS`."""
-        return replaced(super().preset(kind), APEX_PARTS)
+        """As `Config.preset`, with `APEX_PARTS`; for Atari `APEX`."""
+        return recast(cls, APEX) if kind == "atari" else replaced(super().preset(kind), APEX_PARTS)
 
 
 # What the three agents differ in; [H], Table 1, and [X], section 4.1 and App. C.

@@ -60,7 +60,8 @@ def test_quantiles_by_hand():
     settings = config("quantile", quantiles=2, huber=1.0)
     huber = {1: 0.5, 2: 1.5, -3: 2.5, -2: 1.5}
     wanted = 0.25 * (huber[1] + huber[2]) / 2 + 0.25 * (huber[-3] + huber[-2]) / 2
-    assert one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)[0] == pytest.approx(wanted)
+    loss, error = one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)
+    assert loss == pytest.approx(wanted) and error == pytest.approx(wanted / 2)
     settings = config("quantile", quantiles=2, huber=None)
     wanted = 0.25 * 1.5 + 0.25 * 2.5
     assert one([0.0, 4.0], [0.25, 0.75], 1.0, 0.5, [0.0, 2.0], settings)[0] == pytest.approx(wanted)

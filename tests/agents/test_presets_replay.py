@@ -26,7 +26,7 @@ ATARI = {
     "target_period": 2_500,
     "exploration.epsilon_start": 1.0,
     "exploration.epsilon": 0.01,
-    "exploration.anneal_steps": 40_000,
+    "exploration.anneal_steps": 250_000,
     "exploration.ladder": 0.0,
     "roots": 1,
     "replay.batch_size": 32,
@@ -131,11 +131,13 @@ def test_rainbow_and_ape_x():
     ladder = {"exploration.epsilon_start": 0.4, "exploration.epsilon": 0.4, "exploration.ladder": 7.0}
     apex = {"noisy": 0.0, "distribution": "none", "replay.priority_exponent": 0.6, **ladder}
     above = {"torso.widths": (), "head_width": 512}
-    require(dqn.RAINBOW, ATARI, parts, rainbow, above, {"replay.min_size": 20_000, "target_period": 2_000})
+    require(
+        dqn.Rainbow.preset("atari"), ATARI, parts, rainbow, above, {"replay.min_size": 20_000, "target_period": 2_000}
+    )
     require(dqn.Rainbow.preset("catch"), CATCH, parts, rainbow)
     large = {"replay.batch_size": 512, "optimiser.kind": "rmsprop", "optimiser.decay": 0.95}
     step = {"optimiser.learning_rate": 6.25e-5, "optimiser.epsilon": 1.5e-7, "optimiser.max_grad_norm": 40.0}
-    require(dqn.APEX, ATARI, parts, apex, above, large, step)
+    require(dqn.ApeX.preset("atari"), ATARI, parts, apex, above, large, step)
     require(dqn.ApeX.preset("catch"), CATCH, parts, apex)
 
 
