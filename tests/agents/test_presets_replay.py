@@ -62,12 +62,13 @@ DQN = {
     "catch": CATCH,
     "cartpole": {
         **CATCH,
+        "torso.normalise": True,
         "support_limit": 100.0,
         "exploration.anneal_steps": 32_000,
         "replay.size": 50_000,
         "replay.batch_size": 128,
         "replay.samples_per_insert": 8.0,
-        "target_period": 500,
+        "target_period": 100,
         "optimiser.learning_rate": 2.5e-4,
     },
     "minatar": {
