@@ -193,7 +193,8 @@ CATCH = replaced(
     },
 )
 GRID_WORLD = replaced(CATCH, {"unroll_length": 16, "entropy_cost": CARTPOLE.entropy_cost})
-# Those that PureJaxRL publishes for MinAtar, without annealing, which depends on the length of a run.
+# Those that PureJaxRL publishes for MinAtar, but for its learning rate, 5e-3, and its annealing, which depends on the
+# length of a run; benchmarks/learning/ppo_minatar.yaml has both.
 MINATAR = replaced(
     CARTPOLE,
     {
