@@ -41,10 +41,11 @@ def make_optimiser(settings: Optimiser, rate: float | jax.Array, weights: Nest =
 
     Args:
       settings: the optimiser's settings.
-      rate: the learning rate of this update. A schedule of optax would count steps, which are fewer than updates where
-        an entry of the params rests, and more or fewer where an update takes several.
+      rate: the learning rate of this update. A schedule of optax's would count steps, of which an update takes several
+        where it has minibatches, and none where an entry of the params rests.
       weights: the params that decay, with 0 in place of those that don't; None if none does.
     """
+    # As a number it would take the count of steps out of the optimiser's state, which checkpoints hold.
     schedule, eps = optax.constant_schedule(rate), settings.eps
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
     if settings.kind == "rmsprop":
