@@ -29,24 +29,24 @@ class Descent(NamedTuple):
     step: Callable[[Nest, Nest, Nest, jax.Array], tuple[Nest, Nest, Metrics]]
 
 
-def make_schedule(settings: Optimiser, steps_per_update: int = 1) -> optax.Schedule:
-    """Learning rate by step: linear to zero over `anneal_updates`, or constant where that is None."""
+def make_schedule(settings: Optimiser) -> optax.Schedule:
+    """Learning rate by update: linear to zero over `anneal_updates`, or constant where that is None."""
     if settings.anneal_updates is None:
         return optax.constant_schedule(settings.learning_rate)
-    return optax.linear_schedule(settings.learning_rate, 0.0, settings.anneal_updates * steps_per_update)
+    return optax.linear_schedule(settings.learning_rate, 0.0, settings.anneal_updates)
 
 
-def make_optimiser(
-    settings: Optimiser, steps_per_update: int = 1, weights: Nest = None
-) -> optax.GradientTransformation:
+def make_optimiser(settings: Optimiser, rate: float | jax.Array, weights: Nest = None) -> optax.GradientTransformation:
     """Clips the global norm of the gradient, then steps.
 
     Args:
       settings: the optimiser's settings.
-      steps_per_update: steps that an update takes.
+      rate: the learning rate of this update. A schedule of optax's would count steps, of which an update takes several
+        where it has minibatches, and none where an entry of the params rests.
       weights: the params that decay, with 0 in place of those that don't; None if none does.
     """
-    schedule, eps = make_schedule(settings, steps_per_update), settings.eps
+    # As a number it would take the count of steps out of the optimiser's state, which checkpoints hold.
+    schedule, eps = optax.constant_schedule(rate), settings.eps
     clip = optax.clip_by_global_norm(settings.max_grad_norm)
     if settings.kind == "rmsprop":
         # The mean square starts at 1, as in the TensorFlow optimiser that published settings were tuned with: from 0
@@ -62,27 +62,21 @@ def make_optimiser(
     return optax.chain(clip, adam, decay, optax.scale_by_learning_rate(schedule))
 
 
-def make_descent(
-    optimiser: Optimiser | Mapping[str, Optimiser], steps_per_update: int, periods: Mapping[str, int]
-) -> Descent:
+def make_descent(optimiser: Optimiser | Mapping[str, Optimiser], periods: Mapping[str, int]) -> Descent:
     """Makes the descent of an update.
 
     Args:
       optimiser: settings for all params; or, where params are a dict, for each entry by its name.
-      steps_per_update: steps that an update takes.
       periods: updates between those that change an entry, by its name; 1 for others.
     """
     if isinstance(optimiser, Mapping):
         return _descend_by_entry(
-            {
-                name: _rarely(make_descent(own, steps_per_update, {}), periods.get(name, 1))
-                for name, own in optimiser.items()
-            }
+            {name: _rarely(make_descent(own, {}), periods.get(name, 1)) for name, own in optimiser.items()}
         )
-    schedule = make_schedule(optimiser)  # That of the optimiser counts steps; this one counts updates.
+    schedule = make_schedule(optimiser)
 
     def init(params: Nest) -> Nest:
-        return make_optimiser(optimiser, steps_per_update).init(_packed(params)[0])
+        return make_optimiser(optimiser, optimiser.learning_rate).init(_packed(params)[0])
 
     def step(gradient: Nest, state: Nest, params: Nest, updates: jax.Array) -> tuple[Nest, Nest, Metrics]:
         packed, unpack = _packed(params)
@@ -90,11 +84,12 @@ def make_descent(
         # In a population the setting is an array, whose value isn't known here.
         never = isinstance(optimiser.weight_decay, (int, float)) and optimiser.weight_decay == 0
         weights = None if never else _packed(_only_weights(params))[0]
-        change, state = make_optimiser(optimiser, steps_per_update, weights).update(slope, state, packed)
+        rate = schedule(updates)
+        change, state = make_optimiser(optimiser, rate, weights).update(slope, state, packed)
         metrics = {
             "grad_norm": optax.global_norm(slope),
             "update_norm": optax.global_norm(change),
-            "learning_rate": jnp.asarray(schedule(updates), jnp.float32),
+            "learning_rate": jnp.asarray(rate, jnp.float32),
         }
         return unpack(optax.apply_updates(packed, change)), state, metrics
 

@@ -88,12 +88,13 @@ def encode(torso: Torso, observation: Nest, spec: Nest, name: str) -> jax.Array:
       Features float32 [N, D].
     """
     leaves, kinds = jax.tree.leaves(observation), jax.tree.leaves(spec)
+    widths = torso.resolved.widths  # Those of the kind, not of a perceptron's own.
+    flat = dataclasses.replace(torso, kind="mlp", widths=widths, channels=None, kernels=None, strides=None)
     features = []
     for i, (x, kind) in enumerate(zip(leaves, kinds, strict=True)):
         chex.assert_rank(x, len(kind.shape) + 2)
         x = one_hot(x, kind)
-        flat = len(leaves) > 1 and not is_image(kind.shape)
-        own = dataclasses.replace(torso, kind="mlp", channels=None, kernels=None, strides=None) if flat else torso
+        own = flat if len(leaves) > 1 and not is_image(kind.shape) else torso
         features.append(encode_array(own, x, name if len(leaves) == 1 else f"{name}_leaf_{i}"))
     return features[0] if len(features) == 1 else jnp.concatenate(features, axis=-1)
 

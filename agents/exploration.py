@@ -12,7 +12,7 @@ import numpy as np
 
 from boonta.agents.base import Nest, Slots, Update
 from boonta.agents.config import check, documented, field, require
-from boonta.agents.heads import ILLEGAL, mask_illegal
+from boonta.agents.heads import mask_illegal
 from boonta.agents.views import legal_of
 
 
@@ -177,18 +177,6 @@ def choose(
     action = epsilon_greedy(key, values, legal, epsilon)
     chosen = jnp.take_along_axis(values, action[:, None], axis=-1)[:, 0]
     return action, Estimates(chosen, raw(jnp.max(mask_illegal(values, legal), axis=-1)))
-
-
-def tempered(logits: jax.Array, temperature: jax.Array | float) -> jax.Array:
-    """Logits [..., A] of p ** (1 / temperature), normalised; at temperature 0 the likeliest action alone is left.
-
-    Args:
-      logits: float32 [..., A].
-      temperature: a number of at least 0; it may be traced.
-    """
-    best = logits == jnp.max(logits, axis=-1, keepdims=True)
-    cold = jnp.asarray(temperature) == 0
-    return jnp.where(cold, jnp.where(best, 0.0, ILLEGAL), logits / jnp.where(cold, 1.0, temperature))
 
 
 class ActingParams(NamedTuple):

@@ -151,7 +151,7 @@ def make_update(
     """
     if epochs < 1 or minibatches < 1:
         raise ValueError(f"epochs is {epochs}, minibatches is {minibatches}; they must be at least 1")
-    descent = make_descent(optimiser, epochs * minibatches, periods or {})
+    descent = make_descent(optimiser, periods or {})
     follow = _follower(target)
 
     def init(key: jax.Array) -> LearnerState:

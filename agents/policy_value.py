@@ -27,6 +27,7 @@ from boonta.agents.views import view_of
 from boonta.envs.base import BoardView, EnvSpec
 
 T, B = 3, 2  # Sizes that a whole network is checked with.
+ALONE = "for a game of two: in a match a side isn't told the other's actions, which a core sees"
 
 
 class Outputs(NamedTuple):
@@ -135,9 +136,10 @@ def open_network(
       own: a torso, which takes the place of the config's; a `Network`, that of its core and heads, too; or None.
 
     Raises:
-      ValueError: the network can't take the observations; or an output of one's own doesn't fit, and the message says
-        what it must be.
+      ValueError: the network has a core, but the environment is a game of two; the network can't take the observations;
+        or an output of one's own doesn't fit, and the message says what it must be.
     """
+    require(config, "lstm_size", spec.num_players == 1 or config.lstm_size == 0, f"0 {ALONE}")
     if isinstance(own, Network):
         check_network(own, config, spec, head)
         network = own
@@ -179,6 +181,8 @@ def check_network(network: Network, config: NetworkConfig, spec: EnvSpec, head: 
     if any(leaf.shape[:1] != (B,) for leaf in jax.tree.leaves(state)):
         got = networks.describe(state)
         raise ValueError(f"network: initial_state must return arrays [B={B}, ...], but returns {got}")
+    if spec.num_players != 1 and jax.tree.leaves(state):
+        raise ValueError(f"network: initial_state must return () {ALONE}, but returns {networks.describe(state)}")
     inputs = jax.eval_shape(lambda: example_inputs(spec, config.frame_stack, T, B))
     unrolled = networks.trace("unroll", network.unroll, params, inputs, state)
     if not (isinstance(unrolled, tuple) and len(unrolled) == 2 and isinstance(unrolled[0], Outputs)):

@@ -67,7 +67,8 @@ class Transitions:
     )
     bootstrap_length: int = field(
         1,
-        "N, env steps of a transition.",
+        "N, env steps of a transition. SAC's targets then have the entropy at their end, and not those of the steps in "
+        "between.",
         unit="env steps",
         source="[SAC], Eq. 3; [D4PG], section 3, up to 5",
         at_least=1,

@@ -8,7 +8,7 @@ import jax
 
 from boonta.agents import networks, optimisation
 from boonta.agents.base import Agent, Nest, Table, from_archives
-from boonta.agents.config import require
+from boonta.agents.config import require, require_sign
 from boonta.agents.dqn.config import Config
 from boonta.agents.dqn.loss import dqn_loss
 from boonta.agents.dqn.networks import Network, Outputs, make_network
@@ -48,7 +48,7 @@ def make(
       ValueError: actions are not discrete, the discount doesn't fit the number of players, or the network cannot take
         the observations; or an output of your own network doesn't fit, and the message says what it must be.
     """
-    require_discount(config, spec)
+    require_sign(config, spec.num_players)
     own = networks.name_of(network)
     view, actions = view_of(spec.observations), num_actions(spec.actions, "DQN")
     if isinstance(network, Network):
@@ -81,17 +81,6 @@ def make_unplugged(config: Config, spec: EnvSpec, network: networks.MakeTorso | 
       network: as in `make`.
     """
     return from_archives(make(config, spec, network))
-
-
-def require_discount(config: Config, spec: EnvSpec) -> None:
-    """Refuses a discount that doesn't fit the number of players.
-
-    Raises:
-      ValueError: it must be above 0 for one player, and below for two, since what is good for one is bad for the other.
-    """
-    two = spec.num_players == 2
-    wanted = f"{'below' if two else 'above'} 0 for a game of {spec.num_players} player(s)"
-    require(config, "discount", two == (config.discount < 0), wanted)
 
 
 def make_table(config: Config) -> Table:

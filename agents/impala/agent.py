@@ -38,7 +38,8 @@ def make(
 
     Raises:
       ValueError: there is no head for the actions; the discount's sign doesn't fit the number of players; the network
-        can't take the observations; or an output of your own doesn't fit, and the message says what it must be.
+        has a core, but the environment is a game of two; the network can't take the observations; or an output of your
+        own doesn't fit, and the message says what it must be.
     """
     head = make_action_head(spec.actions, "IMPALA", config.gaussian)
     require_sign(config, spec.num_players)

@@ -30,7 +30,7 @@ class Config:
     )
     lstm_size: int = field(
         0,
-        "Size of the recurrent core, which also sees the last action and reward; 0 is none.",
+        "Size of the recurrent core, which also sees the last action and reward; for one player. 0 is none.",
         unit="units",
         source="Figure 3, 256",
         at_least=0,

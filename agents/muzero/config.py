@@ -223,6 +223,7 @@ class Config:
         torso = self.torso
         require(self, "torso.kind", torso.kind in ("mlp", "tower"), "'mlp' or 'tower'")
         require(self, "torso.widths", torso.kind == "tower" or torso.widths != (), "one number at least, or None")
+        require(self, "torso.widths", torso.kind == "mlp" or not torso.widths, "None: a tower has no dense layers")
         require(self, "discount", self.discount != 0, "in [-1, 1], and not 0")
         paced = self.replay.samples_per_insert is not None or not self.self_play.temperature_steps
         require(self, "replay.samples_per_insert", paced, "a number, unless self_play.temperature_steps is empty")

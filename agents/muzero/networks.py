@@ -26,7 +26,7 @@ from dm_env import specs
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
-from boonta.agents.encoders import convolution, one_hot, perceptron, residual, to_float, tower
+from boonta.agents.encoders import convolution, dense, one_hot, perceptron, residual, to_float, tower
 from boonta.agents.groups import Torso
 from boonta.agents.heads import dense_head
 from boonta.agents.muzero import history
@@ -224,7 +224,7 @@ class _Torso:
         leaves = [to_float(one_hot(x, kind)) for x, kind in zip(jax.tree.leaves(stack), self._kinds, strict=True)]
         if own.kind == "mlp":
             x = jnp.concatenate([hk.Flatten()(x) for x in leaves], axis=-1)
-            return perceptron(x, own.widths or (), self._name, own.normalise)
+            return dense(own, x, self._name)
         assert own.channels is not None and own.blocks is not None
         frames, *actions = leaves
         size = frames.shape[:3]
@@ -242,10 +242,10 @@ class _Mlp:
     """Perceptrons; a hidden state is [B, D]."""
 
     def __init__(self, torso: Torso):
-        self._widths, self._normalised = torso.resolved.widths or (), torso.normalise
+        self._torso = torso
 
     def advance(self, hidden: jax.Array, choice: jax.Array, name: str) -> jax.Array:
-        x = perceptron(jnp.concatenate([hidden, choice], axis=-1), self._widths, name, self._normalised)
+        x = dense(self._torso, jnp.concatenate([hidden, choice], axis=-1), name)
         return hidden + hk.Linear(hidden.shape[-1], name=f"{name}_out")(x)
 
     def look(self, hidden: jax.Array, name: str) -> jax.Array:

@@ -149,6 +149,8 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
             "pb_c_init": config.puct.pb_c_init,
             "pb_c_base": config.puct.pb_c_base,
         }
+        if not explore:
+            key = jax.random.PRNGKey(0)  # It breaks ties, here in the same way whatever the caller's key.
         key, stray_key = jax.random.split(key)
         hidden = model.represent(params, stack)
         prediction = model.predict(params, hidden)

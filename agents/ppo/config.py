@@ -30,7 +30,7 @@ class Config:
     )
     lstm_size: int = field(
         0,
-        "Size of the recurrent core, which also sees the last action and reward; 0 is none.",
+        "Size of the recurrent core, which also sees the last action and reward; for one player. 0 is none.",
         unit="units",
         source=OWN,
         at_least=0,
@@ -195,7 +195,8 @@ CATCH = replaced(
     },
 )
 GRID_WORLD = replaced(CATCH, {"unroll_length": 16, "entropy_cost": CARTPOLE.entropy_cost})
-# Those that PureJaxRL publishes for MinAtar, without annealing, which depends on the length of a run.
+# Those that PureJaxRL publishes for MinAtar, but for its learning rate, 5e-3, and its annealing, which depends on the
+# length of a run; benchmarks/learning/ppo_minatar.yaml has both.
 MINATAR = replaced(
     CARTPOLE,
     {

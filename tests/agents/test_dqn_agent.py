@@ -11,7 +11,7 @@ from dm_env import specs
 
 from boonta.agents import dqn
 from boonta.agents.base import Batch, Slots, initial_state_of
-from boonta.agents.config import replaced
+from boonta.agents.config import replaced, with_values
 from boonta.agents.dqn.config import RAINBOWS_PARTS
 from boonta.agents.dqn.networks import NoisyLinear, make_network
 from boonta.agents.exploration import ActingParams
@@ -151,9 +151,9 @@ def test_presets():
 
 def test_what_can_not_be_is_refused():
     board = OpenSpiel("tic_tac_toe").spec
-    with pytest.raises(ValueError, match=r"discount is 0.99; it must be below 0 for a game of 2 player\(s\)"):
+    with pytest.raises(ValueError, match=r"discount is 0.99; for a game of 2 player\(s\) it must be below 0"):
         dqn.make(TINY, board)
-    with pytest.raises(ValueError, match=r"discount is -1.0; it must be above 0 for a game of 1 player\(s\)"):
+    with pytest.raises(ValueError, match=r"discount is -1.0; for a game of 1 player\(s\) it must be at least 0"):
         dqn.make(replaced(TINY, {"discount": -1.0}), SPEC)
     with pytest.raises(ValueError, match="DQN chooses among discrete actions"):
         dqn.make(TINY, EnvSpec(SPEC.observations, specs.BoundedArray((2,), np.float32, -1, 1)))
@@ -162,3 +162,12 @@ def test_what_can_not_be_is_refused():
         dqn.make(TINY, SPEC, wrong)
     with pytest.raises(ValueError, match="noisy is 0.5; it must be 0 where network is a whole one"):
         dqn.make(replaced(TINY, {"noisy": 0.5}), SPEC, wrong)
+
+
+def test_a_population_may_vary_the_discount():
+    """Its values are traced where the members are made."""
+
+    def start(discount):
+        return dqn.make(with_values(TINY, {"discount": discount}), SPEC).update.init(KEY)
+
+    assert jax.eval_shape(jax.vmap(start), jnp.array([0.9, 0.99])).updates.shape == (2,)

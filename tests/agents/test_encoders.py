@@ -171,6 +171,13 @@ def test_of_a_dict_images_are_convolved_and_the_rest_joins_them():
     np.testing.assert_array_equal(features, np.concatenate(parts, axis=-1))
 
 
+def test_of_a_dict_leaves_that_are_no_images_have_the_kinds_own_widths():
+    seen = {"board": np.ones((1, 12, 10, 1), np.float32), "state": np.ones((1, 5, 1), np.float32)}
+    params, features = features_of(Torso("minatar"), seen, {name: MIXED[name] for name in seen})
+    assert features.shape == (1, 2 * 128)
+    assert [own["w"].shape for name, own in params.items() if "leaf_1" in name] == [(5, 128)]
+
+
 def test_a_leaf_that_no_convolution_takes_is_named():
     encoders.check_observation(Torso("nature", kernels=(3, 3, 1), strides=(1, 1, 1)), MIXED)
     with pytest.raises(ValueError, match=r"window of 8, but from observations\['pair'\]\[1\] only \(5, 3\) reach it"):

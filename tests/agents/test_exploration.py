@@ -1,4 +1,4 @@
-"""Exploration: shares, ladders and temperatures."""
+"""Exploration: shares and ladders."""
 
 from __future__ import annotations
 
@@ -51,12 +51,3 @@ def test_slots_of_actors_that_have_joined_lie_between_the_others_on_the_ladder()
     many = np.sort(exploration.rungs(Slots(1024, first=8 + 31, total=8)))
     assert many[0] > 0 and many[-1] < 1 and np.diff(many).max() < 2 / 1024
     np.testing.assert_allclose(exploration.rungs(Slots(1, first=1, total=1)), [0.5])
-
-
-def test_temperatures():
-    logits = jnp.log(jnp.array([0.2, 0.3, 0.5]))
-    np.testing.assert_allclose(jax.nn.softmax(exploration.tempered(logits, 1.0)), [0.2, 0.3, 0.5], rtol=1e-5)
-    squared = np.square([0.2, 0.3, 0.5])
-    np.testing.assert_allclose(jax.nn.softmax(exploration.tempered(logits, 0.5)), squared / squared.sum(), rtol=1e-5)
-    traced = jax.jit(exploration.tempered)(logits, 0.0)
-    np.testing.assert_array_equal(jax.nn.softmax(traced), [0, 0, 1])

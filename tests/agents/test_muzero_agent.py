@@ -17,7 +17,7 @@ from boonta.agents.base import Batch, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.loss import muzero_loss
-from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.networks import make_model, scale_hidden
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.search import make_search
 from boonta.agents.optimisation import Context
@@ -52,6 +52,33 @@ BOARD = EnvSpec(
 def test_config_refuses(field, bad):
     with pytest.raises(ValueError, match=f"muzero.Config: {field} is {bad!r}; it must be"):
         muzero.Config(**{field: bad})
+
+
+def test_a_tower_has_no_dense_layers():
+    with pytest.raises(
+        ValueError, match=r"muzero.Config: torso.widths is \(8,\); it must be None: a tower has no dense"
+    ):
+        muzero.Config(Torso("tower", widths=(8,)))
+
+
+def test_dense_layers_are_as_the_torso_says():
+    """Those of representation and dynamics; the default's are normal numbers before rectifiers."""
+    config = replaced(SMALL, {"torso.activation": "tanh", "torso.orthogonal": True, "torso.normalise": False})
+    model = make_model(config, FLAT.observations, 3)
+    params = model.init(jax.random.PRNGKey(0))
+    for name in ("representation_0", "dynamics_0"):
+        w = params[name]["w"]  # [inputs, 8]; its shorter side is orthogonal.
+        gram = w @ w.T if w.shape[0] < w.shape[1] else w.T @ w
+        np.testing.assert_allclose(gram, 2 * np.eye(len(gram)), atol=1e-5)
+    stack, choice = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4, 1), np.eye(4, dtype=np.float32)[:2]
+    hidden = model.represent(params, stack)
+    np.testing.assert_allclose(
+        hidden, scale_hidden(np.tanh(stack[..., 0] @ params["representation_0"]["w"])), rtol=1e-4, atol=1e-5
+    )
+    moved = np.tanh(np.concatenate([hidden, choice], -1) @ params["dynamics_0"]["w"])
+    out = params["dynamics_out"]
+    expected = scale_hidden(hidden + moved @ out["w"] + out["b"])
+    np.testing.assert_allclose(model.dynamics(params, hidden, choice)[0], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("field", "bad"), [("torso.kind", "mlp"), ("torso.halvings", 1), ("search", "stochastic")])
@@ -203,7 +230,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents import muzero, sequences
 from boonta.agents.base import Batch, Steps
 from boonta.agents.muzero.loss import muzero_loss
-from boonta.agents.muzero.networks import make_model
+from boonta.agents.muzero.networks import make_model, scale_hidden
 from boonta.agents.muzero.policy import Extras
 from boonta.agents.muzero.search import make_search
 from boonta.agents.optimisation import Context

@@ -100,6 +100,27 @@ def test_noise_is_for_actors_only(name):
     assert actions(make_game(rewards={1: 0.5}, values={}), explore=False) == {0}
 
 
+@pytest.mark.parametrize("name", [*SEARCHES, "stochastic"])
+def test_without_exploration_the_key_does_not_break_ties(name):
+    """All actions are worth the same, and with as many simulations as actions all are tried as often."""
+    config = dataclasses.replace(CONFIG, search=name, num_simulations=A)
+    model = make_game(rewards={}, values={})
+    if name == "stochastic":
+        model = model._replace(
+            chance=ChanceModel(
+                afterstate=lambda params, hidden, choice: hidden,
+                predict=lambda params, hidden: Prediction(jnp.zeros((*hidden.shape, 2)), logits_of(0 * hidden)),
+                encode=lambda params, stack: None,
+            ),
+            dynamics=lambda params, hidden, code: (hidden, logits_of(0 * hidden)),
+        )
+    search = jax.jit(make_search(config, model, A, explore=False))
+    found = [search((), jax.random.PRNGKey(seed), jnp.zeros((8, 1)), np.ones((8, A), bool)) for seed in range(4)]
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].action, other.action)
+        np.testing.assert_array_equal(found[0].policy, other.policy)
+
+
 def test_stochastic_search_weighs_outcomes():
     """Action 0 wins 1 with one code of two, and loses 1 with the other; action 1 always gets 0.3."""
 

@@ -166,7 +166,7 @@ def test_many_arrays_as_one_vector_descend_as_they_do_one_by_one(kind, monkeypat
 
     def descend(few: int):
         monkeypatch.setattr(descent, "FEW", few)
-        made = descent.make_descent(settings, 1, {})
+        made = descent.make_descent(settings, {})
         moved, state, metrics = params, made.init(params), {}
         for updates in range(3):
             moved, state, metrics = made.step(gradient, state, moved, jnp.int32(updates))
@@ -199,7 +199,7 @@ def sequences_of(rewards):
     return Batch(Steps(reward, reward, reward, reward, reward, (), reward), jnp.ones(len(rewards)))
 
 
-def learn_sum(epochs, minibatches, rewards, statistics=None, **settings):
+def learn_sum(epochs, minibatches, rewards, statistics=None, further=None, **settings):
     """Descends on `param * sum(rewards)`; priorities are the rewards themselves, statistics their sum."""
 
     def loss(params, context, batch):
@@ -210,7 +210,13 @@ def learn_sum(epochs, minibatches, rewards, statistics=None, **settings):
 
     optimiser = Optimiser("sgd", 0.1, max_grad_norm=1e9, **settings)
     update = optimisation.make_update(
-        lambda key: jnp.float32(0.0), loss, optimiser, statistics=statistics, epochs=epochs, minibatches=minibatches
+        lambda key: jnp.float32(0.0),
+        loss,
+        optimiser,
+        statistics=statistics,
+        epochs=epochs,
+        minibatches=minibatches,
+        further=further,
     )
     state = update.init(jax.random.PRNGKey(0))
     return *jax.jit(update.step)(state, sequences_of(rewards)), update
@@ -241,11 +247,39 @@ def test_minibatches_are_dealt_anew_in_each_epoch_and_update():
 def test_the_learning_rate_falls_by_updates_not_by_steps():
     rewards = [1.0, 1.0]
     state, _, metrics, update = learn_sum(2, 2, rewards, anneal_updates=2)
-    # Four steps of gradient 1 fall from 0.1 by an eighth of it each.
-    np.testing.assert_allclose(state.params, -0.1 * (1 + 7 / 8 + 6 / 8 + 5 / 8), rtol=1e-5)
+    np.testing.assert_allclose(state.params, -0.1 * 4, rtol=1e-5)  # Four steps of gradient 1 at the first rate.
     state, _, metrics = update.step(state, sequences_of(rewards))
     np.testing.assert_allclose(metrics["learning_rate"], 0.05, rtol=1e-6)
-    np.testing.assert_allclose(state.params, -0.1 * sum(range(1, 9)) / 8, rtol=1e-5)
+    np.testing.assert_allclose(state.params, -0.1 * 4 - 0.05 * 4, rtol=1e-5)
+
+
+def test_epochs_that_are_left_out_do_not_slow_the_fall_of_the_learning_rate():
+    rewards = [1.0, 1.0]
+    state, _, metrics, update = learn_sum(
+        3, 1, rewards, further=lambda metrics: metrics["loss"] > 1e9, anneal_updates=2
+    )
+    state, _, metrics = update.step(state, sequences_of(rewards))
+    assert float(metrics["epochs"]) == 1
+    np.testing.assert_allclose(metrics["learning_rate"], 0.05, rtol=1e-6)
+    np.testing.assert_allclose(state.params, -0.1 * 2 - 0.05 * 2, rtol=1e-5)
+
+
+def test_the_learning_rate_of_what_rarely_moves_falls_by_updates():
+    """The policy moves in the second and the fourth update, by the rates of these."""
+
+    def loss(params, context, batch):
+        return params["policy"] + params["critic"], optimisation.Outcome(None, {})
+
+    settings = {name: Optimiser("sgd", 0.4, anneal_updates=4) for name in ("policy", "critic")}
+    update = optimisation.make_update(
+        lambda key: {"policy": jnp.float32(0.0), "critic": jnp.float32(0.0)}, loss, settings, periods={"policy": 2}
+    )
+    state = update.init(jax.random.PRNGKey(0))
+    for _ in range(4):
+        state, _, metrics = update.step(state, None)
+    np.testing.assert_allclose(metrics["learning_rate/policy"], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(state.params["policy"], -(0.3 + 0.1), rtol=1e-6)
+    np.testing.assert_allclose(state.params["critic"], -(0.4 + 0.3 + 0.2 + 0.1), rtol=1e-6)
 
 
 def test_statistics_count_each_sequence_once_and_hold_still_within_an_update():

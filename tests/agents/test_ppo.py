@@ -100,14 +100,15 @@ def test_surrogate_is_that_of_rlax():
 
 
 def test_value_clip_by_hand():
-    units, _, metrics, parts, _ = of_minibatch(
-        dataclasses.replace(SMALL, value_clip=0.1),
-        params_of=lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params),
-    )
-    plain = of_minibatch(
-        SMALL, params_of=lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)
-    )[2]
-    assert metrics["baseline_loss"] >= plain["baseline_loss"]
+    moved = lambda params: jax.tree.map(lambda x: np.asarray(x) + np.float32(0.3), params)  # noqa: E731
+    units, _, metrics, parts, params = of_minibatch(dataclasses.replace(SMALL, value_clip=0.1), params_of=moved)
+    outputs, _ = parts["network"].unroll(moved(params), jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), units.inputs), ())
+    value, old, target = np.asarray(outputs.value[0]), units.value[:, 0], units.target[:, 0]
+    near = np.where(value > old + 0.1, old + 0.1, np.where(value < old - 0.1, old - 0.1, value))
+    rows = units.mask[:, 0] > 0
+    plain, clipped = (value - target)[rows] ** 2, (near - target)[rows] ** 2
+    assert np.any(clipped > plain) and np.any(clipped < plain)  # The larger of the two counts, and each is it once.
+    assert float(metrics["baseline_loss"]) == pytest.approx(0.5 * np.mean(np.maximum(plain, clipped)), rel=1e-5)
 
 
 def test_a2c_is_the_plain_policy_gradient():

@@ -81,6 +81,21 @@ def test_ends_and_what_is_no_transition():
     assert float(total) == 0 and float(between.statistics) == 0
 
 
+def test_a_target_of_three_steps_has_the_entropy_at_its_end_alone():
+    """States 1 to 4; rewards 4, 8, 16 with discount 0.5; the entropies at states 2 and 3 are not in the target."""
+    column = lambda *x: np.array(x, np.float32).reshape(4, 1)  # noqa: E731
+    kind = np.full((4, 1), MID, np.int32)
+    action = column(1, 0, 0, 0)[..., None]
+    steps = Steps(column(1, 2, 3, 4)[..., None], kind, column(0, 4, 8, 16), column(1, 1, 1, 1), action, (), kind)
+    (action_t, log_pi_t), _ = drawn()
+    q_t = min(3 * 4, -1 * 4) + action_t
+    target = 4 + 0.5 * 8 + 0.25 * 16 + 0.125 * (q_t - 0.2 * log_pi_t)
+    critic_loss = 0.5 * sum((target - (w * 1 + 0.5)) ** 2 for w in (1, 2))
+    _, outcome = loss(made=Batch(steps, np.ones(1)), config=replaced(CONFIG, {"replay.bootstrap_length": 3}))
+    assert float(outcome.metrics["critic_loss"]) == pytest.approx(critic_loss, rel=1e-5)
+    assert float(outcome.statistics) == 1
+
+
 def test_gradients_by_hand_and_by_differences():
     gradient = jax.grad(lambda p: loss(p)[0])(PARAMS)
     (action_t, log_pi_t), (_, log_pi) = drawn()
