@@ -249,6 +249,6 @@ class Node:
             failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:
             self.heartbeat()
-            self.monitor.report_end(self.name, failure)
+            self.monitor.report_end(self.name, failure, self._reporter.life)
         except Exception as error:  # The monitor may be gone already; the exit code still shows a failure.
             print(f"{self.name}: could not report its end to the monitor: {error}", file=sys.stderr)

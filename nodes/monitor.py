@@ -167,9 +167,14 @@ class Monitor(Periodic):
         with self._state:
             self._snapshot_request = (self._snapshot_request[0] + 1, number)
 
-    def report_end(self, name: str, failure: str) -> None:
-        """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
+    def report_end(self, name: str, failure: str, life: str = "") -> None:
+        """Registers that a node's life, or its present one, has ended; of one that is over by now it changes nothing.
+
+        `failure` contains what the node was doing and the cause, or is empty.
+        """
         with self._state:
+            if self._ledger.counters.is_over(name, life):
+                return
             self._roster.end(name, failure)
             if self._supervised and not self._end.reason:
                 return  # The launcher may start it again.

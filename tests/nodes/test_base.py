@@ -30,7 +30,7 @@ class FakeMonitor:
         reply["past_lives"] = 1
         return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
-    def report_end(self, name: str, failure: str) -> None:
+    def report_end(self, name: str, failure: str, life: str) -> None:
         self.failures[name] = failure
 
 
@@ -239,6 +239,20 @@ def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
     assert node.ready()
     node.rest_after(500.0, max_share=0.25)
     assert 1_400 < node._due - time.monotonic() <= 1_500
+
+
+def test_the_late_end_of_a_life_says_nothing_of_the_next(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    first, second = Counter("actor/0", monitor), Counter("actor/0", monitor)
+    first.heartbeat()
+    second.heartbeat()
+    first.fail(ValueError("bad"))
+    first.report_own_end()
+    assert not monitor.status()["nodes"]["actor/0"]["gone"] and not monitor.status()["reason"]
+    second.report_own_end()
+    assert monitor.status()["nodes"]["actor/0"]["gone"]
+    assert monitor.status()["failure"] == "actor/0 ended before the program did"
 
 
 class Wedged(Node):
