@@ -119,7 +119,7 @@ def test_a_monitor_that_came_back_has_no_rates_of_the_time_before(tmp_path, monk
         for number, at in enumerate(times, start=2):
             beat(again, at, number)
             if at == 110.0:
-                again._log.write()  # The row that it leaves out.
+                again._log.make()  # The row that it leaves out.
         again.stop_program("its end")
         assert all((rate or 0.0) < 10.1 for name, rate in again.status()["row"].items() if name == "updates_per_s")
         again.close()
