@@ -35,8 +35,9 @@ def test_time_in_which_a_node_saves_does_not_count_at_the_end(tmp_path, monkeypa
     def rounds(seconds: int, **told) -> None:
         for _ in range(seconds):
             clock[0] += 1.0
-            monitor.beat({**report("replay", serves=2), **told})
-            monitor.beat(report("learner"))
+            number = int(clock[0])
+            monitor.beat({**report("replay", serves=2), "number": number, **told})
+            monitor.beat({**report("learner"), "number": number})
             monitor.round()
 
     rounds(300, saving=True)
