@@ -78,12 +78,3 @@ def _range(spec: specs.BoundedArray) -> str:
     """The spec's bounds as a message has them; one number for each where they are all equal."""
     low, high = (np.unique(bound) if np.unique(bound).size == 1 else bound for bound in (spec.minimum, spec.maximum))
     return f"{low.item() if low.size == 1 else low} to {high.item() if high.size == 1 else high}"
-
-
-def beyond(spec: specs.BoundedArray, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Moves actions [..., *shape] to a bound, the nearer one of two, and 1 beyond it; without a bound they stay."""
-    low = actions < (np.nan_to_num(spec.minimum) + np.nan_to_num(spec.maximum)) / 2
-    bound = np.where(low, spec.minimum, spec.maximum)
-    is_bound = np.isfinite(bound)
-    outside = bound + np.where(low, -1, 1)
-    return tuple(np.where(is_bound, moved, actions).astype(spec.dtype) for moved in (bound, outside))  # type: ignore

@@ -219,8 +219,7 @@ class Anakin(Node):
     def _collect(self) -> None:
         """Collects the oldest dispatch."""
         pending = self._pending[0]
-        coming = self._collector.submit(jax.device_get, pending.results)
-        results = self.wait_for("the device", functools.partial(polled, coming), DISPATCH_DEADLINE_S)
+        results = self.wait_for("the device", self._poll(pending), DISPATCH_DEADLINE_S)
         del self._pending[0]
         self._take(pending, *results)
         now = time.monotonic()
@@ -230,10 +229,17 @@ class Anakin(Node):
 
     def _collect_all(self) -> None:
         """Collects what was dispatched, so that counters and metrics are those of the newest update."""
-        with self.stopwatch("waiting for the device"):
+        with self.stopwatch("waiting for the device"):  # Also when asked to stop, at which `wait_for` gives up.
             while self._pending:
                 pending = self._pending.pop(0)
-                self._take(pending, *jax.device_get(pending.results))
+                results = self._poll(pending)(DISPATCH_DEADLINE_S)
+                if results is None:
+                    raise TimeoutError(f"{self.name} waited {DISPATCH_DEADLINE_S:.0f} s for the device")
+                self._take(pending, *results)
+
+    def _poll(self, pending: Pending) -> Callable[[float], Any]:
+        """Begins to copy a dispatch's results to the host; returns what polls for them, see `wait_for`."""
+        return functools.partial(polled, self._collector.submit(jax.device_get, pending.results))
 
     def _take(
         self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: Evaluation | None

@@ -188,7 +188,7 @@ class Node:
         finally:
             self._stop.set()
             self._closed.set()
-        reporter = threading.Thread(target=self._report_end, daemon=True)
+        reporter = threading.Thread(target=self.report_own_end, daemon=True)
         reporter.start()
         reporter.join(timeout=END_REPORT_S)  # A monitor that is gone must not delay the node's end.
         if self._error is not None:
@@ -239,7 +239,8 @@ class Node:
         """The content of a heartbeat: plain numbers, strings, lists and dicts, which is all that calls pass."""
         return self._reporter.report(self, self._threads, self._started)
 
-    def _report_end(self) -> None:
+    def report_own_end(self) -> None:
+        """Reports that the node has ended, or can't get there, and why it has failed."""
         if self.monitor is None:
             return
         failure = ""
@@ -248,6 +249,6 @@ class Node:
             failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
         try:
             self.heartbeat()
-            self.monitor.report_end(self.name, failure)
+            self.monitor.report_end(self.name, failure, self._reporter.life)
         except Exception as error:  # The monitor may be gone already; the exit code still shows a failure.
             print(f"{self.name}: could not report its end to the monitor: {error}", file=sys.stderr)

@@ -11,6 +11,7 @@ from typing import Any
 from boonta.nodes import metrics
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.sinks.base import TENSORBOARD
+from boonta.nodes.snapshots import counters
 from boonta.nodes.snapshots.newest import Newest
 from boonta.nodes.watch import rows
 from boonta.nodes.watch.ledger import Ledger
@@ -39,17 +40,8 @@ class Monitor(Periodic):
     """
 
     role = "monitor"
-    served = (
-        "beat",
-        "resume",
-        "report_end",
-        "expect",
-        "admit",
-        "status",
-        "request_snapshot",
-        "stop_program",
-        "fail_program",
-    )
+    served: tuple[str, ...] = ("beat", "resume", "report_end", "request_snapshot")  # By nodes.
+    served += ("expect", "admit", "status", "stop_program", "fail_program")  # By launchers, and some by nodes, too.
 
     def __init__(
         self,
@@ -70,6 +62,7 @@ class Monitor(Periodic):
         self._start_s = start_s
         self._supervised = supervised
         self._state = threading.RLock()
+        self._writing = threading.Lock()  # Keeps the order of counters; taken before the state, never while it is held.
         self._roster = Roster(silent_s)
         self._end = ProgramEnd(self._roster)
         self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
@@ -101,11 +94,12 @@ class Monitor(Periodic):
         """Keeps numbers for nodes that are to join a group, see `Counters.admit`."""
         with self._state:
             first = self._ledger.admit(group, declared, number, self._roster.peers)
-            self._save_counters()  # A monitor that comes back must not give them again.
-            return first
+        self._save_counters()  # A monitor that comes back must not give them again.
+        return first
 
     def beat(self, report: dict[str, Any]) -> dict[str, Any]:
         """Receives a node's report; returns the program's counters, whether it ends, and why this node must stop."""
+        new = False
         with self._state:
             refused = self._ledger.refusal(report, self.build)
             alone = refused if report["joined"] else ""  # Else the program fails.
@@ -114,13 +108,13 @@ class Monitor(Periodic):
             if alone:
                 self._roster.peers.setdefault(report["name"], Peer(report, time.monotonic(), True, alone))
             elif not late:
-                gone, failure = self._meet(report, refused)
+                new, gone, failure = self._meet(report, refused)
                 self._roster.peers[report["name"]] = Peer(report, time.monotonic(), gone, failure)
                 if not report["metrics"].keys().isdisjoint(rows.EVALUATION):
                     self._evaluators.add(report["name"])
                 if self._log.add(report):
                     self._end_if_done()  # The next evaluation may come before the next round.
-            return {
+            reply = {
                 "stop": alone or (self._end.reason if self._end.allows(report["serves"]) else ""),
                 "ending": bool(self._end.reason),
                 "failure": alone or self._end.failure,
@@ -129,8 +123,11 @@ class Monitor(Periodic):
                 "snapshot_request": self._snapshot_request,
                 "past_lives": self._ledger.counters.past_lives(report["name"]),
             }
+        if new:
+            self._save_counters()  # A monitor that comes back must know each node that was answered.
+        return reply
 
-    def _meet(self, report: dict[str, Any], refused: str) -> tuple[bool, str]:
+    def _meet(self, report: dict[str, Any], refused: str) -> tuple[bool, bool, str]:
         """Registers a node that is new or restarted, and fails the program if it must not be in it.
 
         Args:
@@ -138,7 +135,7 @@ class Monitor(Periodic):
           refused: why it must not be in the program; empty if it may.
 
         Returns:
-          Whether it has already reported its end, since `report_end` may overtake `beat`; and why it ended.
+          Whether it is new; whether it has already reported its end, which may overtake `beat`; and why it ended.
         """
         name, life = report["name"], report["life"]
         before = self._roster.peers.get(name)
@@ -149,11 +146,9 @@ class Monitor(Periodic):
             else:
                 self.fail_program(f"the monitor came back without its counters: {name} has reported to an earlier one")
         self._ledger.counters.record(name, life, report["counts"])
-        if new:
-            self._save_counters()  # A monitor that comes back must know each node that was answered.
         if refused:
             self.fail_program(refused)
-        return (False, "") if before is None or new else (before.gone, before.failure)
+        return (True, False, "") if before is None or new else (False, before.gone, before.failure)
 
     def resume(self, name: str, counts: dict[str, float]) -> None:
         """Goes on counting from the counters of a checkpoint that a node has restored; the node has reported before."""
@@ -167,9 +162,14 @@ class Monitor(Periodic):
         with self._state:
             self._snapshot_request = (self._snapshot_request[0] + 1, number)
 
-    def report_end(self, name: str, failure: str) -> None:
-        """Registers that a node has ended; `failure` contains what it was doing and the cause, or is empty."""
+    def report_end(self, name: str, failure: str, life: str = "") -> None:
+        """Registers that a node's life, or its present one, has ended; of one that is over by now it changes nothing.
+
+        `failure` contains what the node was doing and the cause, or is empty.
+        """
         with self._state:
+            if self._ledger.counters.is_over(name, life):
+                return
             self._roster.end(name, failure)
             if self._supervised and not self._end.reason:
                 return  # The launcher may start it again.
@@ -246,12 +246,15 @@ class Monitor(Periodic):
             self._end_if_done()
             self._fail_if_hung()
             self._absent = set(self._roster.away(self._end.asked_at))
-            if self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S:
-                self._save_counters()
+            saves = self._roster.peers and time.monotonic() - self._saved_at >= SAVE_EVERY_S
             if self._roster.peers:
-                self._log.write_if_due()
-            if self._end.over:
-                super().stop()
+                self._log.make_if_due()
+            over = self._end.over
+        if saves:
+            self._save_counters()
+        self._log.flush()
+        if over:
+            super().stop()
 
     def _end_if_done(self) -> None:
         reached = self._rule.reached(self.totals(), self._log.health.collapsed)
@@ -259,12 +262,16 @@ class Monitor(Periodic):
             self.finish_program(reached)
 
     def _save_counters(self) -> None:
-        self._saved_at = time.monotonic()
-        try:
-            self._ledger.save(bool(self._roster.peers))
-        except OSError as error:  # The run can go on without, and a full disk may have room again.
-            self.warn(f"the counters can't be saved: {error}")
-        metrics.write_status(self._folder, self.status(to_launcher=False))
+        """Writes counters and status. The caller doesn't hold the state, which nobody should miss if a disk stalls."""
+        with self._writing:
+            with self._state:
+                self._saved_at = time.monotonic()
+                content, status = self._ledger.content(bool(self._roster.peers)), self.status(to_launcher=False)
+            try:
+                counters.save(self._folder, content)
+            except OSError as error:  # The run can go on without, and a full disk may have room again.
+                self.warn(f"the counters can't be saved: {error}")
+            metrics.write_status(self._folder, status)
 
     def _fail_if_hung(self) -> None:
         """Fails the program if a node is lost or stuck, unless the launcher decides what follows."""
@@ -284,7 +291,8 @@ class Monitor(Periodic):
     def close(self) -> None:
         if self._log.begun:
             self._log.close()
-            metrics.write_status(self._folder, self.status(to_launcher=False))
+            with self._writing:
+                metrics.write_status(self._folder, self.status(to_launcher=False))
 
     def stop(self) -> None:
         """Asks the nodes to stop, and stays until they have reported their end."""

@@ -130,17 +130,11 @@ class Counters:
         earlier._began = self._began
         return earlier
 
-    def save(self, folder: pathlib.Path) -> None:
-        """Writes the counters into a folder: whole or not at all.
-
-        Raises:
-          OSError: they can't be written.
-        """
+    def content(self) -> bytes:
+        """The content of their file, which `save` writes."""
         seconds = self._seconds + self._age()
         saved = _Saved(self.lives, sorted(self._over), self._past, self._base, seconds, self.admitted)
-        folder.mkdir(parents=True, exist_ok=True)
-        content = files.sealed(dataclasses.asdict(saved))
-        files.write_whole(folder / FILE, content, synced=False)  # A power cut ends all nodes, too.
+        return files.sealed(dataclasses.asdict(saved))
 
     def _age(self) -> float:
         return time.monotonic() - self._began
@@ -158,6 +152,16 @@ class Counters:
         _, counted = self.lives.get(name, ("", {}))
         past = self._past.get(name, {})
         return {counter: past.get(counter, 0.0) + counted.get(counter, 0.0) for counter in {*past, *counted}}
+
+
+def save(folder: pathlib.Path, content: bytes) -> None:
+    """Writes the content of counters into a folder: whole or not at all.
+
+    Raises:
+      OSError: it can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    files.write_whole(folder / FILE, content, synced=False)  # A power cut ends all nodes, too.
 
 
 def load(folder: pathlib.Path) -> Counters | None:

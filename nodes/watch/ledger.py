@@ -22,7 +22,6 @@ class Ledger:
 
     def __init__(self, folder: pathlib.Path):
         self.counters = counters.Counters()
-        self._folder = folder
         self._before = counters.load(folder)  # The counters that an earlier monitor saved.
         if self._before is not None:
             self.counters.admitted = self._before.admitted  # Both keep them: nodes have got them anyway.
@@ -43,13 +42,10 @@ class Ledger:
         self.counters, self._before = self.counters.continued_from(self._before), None
         return True
 
-    def save(self, heard: bool) -> None:
-        """Writes the counters into the folder.
+    def content(self, heard: bool) -> bytes:
+        """What is to be saved now, by `snapshots.counters.save`.
 
         Args:
           heard: whether a node has reported. Before that, the earlier monitor's counters may still be needed.
-
-        Raises:
-          OSError: they can't be written.
         """
-        (self.counters if heard or self._before is None else self._before).save(self._folder)
+        return (self.counters if heard or self._before is None else self._before).content()

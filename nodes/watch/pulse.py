@@ -17,10 +17,10 @@ HEARTBEAT_S = 1.0
 # Time without an answer from the monitor after which a node gives up. A monitor that died may come back until then.
 MONITOR_DEADLINE_S = 120.0
 SERVE_ON_S = 4.0  # Time that a server goes on once its launcher is gone: a call without an answer lasts longer.
-FIRST_TIME = 6  # Factor of an activity's limit for its first time, in which JAX may compile.
+FIRST_TIME = 6  # Factor of an activity's limit for its first time, in which JAX may compile; none does in closing.
 PAUSE_S = 5.0  # A longer gap between heartbeats means that this process was stopped, or waited for the monitor.
 # The first words of activities that may take any time. All others are single acts, and have a limit.
-UNLIMITED = ("between", "closing", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
+UNLIMITED = ("between", "compiling", "filling", "initialising", "resting", "restoring", "saving", "waiting")
 
 
 def is_limited(activity: str) -> bool:
@@ -38,7 +38,8 @@ def stuck(stopwatch: Stopwatch, limit_s: float) -> str:
     for first_time, limit in ((False, limit_s), (True, FIRST_TIME * limit_s)):
 
         def counts(activity: str, first_time: bool = first_time) -> bool:
-            return is_limited(activity) and (activity not in stopwatch.finished) is first_time
+            compiles = activity != "closing" and activity not in stopwatch.finished
+            return is_limited(activity) and compiles is first_time
 
         activity, seconds = stopwatch.longest(counts)
         if seconds > limit:
@@ -61,6 +62,8 @@ def beat(node: Node) -> None:
         except Exception as error:  # Any transport error; it counts once it lasts too long.
             if time.monotonic() - answered > MONITOR_DEADLINE_S and not node.stopping:
                 node.fail(TimeoutError(f"{node.name}: no answer from the monitor: {error}"))
+        if node.failed and node.stuck:  # It may never close, which its last report would come after.
+            node.report_own_end()
         node.closed.wait(HEARTBEAT_S)
 
 

@@ -22,7 +22,11 @@ NUMBER = re.compile(r"-?\d[\d.,]*(e[+-]?\d+)?")
 
 
 class Reporter:
-    """Collects in any thread what a node reports with its next heartbeat; `Node` describes the methods."""
+    """Collects in any thread what a node reports with its next heartbeat; `Node` describes the methods.
+
+    Attributes:
+      life: tells this life of the node from those before and after.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -31,7 +35,7 @@ class Reporter:
         self._metrics: dict[str, float] = {}
         self._warnings: dict[str, str] = {}  # Warnings by their words without numbers.
         self._process = psutil.Process()
-        self._life = uuid.uuid4().hex
+        self.life = uuid.uuid4().hex
         self._acknowledged = False  # Whether a monitor has answered a heartbeat.
         self._reports = 0
 
@@ -82,7 +86,7 @@ class Reporter:
                 "seconds": {name: value / threads for name, value in node.stopwatch.seconds().items()},
                 "build": node.build,
                 "warnings": list(self._warnings.values()),
-                "life": self._life,
+                "life": self.life,
                 "joined": node.joined,
                 "number": self._reports,
                 "acknowledged": self._acknowledged,

@@ -72,9 +72,9 @@ class Roster:
         return name in self.peers and self.peers[name].report["joined"]
 
     def is_late(self, report: dict[str, Any]) -> bool:
-        """Whether a later report of the same life of the node has overtaken this one: calls may wait for a server."""
+        """Whether this report of a node's life has come before, or a later one has overtaken it: calls may be slow."""
         peer = self.peers.get(report["name"])
-        return peer is not None and peer.report["life"] == report["life"] and peer.report["number"] > report["number"]
+        return peer is not None and peer.report["life"] == report["life"] and peer.report["number"] >= report["number"]
 
     def end(self, name: str, failure: str) -> None:
         """Records that a node has ended, and the reason if it has failed."""

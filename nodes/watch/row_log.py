@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import pathlib
@@ -22,9 +23,10 @@ Look = Callable[[], tuple[Mapping[str, float], Collection[Mapping[str, Any]], Co
 
 
 class RowLog:
-    """Writes rows to the sinks: with the first episode, then at growing intervals, and with each evaluation.
+    """Makes rows for the sinks: with the first episode, then at growing intervals, and with each evaluation.
 
-    So short runs have a curve, and no evaluation is lost between two rows.
+    So short runs have a curve, and no evaluation is lost between two rows. Only `flush` and `close` write to the disk,
+    which may stall; the monitor holds no lock meanwhile.
 
     Args:
       folder: the run's folder.
@@ -35,7 +37,7 @@ class RowLog:
 
     Attributes:
       health: judges the rows.
-      row: the newest one; empty before the first.
+      row: the newest one, written or not; empty before the first.
       begun: whether the sinks are open.
     """
 
@@ -48,7 +50,8 @@ class RowLog:
         self._files = Files(log, warn)
         self._samples = rows.Samples()
         self._evaluated: dict[str, float] = {}  # By node, the version of its last evaluation.
-        self._written = 0  # Rows so far, without those of evaluations.
+        self._made = 0  # Rows so far, without those of evaluations.
+        self._unwritten: collections.deque[dict[str, float]] = collections.deque()  # The oldest first.
         self.begun = self._skips = False
 
     def begin(self) -> None:
@@ -71,7 +74,7 @@ class RowLog:
         self._skips = True
 
     def add(self, report: Mapping[str, Any]) -> bool:
-        """Takes a node's new report; returns whether it has an evaluation that no row has yet, and writes one.
+        """Takes a node's new report; returns whether it has an evaluation that no row has yet, and makes one.
 
         The rates of that row are taken over the time of the last row, too, since it may come right after one.
         """
@@ -83,18 +86,18 @@ class RowLog:
         self._put(self._earlier, self._now())
         return True
 
-    def write_if_due(self) -> None:
-        """Writes a row if it is time for one."""
+    def make_if_due(self) -> None:
+        """Makes a row if it is time for one."""
         if self._is_due():
-            self.write()
+            self.make()
 
-    def write(self) -> None:
-        """Writes a row."""
+    def make(self) -> None:
+        """Makes a row."""
         before, self._mark = self._mark, self._now()
         if self._skips:
             self._skips, self._earlier = False, self._mark
             return
-        self._written += 1
+        self._made += 1
         self._earlier = before
         self._put(before, self._mark)
 
@@ -105,17 +108,23 @@ class RowLog:
         """
         return dict(self.row) if self._skips else self._row(self._earlier, self._now()) | self.health.metrics
 
+    def flush(self) -> None:
+        """Writes the rows that have been made, in their order; for one thread."""
+        while self._unwritten:
+            self._files.write(self._unwritten.popleft())
+
     def close(self) -> None:
-        """Writes the last row, if it isn't left out, and closes the sinks."""
+        """Writes the last row, if it isn't left out, and closes the sinks; for the thread that writes."""
         if not self._skips:
             self._put(self._earlier, self._now())
+        self.flush()
         self._files.close()
 
     def _is_due(self) -> bool:
         since_s = time.monotonic() - self._mark.at
-        if not self._written:
+        if not self._made:
             return self._samples.has_episodes or since_s >= self._every_s
-        return since_s >= self._every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._written - 1))
+        return since_s >= self._every_s * min(1.0, FIRST_INTERVAL * 2.0 ** (self._made - 1))
 
     def _now(self) -> rows.Mark:
         totals, reports, _ = self._look()
@@ -129,4 +138,4 @@ class RowLog:
         for warning in self.health.feed(row):
             self._warn(warning)
         self.row = row | self.health.metrics
-        self._files.write(self.row)
+        self._unwritten.append(self.row)

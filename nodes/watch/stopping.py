@@ -35,7 +35,7 @@ class StopRule:
     def __post_init__(self) -> None:
         for field in ("env_steps", "updates", "seconds"):
             value = getattr(self, field)
-            if value is not None and value <= 0:
+            if value is not None and not value > 0:  # NaN is refused, too.
                 raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
 
     def reached(self, totals: Mapping[str, float], collapsed: bool = False) -> str:

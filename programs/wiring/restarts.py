@@ -32,11 +32,11 @@ class Restarts:
     def __post_init__(self) -> None:
         if self.number < 0:
             raise ValueError(f"restarts.number is {self.number}; it must be at least 0")
-        if self.window_s <= 0:
+        if not self.window_s > 0:  # NaN is refused, too.
             raise ValueError(f"restarts.window_s is {self.window_s}; it must be above 0")
-        if self.backoff_s < 0:
+        if not self.backoff_s >= 0:
             raise ValueError(f"restarts.backoff_s is {self.backoff_s}; it must be at least 0")
-        if self.limit_s is not None and self.limit_s <= 0:
+        if self.limit_s is not None and not self.limit_s > 0:
             raise ValueError(f"restarts.limit_s is {self.limit_s}; it must be above 0, or none")
 
 

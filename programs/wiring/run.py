@@ -96,7 +96,7 @@ class Run:
         if self.keep_newest < 1:
             raise ValueError(f"keep_newest is {self.keep_newest}; it must be at least 1")
         for field in ("save_every_s", "keep_every_h"):
-            if getattr(self, field) <= 0:
+            if not getattr(self, field) > 0:  # NaN is refused, too.
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
         check_numbers(self)
         check_names(self.log)

@@ -206,7 +206,7 @@ def monitor_counters(folder: pathlib.Path) -> Format:
     saved.record("actor/0", "first", {"env_steps": 10.0})
     saved.record("actor/0", "second", {"env_steps": 5.0})
     saved.resume("learner", {"updates": 4.0, "seconds": 2.0})
-    saved.save(folder)
+    counters.save(folder, saved.content())
     path = folder / counters.FILE
     valid = path.read_bytes()
 
@@ -220,7 +220,7 @@ def monitor_counters(folder: pathlib.Path) -> Format:
         now.resume("actor/0", {"env_steps": 2.0})
         continued = now.continued_from(loaded)
         assert all(np.isfinite(value) for value in continued.totals().values())
-        continued.save(folder)
+        counters.save(folder, continued.content())
 
     return Format(valid, malformed.sealed_files(_unsealed(valid)), read, 9)
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import jax
 import jax.numpy as jnp
@@ -162,6 +163,19 @@ def test_the_next_dispatch_is_enqueued_before_the_last_is_collected(tmp_path, mo
     for _ in range(3):
         anakin.step()
     assert order == ["dispatched", "dispatched", "collected", "dispatched", "collected"]
+
+
+def test_a_device_that_hangs_does_not_keep_the_node_from_its_end(tmp_path, monkeypatch):
+    anakin, works = node(tmp_path, 10_000), threading.Event()
+    anakin.start()
+    anakin.step()
+    anakin.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr("boonta.nodes.anakin.DISPATCH_DEADLINE_S", 0.01)
+        patched.setattr("boonta.nodes.anakin.jax.device_get", lambda results: works.wait(20))
+        with pytest.raises(TimeoutError, match="waited 0 s for the device"):
+            anakin.close()
+    works.set()
 
 
 def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):

@@ -30,7 +30,7 @@ class FakeMonitor:
         reply["past_lives"] = 1
         return {**reply, "stop": "enough" if enough else "", "ending": enough}
 
-    def report_end(self, name: str, failure: str) -> None:
+    def report_end(self, name: str, failure: str, life: str) -> None:
         self.failures[name] = failure
 
 
@@ -123,6 +123,26 @@ def test_an_error_that_was_handled_is_not_blamed():
     with pytest.raises(ZeroDivisionError):
         Recovering("actor/3", monitor).run()
     assert monitor.failures["actor/3"].startswith("actor/3 failed while dividing: ")
+
+
+class HangsAtItsEnd(Failing):
+    """Fails, and closes once the monitor knows why."""
+
+    limit_s = 0.0
+
+    def close(self) -> None:
+        deadline = time.monotonic() + 30
+        while not self.monitor.failures and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.known = dict(self.monitor.failures)
+
+
+def test_a_node_that_fails_and_then_hangs_as_it_closes_reports_its_failure(monkeypatch):
+    monkeypatch.setattr(pulse, "HEARTBEAT_S", 0.05)
+    node = HangsAtItsEnd("actor/3", FakeMonitor())
+    with pytest.raises(ZeroDivisionError):
+        node.run()
+    assert node.known == {"actor/3": "actor/3 failed while dividing: ZeroDivisionError: division by zero"}
 
 
 class FailingStart(Node):
@@ -221,41 +241,18 @@ def test_a_periodic_node_that_was_busy_rests_for_its_share_of_the_time():
     assert 1_400 < node._due - time.monotonic() <= 1_500
 
 
-def test_the_activity_that_a_thread_does_not_get_beyond_is_named():
-    node = Node("actor/0")
-    with node.stopwatch("stepping"), node.stopwatch("acting"):
-        assert re.fullmatch(r"has been acting for \d+ s, its limit is 0 s", pulse.stuck(node.stopwatch, limit_s=0.0))
-        assert pulse.stuck(node.stopwatch, limit_s=100.0) == ""
-
-
-def test_the_first_time_of_an_activity_may_take_longer_since_it_may_compile(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    node = Node("actor/0")
-    for expected in ("", "has been acting for 150 s, its limit is 100 s"):
-        with node.stopwatch("acting"):
-            now += 150.0
-            assert pulse.stuck(node.stopwatch, limit_s=100.0) == expected
-
-
-@pytest.mark.parametrize("activity", ["waiting for params", "compiling", "saving a checkpoint", "resting", "starting"])
-def test_some_activities_may_take_any_time(activity):
-    node = Node("actor/0")
-    with node.stopwatch(activity):
-        assert pulse.stuck(node.stopwatch, limit_s=0.0) == ""
-
-
-def test_who_does_one_thing_after_another_is_not_stuck_in_what_contains_them(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    node = Node("evaluator")
-    with node.stopwatch("stepping"):
-        for _ in range(10):
-            with node.stopwatch("acting"):
-                now += 100.0
-        now += 5.0
-        assert node.stopwatch.longest() == ("stepping", 5.0)
-        assert pulse.stuck(node.stopwatch, limit_s=200.0) == ""
+def test_the_late_end_of_a_life_says_nothing_of_the_next(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    first, second = Counter("actor/0", monitor), Counter("actor/0", monitor)
+    first.heartbeat()
+    second.heartbeat()
+    first.fail(ValueError("bad"))
+    first.report_own_end()
+    assert not monitor.status()["nodes"]["actor/0"]["gone"] and not monitor.status()["reason"]
+    second.report_own_end()
+    assert monitor.status()["nodes"]["actor/0"]["gone"]
+    assert monitor.status()["failure"] == "actor/0 ended before the program did"
 
 
 class Wedged(Node):

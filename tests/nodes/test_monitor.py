@@ -54,9 +54,10 @@ def test_stop_rules(rule, totals, message):
     assert reached.startswith(message) and bool(reached) == bool(message)
 
 
-def test_an_impossible_stop_rule_is_refused():
-    with pytest.raises(ValueError, match="stop.updates is 0; it must be above 0"):
-        StopRule(updates=0)
+@pytest.mark.parametrize(("field", "value"), [("updates", 0), ("seconds", float("nan"))])
+def test_an_impossible_stop_rule_is_refused(field, value):
+    with pytest.raises(ValueError, match=f"stop.{field} is {value}; it must be above 0"):
+        StopRule(**{field: value})
 
 
 def test_when_the_rule_is_reached_workers_end_before_services(monitor):

@@ -129,7 +129,7 @@ def test_nodes_that_left_have_no_part_in_metrics_unless_nobody_else_measures_the
     monitor.report_end("evaluator/1", "")
     monitor._roster.peers["evaluator/0"].silent_s = -1e9  # It is there.
     monitor.round()
-    monitor._log.write()
+    monitor._log.make()
     row = monitor.status()["row"]
     assert monitor.totals()["eval_return"] == row["eval_return"] == 1.0
     assert "rss_mb/evaluator/0" in row and "rss_mb/evaluator/1" not in row

@@ -40,6 +40,16 @@ def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypat
     assert len(metrics.read(tmp_path)) == 1
 
 
+def test_a_report_that_comes_twice_counts_its_samples_once(tmp_path):
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    for number, returned in ((1, 1.0), (1, 1.0), (2, 4.0), (2, 4.0), (1, 1.0)):
+        monitor.beat(report("actor/0", samples={"return": [returned]}) | {"number": number})
+    monitor._log.make()
+    row = monitor.status()["row"]
+    assert (row["return"], row["return_episodes"]) == (2.5, 2.0)
+
+
 def test_each_evaluation_has_a_row(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
@@ -119,7 +129,7 @@ def test_a_monitor_that_came_back_has_no_rates_of_the_time_before(tmp_path, monk
         for number, at in enumerate(times, start=2):
             beat(again, at, number)
             if at == 110.0:
-                again._log.write()  # The row that it leaves out.
+                again._log.make()  # The row that it leaves out.
         again.stop_program("its end")
         assert all((rate or 0.0) < 10.1 for name, rate in again.status()["row"].items() if name == "updates_per_s")
         again.close()

@@ -34,7 +34,7 @@ class Monitor:
     def fail_program(self, failure: str) -> None:
         self.failures.append(failure)
 
-    def report_end(self, name: str, failure: str) -> None:
+    def report_end(self, name: str, failure: str, life: str = "") -> None:
         self.ended.append((name, failure))
 
     def beat(self, report: dict) -> dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 
@@ -16,6 +17,7 @@ from boonta.tests.helpers.heartbeats import report
 pytestmark = pytest.mark.once
 
 FILE = "counters.json"
+NUMBERS = itertools.count(1)  # Of reports, by any node.
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def start(tmp_path):
 
 def beat(monitor: Monitor, name: str, life: str = "first", known: bool = False, **counts: float) -> dict:
     """A heartbeat of a life of a node, which a monitor has answered before if it is known."""
-    return monitor.beat({**report(name, counts=counts), "life": life, "acknowledged": known})
+    told = {**report(name, counts=counts), "life": life, "acknowledged": known, "number": next(NUMBERS)}
+    return monitor.beat(told)
 
 
 def of(monitor: Monitor, *names: str) -> tuple[float, ...]:

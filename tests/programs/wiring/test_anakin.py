@@ -104,6 +104,7 @@ def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
         (["--stop.updates", "-1"], "stop.updates is -1; it must be above 0"),
         (["--seed", "-1"], "seed is -1; it must be at least 0"),
         (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
+        (["--save-every-s", "nan", "--stop.updates", "1"], "save_every_s is nan; it must be above 0"),
         (["--keep-newest", "0"], "keep_newest is 0; it must be at least 1"),
         (["--keep-every-h", "-1"], "keep_every_h is -1.0; it must be above 0"),
     ],

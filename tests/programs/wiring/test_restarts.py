@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from boonta.programs.wiring.restarts import Death, History, Restarts, decide
@@ -73,7 +75,14 @@ def test_a_history_knows_when_the_next_life_starts():
 
 @pytest.mark.parametrize(
     ("field", "value", "allowed"),
-    [("number", -1, "at least 0"), ("window_s", 0.0, "above 0"), ("backoff_s", -1.0, "0")],
+    [
+        ("number", -1, "at least 0"),
+        ("window_s", 0.0, "above 0"),
+        ("window_s", math.nan, "above 0"),
+        ("backoff_s", -1.0, "0"),
+        ("backoff_s", math.nan, "0"),
+        ("limit_s", math.nan, "above 0"),
+    ],
 )
 def test_policies_that_cannot_work_are_refused(field, value, allowed):
     with pytest.raises(ValueError, match=f"restarts.{field} is {value}; it must be .*{allowed}"):
