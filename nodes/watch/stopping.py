@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,8 @@ class StopRule:
             value = getattr(self, field)
             if value is not None and not value > 0:  # NaN is refused, too.
                 raise ValueError(f"stop.{field} is {value}; it must be above 0, or none for no limit")
+        if self.eval_return is not None and math.isnan(self.eval_return):
+            raise ValueError("stop.eval_return is nan; it must be a number, or none for no limit")
 
     def reached(self, totals: Mapping[str, float], collapsed: bool = False) -> str:
         """A description of the limit that is reached; empty if none is.
