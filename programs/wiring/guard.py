@@ -118,7 +118,7 @@ class _Guard:
     def watch(self, reports: Any) -> int | None:
         """Waits for the child's end and, if it is to be started again, until then; otherwise returns the exit code."""
         failure, hung, code = self._follow(reports)
-        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143):  # Restarting is of no use.
+        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143, -signal.SIGTERM):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else _how(code))
         decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)

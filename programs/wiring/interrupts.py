@@ -20,6 +20,8 @@ from typing import Any
 CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
+CONNECTED = "BOONTA_CONNECTED"  # The environment variable of a command that is to end with its standard input.
+STDIN, CHUNK = 0, 1 << 16
 AGAIN_S = 0.02  # Time for a callback in which Python can't pass an exception on to return.
 SWALLOWED_S = 0.5  # Time for an exception to end the process, after which a library must have swallowed it.
 
@@ -40,6 +42,19 @@ def hold() -> None:
     """Holds Ctrl-C back until the command that this process is about to become has imported Boonta."""
     os.environ[HELD] = "SIGINT"
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def end_with_input() -> None:
+    """Ends this process as SIGTERM does once its standard input is at its end, if `CONNECTED` asks for that."""
+    if os.environ.pop(CONNECTED, None) is not None:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+
+
+def _end_with_input() -> None:
+    with contextlib.suppress(OSError):  # A connection may also end with an error.
+        while os.read(STDIN, CHUNK):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextlib.contextmanager

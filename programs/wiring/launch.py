@@ -60,6 +60,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         guard(name_of(function), own.restarts)  # This goes on in a child.
     codes: list[int] = []
     if arguments is None:
+        interrupts.end_with_input()
         atexit.register(_end_with, codes)
     run, kept, trackers = Run(), contextlib.ExitStack(), Trackers()
     try:
