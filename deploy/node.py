@@ -21,7 +21,7 @@ from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, compiled, interrupts
+from boonta.programs.wiring import capacity, compiled, faults, interrupts
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
     except (BadInput, ValueError, OSError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        faults.tell(error)
         return 2
     folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
     kept = compiled.kept_in(folder, claimed=monitors)

@@ -28,7 +28,7 @@ import tyro
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags
 from boonta.nodes.rpc import keys
-from boonta.programs.wiring import interrupts
+from boonta.programs.wiring import faults, interrupts
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.journal import outliving_terminal
@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> int:
     try:
         started = commands(tyro.cli(Machines, args=own), flags)
     except (BadInput, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         return 2
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM then acts like Ctrl-C.
     return run(started)

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, compiled, interrupts, journal, network, stacks, temporary
+from boonta.programs.wiring import capacity, compiled, faults, interrupts, journal, network, stacks, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
@@ -80,7 +80,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         kept.enter_context(stacks.offered(folder / temporary.FOLDER))
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         run.leave(2)
     except KeyboardInterrupt:
         trackers.end()
