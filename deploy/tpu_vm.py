@@ -189,7 +189,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM then acts like Ctrl-C.
+    interrupts.handle(signal.default_int_handler, (signal.SIGTERM, signal.SIGHUP))  # They then act like Ctrl-C.
     return run(started)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: a program ends with a line and an exit code, without a traceback.
+"""Ctrl-C, SIGTERM and SIGHUP at any moment: a program ends with a line and an exit code, without a traceback.
 
 While it imports, Ctrl-C is an exception that only libraries catch, which is mended (`install`). From its launch on, the
 supervisor decides what follows from a signal (`Signals`). In between, and around changes of the process itself, the
@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # The last one comes when a terminal or connection is closed.
 CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
@@ -78,8 +79,15 @@ def leave(leave: Callable[[int], Any] = sys.exit) -> None:
     leave(CODE)
 
 
+def handle(handler: Any, numbers: Collection[signal.Signals] = ENDING) -> None:
+    """Sets the handler of signals that end a program; SIGHUP stays ignored where it is, as by `nohup`."""
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 class Signals:
-    """Catches Ctrl-C and SIGTERM from now on.
+    """Catches Ctrl-C, SIGTERM and SIGHUP from now on.
 
     Attributes:
       number: the first signal that came; 0 if there was none.
@@ -91,8 +99,7 @@ class Signals:
 
     def catch(self) -> None:
         """Catches them again, where a library has set handlers of its own meanwhile."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._caught)
+        handle(self._caught)
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         del frame

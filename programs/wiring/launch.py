@@ -39,7 +39,8 @@ def prepare(program: Program) -> Callable[[], int]:
     """Returns a function that runs the program to its end and returns the exit code.
 
     The exit code is 0 where a limit of the stop rule was reached, 3 where learning had collapsed and the rule says that
-    this ends it, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM.
+    this ends it, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM, 129 after
+    SIGHUP.
 
     Raises:
       ValueError: the program can't run this way; the message names the node or setting at fault.

@@ -136,6 +136,22 @@ os.execv(sys.executable, [sys.executable, "-uc", {next_command!r}])
     assert process.returncode == 130
 
 
+@pytest.mark.parametrize(("before", "number"), [(signal.SIG_DFL, signal.SIGHUP), (signal.SIG_IGN, 0)])
+def test_a_closed_terminal_ends_a_program_unless_that_is_ignored(before, number):
+    """As `nohup` does."""
+    usual = {each: signal.getsignal(each) for each in interrupts.ENDING}
+    try:
+        signal.signal(signal.SIGHUP, before)
+        signals = interrupts.Signals()
+        if before is signal.SIG_DFL:
+            assert signal.getsignal(signal.SIGHUP) is not before  # Or else the next line would end the tests.
+        signal.raise_signal(signal.SIGHUP)
+        assert signals.number == number
+    finally:
+        for each, handler in usual.items():
+            signal.signal(each, handler)
+
+
 @pytest.mark.parametrize(("variables", "code"), [({interrupts.CONNECTED: "1"}, 143), ({}, 0)])
 def test_a_process_ends_with_its_standard_input_where_that_is_asked_for(variables, code):
     script = """
