@@ -21,6 +21,7 @@ from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
 from boonta.nodes.rpc.wire import UNIX
+from boonta.programs.wiring import interrupts
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
@@ -201,7 +202,8 @@ def run(
     instance = lone.node
     instance.build, instance.joined = origin, task.joined
     ending = Ending(task, instance, lone.stop)
-    signal.signal(signal.SIGTERM, ending.on_signal)  # Launchpad's own handler would kill the process after 10 s.
+    # Launchpad's own handler would kill the process after 10 s.
+    interrupts.handle(ending.on_signal, (signal.SIGTERM, signal.SIGHUP))
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]

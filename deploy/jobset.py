@@ -29,6 +29,7 @@ import yaml
 from boonta.deploy import resources
 from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare, prepare_sweep
 from boonta.deploy.sweeps import Planned, is_sweep
+from boonta.programs.wiring import faults
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.run import BadInput
 
@@ -220,7 +221,7 @@ def main(arguments: list[str]) -> int:
         else:
             manifests = render(prepare(asked.program, flags, table))
     except (BadInput, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         return 2
     yaml.safe_dump_all(manifests, sys.stdout, sort_keys=False)
     return 0

@@ -21,7 +21,7 @@ from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, compiled
+from boonta.programs.wiring import capacity, compiled, faults, interrupts
 from boonta.programs.wiring.arguments import origin_of, split_flags
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> int:
             os.environ.update(variables)
             _enter(built.environment[task.label], arguments)
         key = None if servers.local else _key(place.key, built.run)
+        interrupts.end_with_input()
         if tunnelled.keeps_tables(task.name) and (tight := capacity.check(built.program, apart=True)):
             print(f"warning: {tight}", flush=True)
         route = tunnelled.Route(task, tasks, key) if place.tunnel and key else None
@@ -92,7 +93,7 @@ def main(arguments: list[str]) -> int:
             print(f"run folder {built.run.workdir}, {made_of}, lock {claim.name}", flush=True)
             trackers.start(built.run)
     except (BadInput, ValueError, OSError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        faults.tell(error)
         return 2
     folder, monitors = pathlib.Path(built.run.workdir), task.label == "monitor"
     kept = compiled.kept_in(folder, claimed=monitors)
@@ -125,7 +126,7 @@ def _key(given: str, run: Run) -> str:
       OSError: it can't be read or made, or is no key.
     """
     if given == "-":
-        given = keys.in_memory(sys.stdin.buffer.read())
+        given = keys.in_memory(keys.read(sys.stdin.buffer))  # Not to the end: a connection stays open.
     elif not given:
         given = run.path(keys.FILE)
         keys.make_once(pathlib.Path(given))

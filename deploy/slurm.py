@@ -27,6 +27,7 @@ import tyro
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, is_sweep, planned
+from boonta.programs.wiring import faults
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.joining import FILE
@@ -282,7 +283,7 @@ def main(arguments: list[str]) -> int:
     try:
         script = render(tyro.cli(Job, args=own), flags)
     except (BadInput, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         return 2
     print(script)
     return 0

@@ -3,7 +3,9 @@
     ./run python -m boonta.deploy.tpu_vm programs/impala_atari.py --hosts vm-0,vm-1 --learner-host vm-0 -- --actors 8
 
 There is no supervision: this process starts the nodes, shows what they print, and reports how they ended. A node that
-dies is not started again; a connection that breaks ends its node, which saves first. Ctrl-C here ends all of them so.
+dies is not started again. Without a terminal, SSH passes no signals on; so each node's standard input is its
+connection, at whose end it saves and ends. Ctrl-C here ends all of them so, as does whatever else ends this process.
+Where a network breaks, nodes end once their machine's sshd notices, which its `ClientAliveInterval` decides.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ import tyro
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags
 from boonta.nodes.rpc import keys
+from boonta.programs.wiring import faults, interrupts
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.journal import outliving_terminal
 from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
 
@@ -75,15 +79,20 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
     starts = _units(machines, built, flags) if built.is_unit else _nodes(machines, built, flags)
     found = {}
     for name, (host, words) in starts.items():
-        remote = f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_chosen(), './run', 'python', *words])}"
+        remote = (
+            f"cd {shlex.quote(str(machines.root))} && exec {shlex.join([*_variables(), './run', 'python', *words])}"
+        )
         found[name] = [*SSH, host, remote]
     return found
 
 
-def _chosen() -> list[str]:
-    """What has chosen the accelerator of ./run here chooses the machines', too: SSH passes no variables on."""
+def _variables() -> list[str]:
+    """The start of a command with environment variables, of which SSH passes none on.
+
+    What has chosen the accelerator of ./run here chooses the machines', too.
+    """
     jax = os.environ.get("BOONTA_JAX")
-    return ["env", f"BOONTA_JAX={jax}"] if jax else []
+    return ["env", f"{interrupts.CONNECTED}=1", *([f"BOONTA_JAX={jax}"] if jax else [])]
 
 
 def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
@@ -151,14 +160,14 @@ def _start(name: str, command: list[str], key: bytes) -> subprocess.Popen:
     assert process.stdin is not None and process.stdout is not None
     threading.Thread(target=_echo, args=(name, process.stdout), daemon=True).start()
     with contextlib.suppress(BrokenPipeError):  # It has ended already; its exit code has the reason.
-        process.stdin.write(key)
-        process.stdin.close()
+        os.write(process.stdin.fileno(), key)  # A pipe has room for it. It stays open: its end is the node's.
     return process
 
 
 def _echo(name: str, lines: IO[bytes]) -> None:
     for line in lines:
-        print(f"{name}: {line.decode(errors='replace')}", end="", flush=True)
+        with outliving_terminal():  # A node whose output nobody reads would come to a stop.
+            print(f"{name}: {line.decode(errors='replace')}", end="", flush=True)
 
 
 def _wait(processes: dict[str, subprocess.Popen]) -> None:
@@ -178,9 +187,9 @@ def main(arguments: list[str]) -> int:
     try:
         started = commands(tyro.cli(Machines, args=own), flags)
     except (BadInput, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         return 2
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM then acts like Ctrl-C.
+    interrupts.handle(signal.default_int_handler, (signal.SIGTERM, signal.SIGHUP))  # They then act like Ctrl-C.
     return run(started)
 
 

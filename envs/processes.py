@@ -173,7 +173,7 @@ class _Share(gymnasium.Env):
     @functools.cached_property
     def _batch(self) -> base.BatchedEnv:
         """The slots. Only workers ask for them, not the process that starts those."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # They may reach all processes, but the first one ends the others.
         return self._env(self._slots, self._seed)
 

@@ -13,9 +13,11 @@ import os
 import pathlib
 import ssl
 import sys
+from typing import IO
 
 NAME = "boonta"
 FILE = "rpc.pem"  # In the run's folder, unless another place is chosen.
+LAST_LINE = b"-----END CERTIFICATE-----"
 DAY = datetime.timedelta(days=1)
 YEARS = 100  # A run may be resumed at any time, by machines whose clocks differ.
 
@@ -41,6 +43,14 @@ def in_memory(content: bytes) -> str:
     descriptor = os.memfd_create("key")
     os.write(descriptor, content)
     return f"/proc/self/fd/{descriptor}"
+
+
+def read(stream: IO[bytes]) -> bytes:
+    """Reads a key as `new` makes it, and nothing after it."""
+    lines = list[bytes]()
+    while not lines or (lines[-1] and lines[-1].strip() != LAST_LINE):
+        lines.append(stream.readline())
+    return b"".join(lines)
 
 
 def new() -> bytes:

@@ -70,7 +70,7 @@ def lock(folder: pathlib.Path) -> IO[str]:
     """Locks a run's folder against other processes while the returned file is open, and makes it private.
 
     Raises:
-      BadInput: the folder can't be written, or another process uses it.
+      BadInput: the folder can't be written or locked, or another process uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -79,9 +79,14 @@ def lock(folder: pathlib.Path) -> IO[str]:
         raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         held.close()
         raise BadInput(f"--workdir {folder} is in use by another process") from error
+    except OSError as error:
+        held.close()
+        raise BadInput(
+            f"--workdir {folder} can't be locked: {error.strerror}; choose a folder on a file system that has locks"
+        ) from error
     _make_private(folder)
     return held
 

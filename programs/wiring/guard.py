@@ -22,7 +22,7 @@ START_S = 180.0  # The same before it has worked, and while it ends.
 POLL_S = 0.25
 DIES_WITH_PARENT = 1  # The value of PR_SET_PDEATHSIG in Linux.
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Those that are forwarded to the child.
+ASKED = {code for number in interrupts.ENDING for code in (128 + number, -number)}  # Codes of a child that was to end.
 
 GUARD = "BOONTA_GUARD"  # The environment variable that gives a child its guard's pipe and process id.
 
@@ -78,7 +78,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     os.set_blocking(writer, False)
     os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, interrupts.interrupted)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    interrupts.handle(signal.SIG_DFL, (signal.SIGTERM, signal.SIGHUP))
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
     if os.getppid() != parent_pid:
         sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.
@@ -93,14 +93,13 @@ class _Guard:
         self.own_pid = os.getpid()
         self._child = 0
         self._signal = 0
-        for number in SIGNALS:
-            signal.signal(number, self._forward)
+        interrupts.handle(self._forward)
 
     def start(self, writer: int) -> int:
         """Starts a child, which is to report to this pipe; returns its process id, and 0 in a forked child itself."""
         sys.stdout.flush()
         sys.stderr.flush()
-        with interrupts.held(SIGNALS):  # A fork has its parent's handlers at first.
+        with interrupts.held(interrupts.ENDING):  # A fork has its parent's handlers at first.
             if accelerators.taken():
                 os.set_inheritable(writer, True)
                 environment = {**os.environ, GUARD: f"{writer} {os.getpid()}"}
@@ -118,7 +117,7 @@ class _Guard:
     def watch(self, reports: Any) -> int | None:
         """Waits for the child's end and, if it is to be started again, until then; otherwise returns the exit code."""
         failure, hung, code = self._follow(reports)
-        if self._signal or code in (0, 2, COLLAPSED_CODE, 130, 143):  # Restarting is of no use.
+        if self._signal or code in (0, 2, COLLAPSED_CODE, *ASKED):  # Restarting is of no use.
             return code if code >= 0 else 128 + (self._signal or -code)
         cause = hung or (f"failed: {failure}" if failure else _how(code))
         decision = self._history.die(time.monotonic(), cause, raised=code > 0 and not hung)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: a program ends with a line and an exit code, without a traceback.
+"""Ctrl-C, SIGTERM and SIGHUP at any moment: a program ends with a line and an exit code, without a traceback.
 
 While it imports, Ctrl-C is an exception that only libraries catch, which is mended (`install`). From its launch on, the
 supervisor decides what follows from a signal (`Signals`). In between, and around changes of the process itself, the
@@ -17,9 +17,12 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # The last one comes when a terminal or connection is closed.
 CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
+CONNECTED = "BOONTA_CONNECTED"  # The environment variable of a command that is to end with its standard input.
+STDIN, CHUNK = 0, 1 << 16
 AGAIN_S = 0.02  # Time for a callback in which Python can't pass an exception on to return.
 SWALLOWED_S = 0.5  # Time for an exception to end the process, after which a library must have swallowed it.
 
@@ -40,6 +43,19 @@ def hold() -> None:
     """Holds Ctrl-C back until the command that this process is about to become has imported Boonta."""
     os.environ[HELD] = "SIGINT"
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def end_with_input() -> None:
+    """Ends this process as SIGTERM does once its standard input is at its end, if `CONNECTED` asks for that."""
+    if os.environ.pop(CONNECTED, None) is not None:
+        threading.Thread(target=_end_with_input, daemon=True).start()
+
+
+def _end_with_input() -> None:
+    with contextlib.suppress(OSError):  # A connection may also end with an error.
+        while os.read(STDIN, CHUNK):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextlib.contextmanager
@@ -63,8 +79,15 @@ def leave(leave: Callable[[int], Any] = sys.exit) -> None:
     leave(CODE)
 
 
+def handle(handler: Any, numbers: Collection[signal.Signals] = ENDING) -> None:
+    """Sets the handler of signals that end a program; SIGHUP stays ignored where it is, as by `nohup`."""
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 class Signals:
-    """Catches Ctrl-C and SIGTERM from now on.
+    """Catches Ctrl-C, SIGTERM and SIGHUP from now on.
 
     Attributes:
       number: the first signal that came; 0 if there was none.
@@ -76,8 +99,7 @@ class Signals:
 
     def catch(self) -> None:
         """Catches them again, where a library has set handlers of its own meanwhile."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._caught)
+        handle(self._caught)
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         del frame

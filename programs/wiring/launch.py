@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, compiled, interrupts, journal, network, stacks, temporary
+from boonta.programs.wiring import capacity, compiled, faults, interrupts, journal, network, stacks, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
 from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.guard import guard
@@ -39,7 +39,7 @@ def prepare(program: Program) -> Callable[[], int]:
     """Returns a function that runs the program to its end and returns the exit code.
 
     The exit code is 0 where a limit of the stop rule was reached, 3 where learning had collapsed and the rule says that
-    this ends it, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM.
+    this ends it, 1 where a node failed, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
     Raises:
       ValueError: the program can't run this way; the message names the node or setting at fault.
@@ -60,6 +60,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         guard(name_of(function), own.restarts)  # This goes on in a child.
     codes: list[int] = []
     if arguments is None:
+        interrupts.end_with_input()
         atexit.register(_end_with, codes)
     run, kept, trackers = Run(), contextlib.ExitStack(), Trackers()
     try:
@@ -79,7 +80,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         kept.enter_context(stacks.offered(folder / temporary.FOLDER))
     except (BadInput, ValueError, OSError, ImportError) as error:
         trackers.end()
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         run.leave(2)
     except KeyboardInterrupt:
         trackers.end()

@@ -28,6 +28,7 @@ PRIVATE = "a namespace of its own, which nothing outside can reach"
 LOOPBACK = "the loopback device alone, which other users of this machine can reach"
 REFUSED = "refused: "  # This and the reasons.
 OF = "--of"  # The argument of this file before the id of the process whose network the command is to enter.
+TRY = "--try"  # The argument of this file that only tries to enter a namespace.
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 SIOCSIFFLAGS, IFF_UP, IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -81,6 +82,7 @@ def isolate() -> str:
 def enter() -> str:
     """Gives this process, and those that it starts, a network; returns which one."""
     try:
+        try_namespace()
         enter_namespace()
         return PRIVATE
     except OSError as error:
@@ -90,6 +92,17 @@ def enter() -> str:
         return LOOPBACK
     except (OSError, subprocess.SubprocessError) as error:
         return f"{REFUSED}{refusal}, and no library that binds to the loopback device ({error})"
+
+
+def try_namespace() -> None:
+    """Enters such a network in a process of its own: half-way, the loopback device is down and there is no way back.
+
+    Raises:
+      OSError: the machine refuses, whether the network or the rights there.
+    """
+    tried = subprocess.run([sys.executable, "-I", "-S", __file__, TRY], capture_output=True, text=True)
+    if tried.returncode:
+        raise OSError((tried.stderr.splitlines() or [f"the attempt ended with code {tried.returncode}"])[-1])
 
 
 def enter_namespace() -> None:
@@ -155,5 +168,11 @@ if __name__ == "__main__":
         except OSError as error:
             sys.exit(f"error: the network of process {sys.argv[2]} can't be entered: {error}")
         os.execv(sys.argv[3], sys.argv[3:])
+    if sys.argv[1] == TRY:
+        try:
+            enter_namespace()
+        except OSError as error:
+            sys.exit(str(error))
+        sys.exit()
     os.environ[GOT] = enter()
     os.execv(sys.argv[1], sys.argv[1:])

@@ -13,6 +13,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables.reverb.store import connect
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
+from boonta.programs.wiring import interrupts
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, construct, signature_of
@@ -39,8 +40,7 @@ def run(program: Program) -> int:
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
     An exception of a node is raised once all nodes have been closed.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+    interrupts.handle(_interrupt)
     try:
         with View() as view, contextlib.ExitStack() as endings:
             status = _loop(_start(build(program), endings), view)
@@ -62,8 +62,7 @@ def _interrupt(number: int, frame: Any) -> None:
 
 def _ignore_interrupts() -> None:
     """Lets the nodes be closed in peace; what they save is worth the seconds."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    interrupts.handle(lambda number, frame: None)
 
 
 class _Address:

@@ -155,18 +155,20 @@ class _Supervisor:
 
     def _tend(self, worker: Worker) -> None:
         """Starts a worker again that has died or hangs, or asks all to end if it may not."""
-        history, now = self._histories[worker.name], time.monotonic()
+        history = self._histories[worker.name]
         if history.due is not None:
-            if now >= history.due:
+            if time.monotonic() >= history.due:
                 self._start_again(worker)
             return
         node = self._reported(worker)
         history.worked |= node["started"]
         cause, raised = self._end_of_life(worker, node)
-        if not cause:
-            return
-        cause += together.silent(worker, self._workers, self._reported)
-        decision = history.die(now, cause, raised)
+        if cause:
+            self._die(worker, cause + together.silent(worker, self._workers, self._reported), raised)
+
+    def _die(self, worker: Worker, cause: str, raised: bool = False) -> None:
+        """Notes a worker's death; it is to start again later, or all are asked to end."""
+        decision = self._histories[worker.name].die(time.monotonic(), cause, raised)
         if decision.failure:
             self._failure = decision.failure
             if worker is self._monitor_worker:  # Without the monitor, nodes can only be terminated.
@@ -190,7 +192,10 @@ class _Supervisor:
         worker.kill()  # It may hang, or take its time to exit after an exception, whose traceback is in its log by now.
         if worker.alive():
             return
-        worker.start_again()
+        try:
+            worker.start_again()
+        except OSError as error:  # The machine has no memory or process ids left at the moment.
+            return self._die(worker, f"could not be started: {error}")
         self._histories[worker.name].begin(time.monotonic())
         if worker is self._monitor_worker:
             self._met_at, self._silent_s = None, 0.0

@@ -115,6 +115,8 @@ def _launcher() -> tuple[threading.Event, bool]:
     owns_process = threading.current_thread() is threading.main_thread()
     if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # So does a terminal's end. Alone, a node has a handler.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
         # SIGTERM may reach all, too, as from `timeout`; each node then ends as if it were asked to, and the launcher
         # kills those that are late. Launchpad's alarm would kill what saves, and what is about to exit.
         worker_manager.get_worker_manager()._termination_notice_secs = -1

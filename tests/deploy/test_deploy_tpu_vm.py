@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import pathlib
 import shlex
+import subprocess
+import sys
 
 import pytest
 
 from boonta.deploy import tpu_vm
 from boonta.nodes import metrics
-from boonta.programs.wiring.run import BadInput
+from boonta.nodes.rpc import keys
+from boonta.programs.wiring.run import BadInput, newest_checkpoint
 from boonta.tests.helpers import ssh
-from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.apart import Apart, free_ports
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 ROOT = pathlib.Path(__file__).parents[2]
@@ -42,7 +45,7 @@ def test_the_learner_has_its_machine_for_itself_and_the_others_share_the_rest():
 def test_the_machines_use_the_accelerator_that_is_asked_for_here(monkeypatch):
     monkeypatch.setenv("BOONTA_JAX", "tpu")
     found = tpu_vm.commands(tpu_vm.Machines(LIGHT, "a"), [])
-    assert node_of(found["learner"])[3:8] == ["exec", "env", "BOONTA_JAX=tpu", "./run", "python"]
+    assert node_of(found["learner"])[3:9] == ["exec", "env", "BOONTA_CONNECTED=1", "BOONTA_JAX=tpu", "./run", "python"]
 
 
 def test_one_machine_has_them_all():
@@ -55,9 +58,9 @@ def test_a_program_of_threads_runs_whole_on_every_machine():
     found = tpu_vm.commands(tpu_vm.Machines(unit, "a,b"), ["--seed", "2"])
     assert {name: command[-2] for name, command in found.items()} == {"unit/0": "a", "unit/1": "b"}
     places = ["--hosts.coordinator", "a:20000", "--hosts.number", "2", "--hosts.index", "1"]
-    assert node_of(found["unit/1"])[4:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
+    assert node_of(found["unit/1"])[6:] == ["./run", "python", "tests/helpers/unit_program.py", "--seed", "2", *places]
     alone = tpu_vm.commands(tpu_vm.Machines(unit, "a"), [])
-    assert node_of(alone["unit/0"])[4:] == ["./run", "python", "tests/helpers/unit_program.py"]
+    assert node_of(alone["unit/0"])[6:] == ["./run", "python", "tests/helpers/unit_program.py"]
 
 
 @pytest.mark.parametrize(
@@ -77,3 +80,50 @@ def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monke
     flags = ["--workdir", str(tmp_path / "run folder"), "--stop.updates", "60"]
     assert tpu_vm.run(tpu_vm.commands(machines, flags)) == 0
     assert metrics.read(tmp_path / "run folder")[-1]["updates"] >= 60
+
+
+def connect(apart: Apart, machines: tpu_vm.Machines, *flags: str) -> None:
+    key = keys.new()
+    for name, command in tpu_vm.commands(machines, flags).items():
+        apart.processes[name] = tpu_vm._start(name, command, key)
+
+
+def disconnected(apart: Apart) -> set[int]:
+    """The exit codes of nodes whose connections end, and which get no signal."""
+    for process in apart.processes.values():
+        process.stdin.close()
+    return {process.wait(120) for process in apart.processes.values()}
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(480)
+def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
+    ssh.stand_in(tmp_path, monkeypatch)
+    run = tmp_path / "run folder"
+    with Apart(str(LIGHT)) as apart:
+        machines = tpu_vm.Machines(LIGHT, "127.0.0.1", root=tmp_path, base_port=apart.port)
+        connect(apart, machines, "--workdir", str(run))
+        apart.wait_for(run, "env_steps", 1)
+        assert disconnected(apart) == {143}
+
+
+@pytest.mark.timeout(480)
+def test_a_unit_saves_at_the_end_of_its_connection(tmp_path, monkeypatch):
+    ssh.stand_in(tmp_path, monkeypatch)
+    unit, run = ROOT / "tests" / "helpers" / "unit_program.py", tmp_path / "run folder"
+    with Apart(str(unit)) as apart:
+        connect(apart, tpu_vm.Machines(unit, "127.0.0.1", root=tmp_path), "--workdir", str(run))
+        apart.wait_for(run, "updates", 1)
+        assert disconnected(apart) == {143}
+    (end,) = run.glob("end-*.npy")
+    assert newest_checkpoint(str(run / "checkpoints")) == int(end.stem.removeprefix("end-"))
+
+
+def test_nodes_go_on_where_nobody_reads_what_they_print():
+    script = (
+        "import sys\nfrom boonta.deploy import tpu_vm\nsys.exit(tpu_vm.run({'a': ['sh', '-c', 'seq 99999; exit 7']}))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with process:
+        process.stdout.close()
+        assert process.wait(60) == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import pathlib
 import socket
 import ssl
@@ -43,6 +44,16 @@ def test_those_who_have_the_key_call_each_other(key):
     with Server(address, {"call": lambda: b"x" * 10_000_000}, key):  # The same client after a restart.
         assert client.call() == b"x" * 10_000_000
     assert len(called) == 2
+
+
+def test_a_key_is_read_from_a_connection_that_stays_open():
+    key = keys.new()
+    reader, writer = os.pipe()
+    os.write(writer, key + b"and more")
+    with open(reader, "rb") as stream:
+        assert keys.read(stream) == key  # It would wait for ever if it read to the end.
+        os.close(writer)
+        assert stream.read() == b"and more" and keys.read(stream) == b""
 
 
 def test_a_caller_with_another_key_is_refused(key, tmp_path):

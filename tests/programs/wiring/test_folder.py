@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import pathlib
 
 import pytest
 
 from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.run import BadInput
 
 
 def mode(folder: pathlib.Path) -> int:
@@ -40,6 +43,22 @@ def test_where_the_rights_can_not_be_taken_it_is_said(tmp_path, capsys, monkeypa
     lock(tmp_path).close()
     assert "was open to other users (755): it stays so" in capsys.readouterr().out
     assert mode(tmp_path) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EWOULDBLOCK, "is in use by another process"),
+        (errno.ENOLCK, "can't be locked: No locks available; choose"),
+    ],
+)
+def test_why_a_folder_can_not_be_locked_is_told(tmp_path, monkeypatch, number, words):
+    def refuse(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} {words}"):
+        lock(tmp_path)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")

@@ -82,10 +82,18 @@ def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
     assert output == "warning: program was killed by SIGSEGV; it starts again in 0 s\n"  # No warning about a fork.
 
 
-def test_a_signal_reaches_the_program_and_its_code_comes_back(lives):
-    process = begin(lives, "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\nopen(f'{lives}.up', 'w')\n" + WAIT)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_reaches_the_program_and_its_code_comes_back(lives, number):
+    code = f"signal.signal({number:d}, lambda *_: sys.exit({128 + number}))\nopen(f'{{lives}}.up', 'w')\n{WAIT}"
+    process = begin(lives, code)
     wait_for(lives.with_suffix(".up"))
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert (process.returncode, number_of(lives)) == (128 + number, 1)
+
+
+def test_a_program_that_was_asked_to_end_before_it_could_handle_that_is_not_started_again(lives):
+    process = begin(lives, "os.kill(os.getpid(), signal.SIGTERM)")
     process.communicate(timeout=60)
     assert (process.returncode, number_of(lives)) == (143, 1)
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 import psutil
 import pytest
 
+from boonta.programs.wiring import interrupts
+
 ROOT = pathlib.Path(__file__).parents[3]
 TINY = str(ROOT / "tests" / "helpers" / "tiny_program.py")
 STARTED: list[subprocess.Popen] = []
@@ -132,6 +134,38 @@ os.execv(sys.executable, [sys.executable, "-uc", {next_command!r}])
     process = start("-c", code)
     assert process.communicate(timeout=60)[0] == "started\nended by SIGINT\n"
     assert process.returncode == 130
+
+
+@pytest.mark.parametrize(("before", "number"), [(signal.SIG_DFL, signal.SIGHUP), (signal.SIG_IGN, 0)])
+def test_a_closed_terminal_ends_a_program_unless_that_is_ignored(before, number):
+    """As `nohup` does."""
+    usual = {each: signal.getsignal(each) for each in interrupts.ENDING}
+    try:
+        signal.signal(signal.SIGHUP, before)
+        signals = interrupts.Signals()
+        if before is signal.SIG_DFL:
+            assert signal.getsignal(signal.SIGHUP) is not before  # Or else the next line would end the tests.
+        signal.raise_signal(signal.SIGHUP)
+        assert signals.number == number
+    finally:
+        for each, handler in usual.items():
+            signal.signal(each, handler)
+
+
+@pytest.mark.parametrize(("variables", "code"), [({interrupts.CONNECTED: "1"}, 143), ({}, 0)])
+def test_a_process_ends_with_its_standard_input_where_that_is_asked_for(variables, code):
+    script = """
+import os, signal, sys, threading
+from boonta.programs.wiring import interrupts
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+interrupts.end_with_input()
+if threading.active_count() > 1:  # What reads the input.
+    assert interrupts.CONNECTED not in os.environ
+    while True: signal.pause()
+"""
+    command = [sys.executable, "-c", script]
+    process = subprocess.run(command, input=b"a key", env={**os.environ, **variables}, timeout=60)
+    assert process.returncode == code
 
 
 @pytest.mark.parametrize("library", ["numpy", "jaxlib"])

@@ -100,6 +100,23 @@ def test_where_namespaces_are_refused_servers_listen_on_the_loopback_device(tmp_
     assert len(list((tmp_path / "cache" / "boonta").iterdir())) == 1
 
 
+@pytest.mark.skipif(not can_unshare() or shutil.which("cc") is None, reason="needs namespaces and a C compiler")
+def test_where_a_namespace_can_be_entered_but_not_set_up_the_process_stays_where_it_is(tmp_path):
+    """As on Ubuntu 24.04, which lets any process enter a user namespace, but may give it no rights there."""
+    code = pathlib.Path(FILE).read_text()
+    for usual, refused in (
+        ("if libc.unshare(CLONE_NEWNET) != 0:", "if True:"),  # Root gets as far as others.
+        ('pathlib.Path("/proc/self/setgroups").write_text("deny")', "raise OSError('no rights')"),
+    ):
+        assert code.count(usual) == 1
+        code = code.replace(usual, refused)
+    file = tmp_path / "network.py"
+    file.write_text(code)
+    found = entered(file=str(file), env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    assert found["got"] == network.LOOPBACK and found["net"] == os.readlink("/proc/self/ns/net")
+    assert found["bound"][0] == "127.0.0.1"
+
+
 def test_a_machine_that_allows_neither_is_told(tmp_path, monkeypatch, no_namespace):
     empty = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     found = entered(file=no_namespace, env=empty)

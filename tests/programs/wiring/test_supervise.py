@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import re
 import signal
 from concurrent import futures
@@ -15,75 +17,7 @@ from boonta.nodes.hosts.agreement import LOST  # noqa: E402
 from boonta.programs.wiring import supervise, workers  # noqa: E402
 from boonta.programs.wiring.interrupts import Signals  # noqa: E402
 from boonta.programs.wiring.restarts import Restarts  # noqa: E402
-
-
-class Worker:
-    """One that lives for some polls and then died of `death`; started again, it ends well at once."""
-
-    def __init__(self, name: str, polls: int = 0, death: str = ""):
-        self.name, self.together = name, ""
-        self.pid = 1
-        self.killed = self.stopped = False
-        self._polls = itertools.count(-polls)
-        self._death = death
-
-    def alive(self) -> bool:
-        return not self.killed and next(self._polls) < 0
-
-    def death(self) -> str:
-        return self._death
-
-    def last_words(self) -> str:
-        return "ImportError: no" if self._death.startswith("exited") else ""
-
-    def is_stopped(self) -> bool:
-        return self.stopped
-
-    def terminate(self) -> None: ...
-
-    def kill(self) -> None:
-        self.killed = True
-
-    def start_again(self) -> None:
-        self.pid += 1
-        self._death = ""
-
-
-class Monitor:
-    """Answers every `status` alike."""
-
-    def __init__(self, reason: str = "", failure: str = "", failures=None, hung=None, saving=(), **activities: str):
-        nodes = {
-            name: {
-                "activity": activity,
-                "gone": activity == "gone",
-                "activity_s": 0,
-                "report_age_s": 0,
-                "rss_mb": 0,
-                "process": "host/1",
-                "started": activity not in ("starting", "restoring"),
-                "failure": (failures or {}).get(name, ""),
-                "hung": (hung or {}).get(name, ""),
-                "warnings": [],
-            }
-            for name, activity in activities.items()
-        }
-        self._status = {"totals": {}, "row": {}, "nodes": nodes, "reason": reason, "failure": failure}
-        self._status["saving"] = list(saving)
-        self._status["done"] = reason.startswith("updates")
-        self.expected: list[str] = []
-
-    def expect(self, names: list[str]) -> None:
-        self.expected = names
-
-    def status(self) -> dict:
-        return self._status
-
-    def stop_program(self, reason: str) -> None: ...
-
-    def fail_program(self, failure: str) -> None: ...
-
-    def report_end(self, name: str, failure: str) -> None: ...
+from boonta.tests.helpers.workers import Monitor, Worker  # noqa: E402
 
 
 class NoMonitor:
@@ -186,6 +120,25 @@ def test_a_dead_worker_is_started_again_and_named(capsys):
     supervised(Monitor("", learner="updating"), learner, restarts=1)
     assert learner.pid == 2
     assert "warning: learner was killed by SIGKILL while updating; it starts again in 0 s" in capsys.readouterr().out
+
+
+def test_a_worker_that_can_not_be_started_has_died_once_more(capsys, monkeypatch):
+    learner, restart, full = Worker("learner", death="was killed by SIGKILL"), Worker.start_again, [True]
+
+    def start_again(worker: Worker) -> None:
+        if full.pop() if full else False:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        restart(worker)
+
+    monkeypatch.setattr(Worker, "start_again", start_again)
+    supervisor = supervised(Monitor("", learner="updating"), learner, restarts=2)
+    assert learner.pid == 2
+    assert f"learner could not be started: [Errno {errno.EAGAIN}]" in capsys.readouterr().out
+    full.append(True)
+    supervisor._start_again(learner)
+    assert supervisor.report() == 1
+    message = "it has been started again 2 times within 600 s. Before that it was killed by SIGKILL"
+    assert message in capsys.readouterr().err
 
 
 def supervised(monitor: Monitor, *workers, restarts: int) -> supervise._Supervisor:
