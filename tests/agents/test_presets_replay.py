@@ -68,7 +68,7 @@ DQN = {
         "replay.size": 50_000,
         "replay.batch_size": 128,
         "replay.samples_per_insert": 8.0,
-        "target_period": 100,
+        "target_period": 500,
         "optimiser.learning_rate": 2.5e-4,
     },
     "minatar": {
