@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import signal
 import socket
 import threading
 import time
@@ -203,7 +202,7 @@ def run(
     instance.build, instance.joined = origin, task.joined
     ending = Ending(task, instance, lone.stop)
     # Launchpad's own handler would kill the process after 10 s.
-    interrupts.handle(ending.on_signal, (signal.SIGTERM, signal.SIGHUP))
+    interrupts.handle(ending.on_signal, interrupts.TERMINATING)
     with contextlib.ExitStack() as stack:
         if isinstance(instance, Monitor):
             others = [other for other in tasks if other is not task]

@@ -189,7 +189,7 @@ def main(arguments: list[str]) -> int:
     except (BadInput, ValueError) as error:
         faults.tell(error)
         return 2
-    interrupts.handle(signal.default_int_handler, (signal.SIGTERM, signal.SIGHUP))  # They then act like Ctrl-C.
+    interrupts.handle(signal.default_int_handler, interrupts.TERMINATING)  # They then act like Ctrl-C.
     return run(started)
 
 

@@ -82,8 +82,8 @@ def _categorical(config: Config, values: jax.Array, tau: jax.Array, target: Targ
 def _quantile(config: Config, values: jax.Array, tau: jax.Array, target: Target) -> tuple[Any, Any]:
     """Quantile regression; see "Distributional Reinforcement Learning with Quantile Regression", Eq. 10.
 
-    The loss is the sum over quantiles, as in the paper; the error is their mean, of which 1 is large whatever Z.
     (https://arxiv.org/abs/1710.10044; of implicit quantiles https://arxiv.org/abs/1806.06923, Eq. 3.)
+    The loss is the sum over quantiles, as there; the error is their mean, of which 1 is large whatever Z.
     """
     moved = target.reward + target.discount * target.values
     loss = rlax.quantile_regression_loss(values, tau, moved, config.huber or 0.0)

@@ -47,10 +47,12 @@ def in_memory(content: bytes) -> str:
 
 def read(stream: IO[bytes]) -> bytes:
     """Reads a key as `new` makes it, and nothing after it."""
-    lines = list[bytes]()
-    while not lines or (lines[-1] and lines[-1].strip() != LAST_LINE):
-        lines.append(stream.readline())
-    return b"".join(lines)
+    content = b""
+    for line in iter(stream.readline, b""):
+        content += line
+        if line.strip() == LAST_LINE:
+            break
+    return content
 
 
 def new() -> bytes:

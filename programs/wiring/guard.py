@@ -78,7 +78,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     os.set_blocking(writer, False)
     os.set_inheritable(writer, False)
     signal.signal(signal.SIGINT, interrupts.interrupted)
-    interrupts.handle(signal.SIG_DFL, (signal.SIGTERM, signal.SIGHUP))
+    interrupts.handle(signal.SIG_DFL, interrupts.TERMINATING)
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
     if os.getppid() != parent_pid:
         sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.

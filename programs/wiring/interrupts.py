@@ -17,7 +17,8 @@ from collections.abc import Callable, Collection, Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # The last one comes when a terminal or connection is closed.
+TERMINATING = (signal.SIGTERM, signal.SIGHUP)  # The latter comes when a terminal or connection is closed.
+ENDING = (signal.SIGINT, *TERMINATING)
 CODE = 128 + signal.SIGINT
 LINE = "ended by SIGINT"
 HELD = "BOONTA_HELD"  # The environment variable of a command that starts with Ctrl-C held back.
