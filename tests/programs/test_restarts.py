@@ -16,7 +16,7 @@ import pytest
 from boonta.benchmarks import restarts
 from boonta.nodes import metrics
 from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, wait_for_rows
-from boonta.tests.helpers.running import Running
+from boonta.tests.helpers.running import COUNTERS, Running, have_grown_twice
 from boonta.tests.helpers.runs import saved
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -34,14 +34,7 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen, what: s
 
 
 def rows(workdir: pathlib.Path) -> list[dict[str, float]]:
-    return [row for row in metrics.read(workdir) if {"env_steps", "updates"} <= set(row)]
-
-
-def move(workdir: pathlib.Path, since: int) -> bool:
-    """Whether actors and learner have counted again, in rows after the first `since`."""
-    news = rows(workdir)[since:]
-    moves = [all(old[name] < new[name] for name in ("env_steps", "updates")) for old, new in zip(news, news[1:])]
-    return moves[-2:] == [True, True]
+    return [row for row in metrics.read(workdir) if set(COUNTERS) <= set(row)]
 
 
 def end(workdir: pathlib.Path, process: subprocess.Popen, victim: str, number: int = signal.SIGKILL) -> None:
@@ -50,7 +43,7 @@ def end(workdir: pathlib.Path, process: subprocess.Popen, victim: str, number: i
     os.kill(before[victim], number)
     wait_until(lambda: pids(workdir)[victim] != before[victim], process, f"{victim} did not start again")
     seen = len(rows(workdir))
-    wait_until(lambda: move(workdir, seen), process, f"not all work after {victim} was ended")
+    wait_until(lambda: have_grown_twice(rows(workdir)[seen:]), process, f"not all work after {victim} was ended")
     assert {**pids(workdir), victim: 0} == {**before, victim: 0}
     assert not psutil.pid_exists(before[victim])
 
@@ -78,7 +71,7 @@ def test_each_kind_of_node_is_killed_or_stopped_and_works_again(tmp_path):
         assert f"warning: {victim} was killed by SIGKILL while " in output
     assert "  died " in output and "actor/0 2x (has sent no heartbeat for " in output
     seen = rows(tmp_path)
-    for name in ("env_steps", "updates"):
+    for name in COUNTERS:
         assert all(old[name] <= new[name] for old, new in zip(seen, seen[1:])), name
         assert seen[-1][name] <= STEPS_PER_S * (time.monotonic() - began)
 
