@@ -38,6 +38,8 @@ class Node:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
       serves: 0 if nobody calls it; else it ends after all with a lower number: 1 or 2 if it calls others, 3 if none.
       served: the names of the methods that they may call.
+      answer_s: seconds that a call of one of them may take.
+      away_s: seconds for which callers try to reach it, after which they may go on without it; None for `answer_s`.
       limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
@@ -55,6 +57,8 @@ class Node:
     role = ""
     serves = 0
     served: tuple[str, ...] = ()
+    answer_s = 30.0
+    away_s: float | None = None
     limit_s = 300.0
 
     def __init__(self, name: str, monitor: Any = None):

@@ -59,6 +59,7 @@ class Inference(Node):
     role = "inference"
     serves = 1  # It calls the variable server.
     served = ("register", "act")
+    answer_s = 5.0  # A request is answered within half a second, if only that there are no actions yet.
 
     def __init__(
         self,

@@ -20,21 +20,25 @@ RETRY_S = 0.1  # Pause between two tries to reach a server that is away.
 class Client:
     """Calls a server; threads may share it. A connection is made when the first call needs it, and then kept.
 
-    A call is repeated until the deadline if the server is away, or goes away during the call: so a method may be called
-    twice, and must do no harm then.
+    A call is repeated if the server is away, or goes away during the call: so a method may be called twice, and must do
+    no harm then.
 
     Args:
       address: the server's address, see `wire`.
       deadline_s: time for a call.
       key: the file of the run's key, which any address but a Unix socket's needs.
+      away_s: time within which a call is repeated; None for all of `deadline_s`. With a short one, callers can turn to
+        something else while the server is away, and a slow answer still has the time that it needs.
     """
 
-    def __init__(self, address: str, deadline_s: float, key: str | None = None):
+    def __init__(self, address: str, deadline_s: float, key: str | None = None, away_s: float | None = None):
         wire.check(address, key)
-        if deadline_s <= 0:
-            raise ValueError(f"deadline_s is {deadline_s}; it must be above 0")
         self._address = address
         self._deadline_s = deadline_s
+        self._away_s = deadline_s if away_s is None else away_s
+        for name, value in (("deadline_s", deadline_s), ("away_s", self._away_s)):
+            if not 0 < value <= deadline_s:
+                raise ValueError(f"{name} is {value}; it must be above 0" + f", at most {deadline_s}" * (value > 0))
         self._key = key
         self._context: ssl.SSLContext | None = None
         self._idle: list[socket.socket] = []
@@ -66,35 +70,35 @@ class Client:
         request = wire.require_sendable(encoding.encode([method, arguments]))
         if self._key is not None and self._context is None:
             self._context = keys.client_context(self._key)
-        end = time.monotonic() + self._deadline_s
-        error: OSError | None = None
+        began = time.monotonic()
         while not self._closed:
             try:
-                done, *result = encoding.decode(self._exchange(request, end))
+                done, *result = encoding.decode(self._exchange(request, began))
             except OSError as away:
                 if is_refusal(away):
                     raise Untrusted(f"{self._address} has another key than its caller: {away}") from away
-                error = away
+                if time.monotonic() + RETRY_S > began + self._away_s:
+                    spent_s = time.monotonic() - began
+                    raise DeadlineExceeded(
+                        f"{self._address} didn't answer {method!r} within {spent_s:.1f} s: {away}"
+                    ) from away
+                time.sleep(RETRY_S)
             else:
                 if not done:
                     raise Failed(method, *result)
                 return result[0]
-            if time.monotonic() + RETRY_S > end:
-                raise DeadlineExceeded(
-                    f"{self._address} didn't answer {method!r} within {self._deadline_s:g} s: {error}"
-                ) from error
-            time.sleep(RETRY_S)
         raise Cancelled(f"the client of {self._address} was closed, which ended {method!r}")
 
-    def _exchange(self, request: wire.Message, end: float) -> memoryview:
-        """Sends a request and returns the answer, over a connection that was kept, or a new one."""
+    def _exchange(self, request: wire.Message, began: float) -> memoryview:
+        """Sends the request of a call and returns the answer, over a connection that was kept, or a new one."""
+        end = began + self._deadline_s
         if os.getpid() != self._process:  # After a fork, connections belong to the parent.
             self._idle, self._busy, self._process = [], set(), os.getpid()
         while True:
             try:
                 connection, kept = self._idle.pop(), True
             except IndexError:
-                connection, kept = wire.connect(self._address, self._context, left_s(end)), False
+                connection, kept = wire.connect(self._address, self._context, left_s(began + self._away_s)), False
             self._busy.add(connection)
             try:
                 if self._closed:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from boonta.nodes.base import Node
 from boonta.nodes.rpc.client import Client
-from boonta.programs.wiring.launchpad import CALL_DEADLINE_S, Launchable
+from boonta.programs.wiring.launchpad import Launchable
 
 # isort: split
 # The module above names what is missing.
@@ -51,7 +51,7 @@ def bind(launchable: Launchable, addresses: Mapping[str, str], labels: Mapping[s
 def _stop_program(monitor: str, key: str | None, mark_as_completed: bool = False) -> None:
     """Asks the monitor to end the program."""
     del mark_as_completed
-    Client(monitor, CALL_DEADLINE_S, key).stop_program("a node called launchpad.stop()")
+    Client(monitor, Node.answer_s, key).stop_program("a node called launchpad.stop()")
 
 
 class Lone(NamedTuple):

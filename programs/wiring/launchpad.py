@@ -42,10 +42,9 @@ except ImportError as error:
         "for CPython 3.10: install the extra [cluster] there (./run does), or choose --launch sebulba or anakin"
     ) from error
 
-CALL_DEADLINE_S = 30.0
-# An inference node, or a variable server that is asked for its version, replies within half a second, if only that it
-# has no answer yet. A caller that is asked to stop must not wait longer than this.
-ASK_DEADLINE_S = 5.0
+# A variable server that is asked for its version replies within half a second. One that is asked to stop doesn't wait
+# longer than this for another that hangs.
+ASK_S = 5.0
 STATUS_DEADLINE_S = 2.0  # The launcher asks the monitor several times a second, and has more to do.
 
 
@@ -85,8 +84,7 @@ def to_launchpad(program: Program, key: str | None = None, only: str = "") -> La
         if role == "replay":
             replays = [nodes[name] for name in group.names]
         elif group.is_called:
-            deadline_s = ASK_DEADLINE_S if role == "inference" else CALL_DEADLINE_S
-            served[role] = [nodes[name].create_handle(deadline_s) for name in group.names]
+            served[role] = [nodes[name].create_handle() for name in group.names]
     return Launchable(launchpad_program, nodes)
 
 
@@ -108,7 +106,7 @@ def _node(
         return _ReplayNode(group.node, limit_s, **arguments)
     if group.is_called:
         if group.node.role == "variables" and i:
-            arguments["source"] = [before[group.names[0]].create_handle(s) for s in (ASK_DEADLINE_S, CALL_DEADLINE_S)]
+            arguments["source"] = [before[group.names[0]].create_handle(answer_s) for answer_s in (ASK_S, None)]
         return _ServiceNode(group.node, limit_s, arguments, key)
     return lp.PyClassNode(worker.construct, group.node, limit_s, **arguments)
 
@@ -118,6 +116,7 @@ class _ServiceNode(lp.PyClassNode):
 
     def __init__(self, node: type[Node], limit_s: float, arguments: Mapping[str, Any], key: str | None):
         self.address = lp_address.Address("rpc")
+        self._node = node
         self._key = key
         super().__init__(worker.serve, node, limit_s, self.address, key, dict(arguments))
         self.allocate_address(self.address)
@@ -125,8 +124,10 @@ class _ServiceNode(lp.PyClassNode):
     def bind_addresses(self, **options: Any) -> None:
         """Does nothing: `launch` has bound the address to a Unix socket, which Launchpad knows nothing of."""
 
-    def create_handle(self, deadline_s: float = CALL_DEADLINE_S) -> Any:
-        return self._track_handle(worker.ServiceHandle(self.address, deadline_s, self._key))
+    def create_handle(self, answer_s: float | None = None) -> Any:
+        node = self._node
+        handle = worker.ServiceHandle(self.address, answer_s or node.answer_s, self._key, node.away_s)
+        return self._track_handle(handle)
 
 
 class _ReplayNode(lp.PyClassNode):

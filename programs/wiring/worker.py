@@ -140,15 +140,17 @@ class ServiceHandle(base.Handle):
       address: where its server listens, once the launcher has bound it.
       deadline_s: how long a call may take.
       key: the file of the run's key; None for a server on this machine.
+      away_s: how long a call is repeated while the server is away, see `Client`.
     """
 
-    def __init__(self, address: lp_address.Address, deadline_s: float, key: str | None):
+    def __init__(self, address: lp_address.Address, deadline_s: float, key: str | None, away_s: float | None = None):
         self._address = address
         self._deadline_s = deadline_s
         self._key = key
+        self._away_s = away_s
 
     def dereference(self) -> Client:
-        return Client(self._address.resolve(), self._deadline_s, self._key)
+        return Client(self._address.resolve(), self._deadline_s, self._key, self._away_s)
 
 
 class CoordinatorHandle(base.Handle):

@@ -36,3 +36,12 @@ def test_every_server_gets_what_the_learner_publishes_and_gets_it_again_when_it_
         for victim in SERVERS:
             kill(run, victim)
         run.end()
+
+
+@pytest.mark.slow
+def test_a_program_ends_clean_while_its_only_server_is_away(tmp_path):
+    with Running(tmp_path, "tests/helpers/tiny_program.py", "--restarts.backoff-s", "1000") as run:
+        run.wait_until_it_works()
+        os.kill(run.pids["variables"], signal.SIGKILL)
+        run.wait_until(lambda: "died variables" in run.printed, "its death is known")
+        run.end()
