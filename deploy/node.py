@@ -103,7 +103,7 @@ def main(arguments: list[str]) -> int:
             # On one machine, nodes are copies of the launcher's, and the monitor knows no description of them.
             return core.run(launchable, task, tasks, "" if servers.local else made_of, place.reach_s, route)
         except OSError as error:
-            print(f"error: {error}", file=sys.stderr, flush=True)
+            faults.tell(error)
             return 1
 
 

@@ -20,7 +20,7 @@ from boonta.__main__ import TOOLS
 from boonta.programs.tools.sweep import Asked
 from boonta.programs.tools.train import programs
 from boonta.programs.wiring.environments import EXAMPLES
-from boonta.programs.wiring.run import command
+from boonta.programs.wiring.faults import command
 
 Shell = Literal["bash", "zsh"]
 

@@ -14,7 +14,8 @@ from boonta.programs.tools.datasets import rlds
 from boonta.programs.tools.datasets.episodes import require_empty, write
 from boonta.programs.tools.datasets.minari import MinariDataset
 from boonta.programs.wiring.environments import make_env
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 
 def convert(dataset: tyro.conf.Positional[str], out: pathlib.Path, env: str = "") -> None:

@@ -17,8 +17,9 @@ from boonta.nodes.snapshots import schema
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
+from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.folder import lock
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.run import BadInput
 
 
 def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> None:

@@ -22,10 +22,11 @@ from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
 from boonta.programs.wiring import network
 from boonta.programs.wiring.config_file import Config, read_config
+from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
 from boonta.programs.wiring.provenance import differs_from
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.run import BadInput
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2

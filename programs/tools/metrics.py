@@ -29,7 +29,8 @@ from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
 from boonta.programs.wiring import tables
 from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 AGENTS = {
     "IMPALA": impala.METRICS,

@@ -30,8 +30,9 @@ from boonta.nodes.snapshots.schema import checked
 from boonta.programs.reports import frames as drawings
 from boonta.programs.wiring.arguments import load, parse
 from boonta.programs.wiring.config_file import read_config
+from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of, command
+from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
 
 # Env steps in a second of the picture, by number of players, where an environment has no time of its own.
 # People need more time for the moves of a game.

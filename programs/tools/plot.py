@@ -26,7 +26,8 @@ from boonta.programs.experiments.results import (
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 FORMATS = (".png", ".svg", ".pdf")
 

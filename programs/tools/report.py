@@ -11,7 +11,8 @@ import tyro
 
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 FILE = "report.html"
 

@@ -17,7 +17,8 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.tools.status import state_of
 from boonta.programs.wiring import journal, tables
 from boonta.programs.wiring.config_file import Config, read_config
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.

@@ -19,7 +19,8 @@ from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.run import BadInput, command
+from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.run import BadInput
 
 # A run's folders of snapshots; each snapshot's number is that of the updates done.
 LEARNERS = ("checkpoints", "members")  # A run goes on from a snapshot in one of these.

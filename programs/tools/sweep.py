@@ -22,7 +22,7 @@ from boonta.programs.experiments.progress import Progress, failures, summary
 from boonta.programs.experiments.scheduler import DONE, Scheduler
 from boonta.programs.experiments.slots import Slots, divide, this_machine
 from boonta.programs.experiments.spec import Spec
-from boonta.programs.wiring import naming
+from boonta.programs.wiring import faults, naming
 from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput
@@ -154,7 +154,7 @@ def main() -> None:
         given = spec_of(asked, flags)
         code = sweep(folder_of(asked, given), given, ["boonta", "sweep", *sys.argv[1:]], asked.show)
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         sys.exit(2)
     sys.exit(code)
 

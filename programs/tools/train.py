@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from boonta.envs.base import suggest
+from boonta.programs.wiring import faults
 from boonta.programs.wiring.run import BadInput
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1]
@@ -46,7 +47,7 @@ def main() -> None:
     try:
         command = command_of(sys.argv[1:])
     except BadInput as error:
-        print(f"error: {error}", file=sys.stderr)
+        faults.tell(error)
         sys.exit(2)
     os.execv(command[0], command)
 

@@ -1,4 +1,4 @@
-"""How a command says why a program can't start: in a line, unless the user's own code has raised the error."""
+"""How a command ends that can't do its work: with a line, and the traceback of an error in the user's own code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import os
 import pathlib
 import sys
 import traceback
+from collections.abc import Callable
+from typing import Any
+
+import tyro
 
 from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
@@ -13,6 +17,18 @@ from boonta.programs.wiring.run import BadInput
 INSTALLED = ("site-packages", "dist-packages")
 PROGRAMS = ROOT / "programs"  # The files on top are programs, which users copy and change.
 STANDARD = pathlib.Path(os.__file__).resolve().parent
+
+
+def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
+    """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
+    expected: tuple[type[Exception], ...] = (BadInput, *errors)
+    try:
+        tyro.cli(function)
+    except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
+        raise
+    except expected as error:
+        tell(error)
+        sys.exit(2)
 
 
 def tell(error: Exception) -> None:

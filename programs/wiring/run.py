@@ -6,11 +6,9 @@ import dataclasses
 import os
 import pathlib
 import sys
-from collections.abc import Callable
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import numpy as np
-import tyro
 
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
@@ -165,15 +163,3 @@ def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
 def newest_checkpoint(folder: str) -> int:
     """The number of the newest checkpoint in a folder; 0 if there is none."""
     return max(numbers(pathlib.Path(folder)), default=0)
-
-
-def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
-    """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
-    expected: tuple[type[Exception], ...] = (BadInput, *errors)
-    try:
-        tyro.cli(function)
-    except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
-        raise
-    except expected as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)

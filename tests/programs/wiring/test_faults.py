@@ -46,3 +46,13 @@ def test_an_error_of_the_users_code_has_a_traceback(tmp_path, capsys, code, trac
 def test_of_boontas_files_only_programs_are_the_users():
     assert faults._is_program(faults.ROOT / "programs" / "impala.py")
     assert not faults._is_program(pathlib.Path(faults.__file__).resolve())
+
+
+def test_a_tool_shows_where_the_users_code_failed(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "own_program.py"
+    file.write_text("def tool() -> None:\n    int('seven')\n")
+    monkeypatch.setattr("sys.argv", ["tool"])
+    with pytest.raises(SystemExit, match="2"):
+        faults.command(load(file).tool, ValueError)
+    printed = capsys.readouterr().err
+    assert f'File "{file}", line 2, in tool' in printed and "\nerror: invalid literal for int()" in printed
