@@ -15,11 +15,10 @@ from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
+from boonta.tests.helpers.launched import LIMIT, ends_with
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ALL = ("monitor", "variables", "learner", "actor")
-LIMIT = 1_000_000  # Env steps that no test waits for: the light program makes so many once there is a file.
-END = ("--stop.env-steps", str(LIMIT), "--leaps-at")
 
 
 def test_a_program_learns_and_ends_clean_with_every_node_started_by_its_own_command(tmp_path):
@@ -64,7 +63,7 @@ def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
 
 def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_path):
     """An actor, then the monitor. Each process has its group's environment, and all end with 0."""
-    flags = ["--workdir", str(tmp_path), *END, str(tmp_path / "end"), "--process-env", "learner:OMP_NUM_THREADS=3"]
+    flags = ["--workdir", str(tmp_path), *ends_with(tmp_path / "end"), "--process-env", "learner:OMP_NUM_THREADS=3"]
     with Apart(LIGHT, *flags, "--log", "boonta.tests.helpers.sinks:Recording") as apart:
         for label in ALL:
             apart.start(label)
@@ -93,7 +92,7 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
 
 def test_actors_that_never_come_or_leave_for_good_end_nothing_and_their_steps_count(tmp_path):
     """The program has four; one never comes, one leaves, one is killed."""
-    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", *END, str(tmp_path / "end")) as apart:
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", *ends_with(tmp_path / "end")) as apart:
         for label in ALL[:-1]:
             apart.start(label)
         actors = [apart.start("actor", index) for index in range(3)]
