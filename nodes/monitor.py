@@ -250,7 +250,7 @@ class Monitor(Periodic):
             if self._roster.peers:
                 self._log.make_if_due()
             over = self._end.over
-        if saves:
+        if saves or self._log.waits:  # Or counters would go back in the rows of a monitor that comes back.
             self._save_counters()
         self._log.flush()
         if over:

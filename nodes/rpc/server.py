@@ -151,11 +151,14 @@ class Server:
 
     def _take_turn(self, connection: socket.socket) -> bool:
         """Waits until the call may be worked on; returns False if the caller has given up meanwhile."""
-        while not self._turns.acquire(blocking=False):
-            if self._turns.acquire(timeout=TURN_S):
-                break
+        if self._turns.acquire(blocking=False):
+            return True
+        while not self._turns.acquire(timeout=TURN_S):
             if wire.is_over(connection):
                 return False
+        if wire.is_over(connection):  # The caller may have given up since the last check.
+            self._turns.release()
+            return False
         return True
 
     def _answer(self, request: memoryview) -> wire.Message:

@@ -108,6 +108,11 @@ class RowLog:
         """
         return dict(self.row) if self._skips else self._row(self._earlier, self._now()) | self.health.metrics
 
+    @property
+    def waits(self) -> bool:
+        """Whether a row has been made that `flush` hasn't written."""
+        return bool(self._unwritten)
+
     def flush(self) -> None:
         """Writes the rows that have been made, in their order; for one thread."""
         while self._unwritten:

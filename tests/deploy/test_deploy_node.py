@@ -15,6 +15,7 @@ from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
+from boonta.tests.helpers.launched import LIMIT, ends_with
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
 ALL = ("monitor", "variables", "learner", "actor")
@@ -62,7 +63,7 @@ def test_when_a_node_fails_no_exit_code_looks_like_success(tmp_path):
 
 def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_path):
     """An actor, then the monitor. Each process has its group's environment, and all end with 0."""
-    flags = ["--workdir", str(tmp_path), "--stop.env-steps", "500", "--process-env", "learner:OMP_NUM_THREADS=3"]
+    flags = ["--workdir", str(tmp_path), *ends_with(tmp_path / "end"), "--process-env", "learner:OMP_NUM_THREADS=3"]
     with Apart(LIGHT, *flags, "--log", "boonta.tests.helpers.sinks:Recording") as apart:
         for label in ALL:
             apart.start(label)
@@ -77,12 +78,13 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
         apart.processes["monitor/0"].wait()
         apart.start("monitor")
         apart.wait_for(tmp_path, "env_steps", before)
+        (tmp_path / "end").touch()
         codes, outputs = apart.finish()
     assert set(codes.values()) == {0}, outputs
     last = metrics.read(tmp_path)[-1]
     assert (last["threads/actor/0"], last["threads/learner"]) == (1.0, 3.0)
     steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
-    assert steps == sorted(steps) and steps[-1] >= 500
+    assert steps == sorted(steps) and steps[-1] >= LIMIT
     assert len({begun[0] for begun in sinks.taken(tmp_path, "begin")}) == 1  # For a tracker it is one run.
     sent = [row["env_steps"] for (row,) in sinks.taken(tmp_path, "row") if row.get("env_steps")]
     assert list(dict.fromkeys(sent)) == list(dict.fromkeys(steps))  # A kill may send a row twice.
@@ -90,21 +92,22 @@ def test_nodes_that_are_ended_or_killed_come_back_and_the_counters_go_on(tmp_pat
 
 def test_actors_that_never_come_or_leave_for_good_end_nothing_and_their_steps_count(tmp_path):
     """The program has four; one never comes, one leaves, one is killed."""
-    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", "--stop.env-steps", "400") as apart:
+    with Apart(LIGHT, "--workdir", str(tmp_path), "--actors", "4", *ends_with(tmp_path / "end")) as apart:
         for label in ALL[:-1]:
             apart.start(label)
         actors = [apart.start("actor", index) for index in range(3)]
-        apart.wait_for(tmp_path, "env_steps", 30)
+        before = apart.wait_for(tmp_path, "env_steps", 30)
         actors[1].send_signal(signal.SIGTERM)
         assert actors[1].wait(60) == 143
         actors[2].kill()
-        apart.wait_for(tmp_path, "env_steps", 300)
+        apart.wait_for(tmp_path, "env_steps", before + 100)
+        (tmp_path / "end").touch()
         codes, outputs = apart.finish()
     assert (codes.pop("actor/1"), codes.pop("actor/2")) == (143, -9)
     assert set(codes.values()) == {0}, outputs
     assert "  away actor/3 for " in outputs["monitor/0"] and "actor/1 for " in outputs["monitor/0"]
     steps = [row["env_steps"] for row in metrics.read(tmp_path) if row.get("env_steps")]
-    assert steps == sorted(steps) and steps[-1] >= 400
+    assert steps == sorted(steps) and steps[-1] >= LIMIT
 
 
 def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_folder(tmp_path):

@@ -13,7 +13,8 @@ from boonta.deploy import jobset, resources, roles
 from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import namespaces, pods
-from boonta.tests.helpers.runs import saved
+from boonta.tests.helpers.launched import LIMIT, ends_with
+from boonta.tests.helpers.runs import processes, saved
 
 pytestmark = [
     pytest.mark.cluster,
@@ -38,11 +39,14 @@ def counter(workdir, name):
 
 
 def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, monkeypatch):
-    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--actors", "2", "--stop.env-steps", "600")
+    end = tmp_path / "end"
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--actors", "2", *ends_with(end))
     with pods.Pods(manifest, tmp_path) as running:
         assert not running.run(lambda: counter(workdir, "env_steps") > 50)
         victim = running.pod("actor", 1)
         victim.process.kill()
+        assert not running.run(lambda: victim.starts == 2 and processes(workdir).get("actor/1") == victim.process.pid)
+        end.touch()
         assert running.run(lambda: False), running.output()
         running.end()
         assert (running.restarts, victim.starts, running.pod("learner").starts) == (0, 2, 1), running.output()
@@ -55,7 +59,8 @@ def test_an_actors_pod_that_is_killed_comes_back_and_the_end_is_clean(tmp_path, 
 
 def test_pods_that_are_added_to_the_actors_join_and_may_be_lost(tmp_path, monkeypatch):
     """As `kubectl` would scale them; the set does not start again, and a pod that is removed leaves."""
-    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, "--stop.env-steps", "500")
+    end = tmp_path / "end"
+    manifest, workdir = rendered(LIGHT, monkeypatch, tmp_path, *ends_with(end))
     (actors,) = (each for each in manifest["spec"]["replicatedJobs"] if each["name"] == "actor")
     actors["template"]["spec"]["completions"] = actors["template"]["spec"]["parallelism"] = 3
     with pods.Pods(manifest, tmp_path) as running:
@@ -65,11 +70,12 @@ def test_pods_that_are_added_to_the_actors_join_and_may_be_lost(tmp_path, monkey
         running.pods.remove(removed)
         removed.process.terminate()
         assert removed.process.wait(60) == 143
+        end.touch()
         assert running.run(lambda: False), running.output()
         running.end()
         assert (running.restarts, running.pod("learner").starts) == (0, 1), running.output()
         assert "actor/2 for " in running.output()
-    assert counter(workdir, "env_steps") >= 500
+    assert counter(workdir, "env_steps") >= LIMIT
 
 
 def test_a_run_that_the_monitor_refuses_is_not_tried_for_ever(tmp_path, monkeypatch):

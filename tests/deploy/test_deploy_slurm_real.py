@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import signal
@@ -15,7 +14,8 @@ pytest.importorskip("launchpad")
 
 from boonta.deploy import slurm
 from boonta.nodes import metrics
-from boonta.tests.helpers.runs import saved
+from boonta.tests.helpers.launched import LIMIT, ends_with
+from boonta.tests.helpers.runs import processes, saved
 from boonta.tests.helpers.slurm_cluster import Slurm, missing
 
 pytestmark = [
@@ -58,10 +58,8 @@ def test_nodes_of_a_program_run_on_both_machines_until_its_work_is_done(cluster,
 
 
 def test_an_actor_that_dies_alone_starts_again_and_the_turn_goes_on(cluster, tmp_path):
-    limit = 10_000_000
     end = tmp_path / "end"
-    flags = ("--actors", "2", "--stop.env-steps", str(limit), "--leaps-at", str(end))
-    number = submit(cluster, tmp_path, LIGHT, *flags, tasks_per_node=3)
+    number = submit(cluster, tmp_path, LIGHT, "--actors", "2", *ends_with(end), tasks_per_node=3)
     await_until(cluster, "both actors", lambda: {"actor/0", "actor/1"} <= processes(tmp_path / "run").keys())
     first = processes(tmp_path / "run")["actor/0"]
     os.kill(first, signal.SIGKILL)
@@ -71,14 +69,7 @@ def test_an_actor_that_dies_alone_starts_again_and_the_turn_goes_on(cluster, tmp
     await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
     job = cluster.job(number)
     assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "0"), cluster.logs()
-    assert metrics.read(tmp_path / "run")[-1]["env_steps"] >= limit
-
-
-def processes(folder: pathlib.Path) -> dict[str, int]:
-    """The id of each node's process, as the monitor has last saved it."""
-    file = folder / metrics.STATUS
-    nodes = json.loads(file.read_text())["nodes"] if file.exists() else {}
-    return {name: int(node["process"].rpartition("/")[2]) for name, node in nodes.items()}
+    assert metrics.read(tmp_path / "run")[-1]["env_steps"] >= LIMIT
 
 
 def test_an_actor_is_told_to_leave_with_its_job_which_goes_on_from_there(cluster, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import random
 import socket
@@ -16,9 +17,10 @@ LIGHT = "tests/helpers/light_program.py"
 
 
 def free_ports(number: int = 8) -> int:
-    """Returns the first of `number` neighbouring ports that are free."""
+    """Returns the first of `number` neighbouring ports that are free; pytest's workers have different ones."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 10
     while True:
-        base = random.randrange(20_000, 30_000, number)
+        base = random.randrange(20_000 + 1000 * worker, 21_000 + 1000 * worker, number)
         try:
             for port in range(base, base + number):
                 with socket.socket() as probe:

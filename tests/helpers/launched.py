@@ -18,6 +18,7 @@ from boonta.nodes import metrics
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = "tests/helpers/tiny_program.py"
 LIGHT = "tests/helpers/light_program.py"  # Its processes start in a second.
+LIMIT = 10_000_000  # Env steps to which the light program comes only by a leap.
 # For `unoptimised` programs whose agent searches with few simulations. It is XLA's mistake: the gradient of the second
 # update is NaN where the whole update is compiled without optimisations. With the same params and batch it is finite
 # with them, and operation by operation with and without (jax 0.12).
@@ -34,6 +35,11 @@ def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
         text=True,
         start_new_session=True,
     )
+
+
+def ends_with(file: pathlib.Path) -> tuple[str, ...]:
+    """Flags of the light program: it ends once there is this file, however fast the machine is."""
+    return ("--stop.env-steps", str(LIMIT), "--leaps-at", str(file))
 
 
 def finish(process: subprocess.Popen, timeout_s: float = 180) -> str:

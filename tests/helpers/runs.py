@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 
 import numpy as np
@@ -14,6 +15,13 @@ def saved(workdir: pathlib.Path) -> int:
     """Returns the number of updates of the newest checkpoint, or 0 if there is none."""
     names = [path.name for path in (workdir / "checkpoints").glob("*") if path.name.isdigit()]
     return max(map(int, names), default=0)
+
+
+def processes(workdir: pathlib.Path) -> dict[str, int]:
+    """Returns the id of each node's process, as the monitor has last saved it."""
+    file = workdir / metrics.STATUS
+    nodes = json.loads(file.read_text())["nodes"] if file.exists() else {}
+    return {name: int(node["process"].rpartition("/")[2]) for name, node in nodes.items()}
 
 
 def end(folder: pathlib.Path) -> tuple[int, np.ndarray]:

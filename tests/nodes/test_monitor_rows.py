@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import types
 
 from boonta.nodes import metrics
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.snapshots import counters
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.heartbeats import report
 
@@ -38,6 +40,18 @@ def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypat
     now[0] = 10.0
     monitor.round()
     assert len(metrics.read(tmp_path)) == 1
+
+
+def test_a_monitor_that_comes_back_knows_of_all_that_a_row_has_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.monitor.SAVE_EVERY_S", math.inf)
+    monitor = Monitor("monitor", str(tmp_path), StopRule())
+    monitor.start()
+    for number in (1, 2):
+        monitor.beat(report("actor/0", counts={"env_steps": 10.0 * number}) | {"number": number})
+    monitor._log.make()
+    monitor.round()
+    (row,) = metrics.read(tmp_path)
+    assert counters.load(tmp_path).totals()["env_steps"] == row["env_steps"] == 20.0
 
 
 def test_a_report_that_comes_twice_counts_its_samples_once(tmp_path):

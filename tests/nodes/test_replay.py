@@ -74,12 +74,16 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     thread.start()
     most = table.period * (table.size + 1)
     deadline = time.monotonic() + 60
-    while client.server_info()[table.name].current_size < table.size or len(written) < most:
+    waiting = f"waiting for room in {table.name}"
+    while (
+        client.server_info()[table.name].current_size < table.size
+        or len(written) < most
+        or node.stopwatch.longest()[0] != waiting
+    ):
         assert time.monotonic() < deadline, len(written)
         time.sleep(0.05)
-    time.sleep(0.5)
-    assert len(written) == most
-    assert node.stopwatch.longest()[0] == f"waiting for room in {table.name}"
+    time.sleep(0.5)  # In which it would go on.
+    assert len(written) == most and node.stopwatch.longest()[0] == waiting
     dataset = ReverbDataset([client], [table], one_device(), SIGNATURE)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))

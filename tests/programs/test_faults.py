@@ -51,6 +51,7 @@ class Simulator(Catch):
             import no_such_package
         return super().__call__(num_envs, seed)
 """
+LONGER_S = 4.0  # Than between two rows.
 STALL_S = 5.0  # Short of the time after which a node counts as silent.
 # Sends a replay server, whose process is given, a message that says that it has a field of 127 bytes, and has none.
 MALFORMED = """
@@ -74,10 +75,12 @@ def test_a_full_disk_is_told_and_nothing_is_lost_once_there_is_room(tmp_path, sm
         damage.fill(small_disk)
         run.wait_until(lambda: "could not be saved: " in run.printed, "the learner tells")
         run.wait_until(lambda: "metrics.jsonl can't be written: " in run.printed, "the monitor tells")
+        told = time.monotonic()
         actor, children = run.pids["actor/0"], psutil.Process(run.process.pid).children
         os.kill(actor, signal.SIGKILL)  # Its log, and the file with the processes' ids, can't be written either.
         run.wait_until(lambda: "actor/0 was killed by SIGKILL" in run.printed, "the actor's death is noticed")
         run.wait_until(lambda: len(children()) == len(run.pids), "the actor starts again")
+        run.wait_until(lambda: time.monotonic() > told + LONGER_S, "longer than the last row was old")
         before, seen = saved(run.workdir), len(run.rows)
         full_s = time.monotonic() - filled
         damage.free(small_disk)

@@ -14,7 +14,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import counters, schema
-from boonta.tests.helpers.launched import LIGHT, TINY
+from boonta.tests.helpers.launched import LIGHT, LIMIT, TINY, ends_with
 from boonta.tests.helpers.running import ROOT, Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
@@ -72,8 +72,7 @@ def has_left(run: Running, name: str) -> bool:
 
 def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_counted(tmp_path):
     end = tmp_path / "end"
-    limit = 10_000_000
-    with Running(tmp_path, LIGHT, "--stop.env-steps", str(limit), "--leaps-at", str(end)) as run:
+    with Running(tmp_path, LIGHT, *ends_with(end)) as run:
         run.wait_until_it_works()
         config = json.loads((run.workdir / schema.CONFIG).read_text())
         config["provenance"]["boonta"]["commit"] = "0123456789"
@@ -97,7 +96,7 @@ def test_actors_join_one_leaves_another_is_killed_and_all_that_they_did_is_count
     after = counts(run)
     assert after[left] == before[left] > 0 and all(after[name] >= value for name, value in before.items())
     steps = [row["env_steps"] for row in run.rows]
-    assert steps == sorted(steps) and steps[-1] >= max(limit, sum(after.values()))
+    assert steps == sorted(steps) and steps[-1] >= max(LIMIT, sum(after.values()))
     assert f"away {left} for " in printed and "error" not in printed
 
 

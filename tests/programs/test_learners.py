@@ -70,7 +70,8 @@ def test_without_restarts_the_one_that_was_killed_is_named(tmp_path):
 @pytest.mark.slow
 def test_they_end_well_though_they_never_had_a_batch(tmp_path):
     with Running(tmp_path, *TINY, "--width", "100000") as run:
-        run.wait_until(lambda: set(activities(run.workdir).values()) == {"waiting for trajectories"}, "both wait")
+        waiting = dict.fromkeys(LEARNERS, "waiting for trajectories")
+        run.wait_until(lambda: activities(run.workdir) == waiting, "both wait")
         run.end(signal.SIGINT)
     assert not saved(run.workdir)
 

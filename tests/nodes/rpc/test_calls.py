@@ -200,7 +200,7 @@ def test_more_calls_than_the_limit_wait_for_their_turn_and_those_given_up_are_ne
         begun.release()
         return over.wait(LONG_S)
 
-    with Server(address, {"work": work}, calls=2), futures.ThreadPoolExecutor() as pool:
+    with Server(address, {"work": work}, calls=2) as server, futures.ThreadPoolExecutor() as pool:
         client = Client(address, LONG_S)
         working = [pool.submit(client.work, name) for name in "ab"]
         assert all(begun.acquire(timeout=LONG_S) for _ in range(2))
@@ -208,8 +208,13 @@ def test_more_calls_than_the_limit_wait_for_their_turn_and_those_given_up_are_ne
         with pytest.raises(DeadlineExceeded):
             Client(address, SHORT_S).work("d")
         assert set(ran) == {"a", "b"}
-        time.sleep(1.0)  # The server looks twice a second whether a caller is still there.
-        over.set()
+        until = time.monotonic() + LONG_S
+        while len(server._threads) > 3:  # The server looks now and then whether a caller is still there.
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        with pytest.raises(DeadlineExceeded):
+            Client(address, SHORT_S).work("e")
+        over.set()  # Since then it may not have looked.
         assert all(call.result(LONG_S) for call in [*working, waiting])
     assert sorted(ran) == ["a", "b", "c"]
 

@@ -16,13 +16,23 @@ from boonta.programs.reports import videos
 from boonta.tests.helpers.launched import ROOT
 from boonta.tests.helpers.sinks import taken
 
+# A program whose launcher waits for the last video for as long as a busy machine may take.
+PATIENT = """
+import sys
+from boonta.programs.wiring import trackers
+from boonta.programs.wiring.launch import main
+from boonta.tests.helpers.solo_program import solo_program
+trackers.LAST_VIDEO_S = 300.0
+main(solo_program, sys.argv[1:])
+"""
+
 
 @pytest.mark.once
 @pytest.mark.timeout(480)
 def test_a_runs_last_checkpoint_plays_and_trackers_get_it(tmp_path):
-    command = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py"), "--workdir", str(tmp_path)]
     flags = ["--videos", "--log", "tensorboard", "boonta.tests.helpers.sinks:Recording", "--stop.updates", "20"]
-    done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=240)
+    command = [sys.executable, "-c", PATIENT, "--workdir", str(tmp_path), *flags]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=440, cwd=ROOT)
     assert done.returncode == 0 and "videos" not in done.stderr, done.stderr
     ((env_steps, video),) = videos_of(tmp_path).items()
     assert env_steps == metrics.read(tmp_path)[-1]["env_steps"]
