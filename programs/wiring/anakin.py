@@ -14,7 +14,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring import threads
 from boonta.programs.wiring.evaluation import fused_settings
-from boonta.programs.wiring.program import Group, Program, construct, group, require_roles
+from boonta.programs.wiring.program import Group, Program, construct, group
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
 FUSED = ("learner", "actor", "reanalyzer", "evaluator")  # The roles of the one node.
@@ -46,7 +46,7 @@ def fused(program: Program) -> Group:
     Raises:
       ValueError: a group has no place in it, or there are no actors.
     """
-    require_roles(program, "anakin", FUSED, needed=("actor",))
+    threads.require_roles(program, "anakin", FUSED, needed=("actor",), once=FUSED)
     for part in map(program.of_role, ("learner", "actor", "reanalyzer")):
         unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
         if part and unknown:

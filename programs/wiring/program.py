@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -199,7 +200,7 @@ def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, 
         "agent": program.agent,
         "env": program.env,
         "spec": getattr(program.env, "spec", None),
-        "seed": _seed(run, group, i),
+        "seed": _seed(program, group, i),
         "stop": run.stop,
         "log": run.log,
         "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
@@ -250,23 +251,6 @@ def signature_of(program: Program) -> Callable[[], Steps]:
     return functools.partial(step_shapes, program.agent, program.env.spec)
 
 
-def require_roles(program: Program, launch: str, roles: Sequence[str], needed: Sequence[str]) -> None:
-    """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
-
-    Raises:
-      ValueError: names the group, or the role that is missing.
-    """
-    for group in program.groups:
-        if group.node.role not in roles:
-            raise ValueError(
-                f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
-                f"{', '.join(roles)}"
-            )
-    missing = [role for role in needed if program.of_role(role) is None]
-    if missing:
-        raise ValueError(f"{program.name}: --launch {launch} needs a node of role {missing[0]!r}; the program has none")
-
-
 def seeds_of(program: Program) -> dict[str, int]:
     """The seeds that are derived from the run's, by the name of the node that gets each.
 
@@ -280,7 +264,7 @@ def seeds_of(program: Program) -> dict[str, int]:
     if run.launch == "sebulba":  # The actors of all hosts share one, from which each group of slots spawns its own.
         shared = {each.label: run.acting_seed for each in seeded if each.node.role == "actor"}
         seeded = [on_hosts(each, run) for each in seeded if each.node.role != "actor"]
-    return shared | {group.names[i]: _seed(run, group, i) for group in seeded for i in range(group.number)}
+    return shared | {group.names[i]: _seed(program, group, i) for group in seeded for i in range(group.number)}
 
 
 def on_hosts(group: Group, run: Run) -> Group:
@@ -288,12 +272,20 @@ def on_hosts(group: Group, run: Run) -> Group:
     return dataclasses.replace(group, number=run.hosts.number) if group.node.role == "reanalyzer" else group
 
 
-def _seed(run: Run, group: Group, i: int) -> int:
+def _seed(program: Program, group: Group, i: int) -> int:
     """The seed of a group's node; all learners have one. With `seed + i`, neighbouring runs would share most seeds."""
-    if group.node.role not in WRITERS and (group.number == 1 or group.node.role == "learner"):
-        return run.seed
-    # One bit is dropped, so that each seed fits a signed int32, as environments and JAX take it.
-    return int(np.random.SeedSequence(run.acting_seed).generate_state(group.number)[i] >> 1)
+    if not _has_own_seeds(group):
+        return program.run.seed
+    before = itertools.takewhile(lambda each: each.label != group.label, program.all_groups)
+    number = sum(_has_own_seeds(each) for each in before)  # Of the group, among those whose seeds must differ.
+    seeds = np.random.SeedSequence([program.run.acting_seed, number]).generate_state(group.number)
+    return int(seeds[i] >> 1)  # So that it fits a signed int32, as environments and JAX take it.
+
+
+def _has_own_seeds(group: Group) -> bool:
+    """Whether a group's nodes have other seeds than the run's, and than each other."""
+    several = group.number > 1 and group.node.role != "learner"
+    return "seed" in parameters(group.node) and (group.node.role in WRITERS or several)
 
 
 ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

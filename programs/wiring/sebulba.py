@@ -22,7 +22,7 @@ from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import cores, threads
-from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts, require_roles
+from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts
 from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "reanalyzer", "evaluator")
@@ -88,11 +88,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
 
 def require_threads(program: Program) -> None:
     """Raises ValueError, naming the group, if the program has nodes, or numbers of them, that can't be threads here."""
-    require_roles(program, "sebulba", ROLES, needed=("learner",))
-    writing = [group for group in program.groups if group.node.role in WRITERS]
-    if len({group.node.role for group in writing}) < len(writing):
-        labels = [group.label for group in writing]
-        raise ValueError(f"{program.name}: groups are {labels}; with --launch sebulba each role that writes has one")
+    threads.require_roles(program, "sebulba", ROLES, needed=("learner",), once=("learner", *WRITERS))
     for group in program.groups:
         if group.number > 1:
             raise ValueError(

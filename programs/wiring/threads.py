@@ -13,6 +13,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import supervise
 from boonta.programs.wiring.interrupts import Signals
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.workers import Thread
 
@@ -27,6 +28,39 @@ def monitor_of(run: Run, **settings: Any) -> Monitor:
 def agreement_of(monitor: Monitor) -> Agreement:
     """How the node that learns agrees with those of other hosts, if there are any."""
     return SeveralHosts(monitor) if isinstance(monitor, HostMonitor) else SingleHost()
+
+
+def require_roles(
+    program: Program, launch: str, roles: Sequence[str], needed: Sequence[str], once: Sequence[str]
+) -> None:
+    """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
+
+    Args:
+      program: the program.
+      launch: the way to run, as `--launch` names it.
+      roles: those that it has a place for.
+      needed: those of which the program must have a group.
+      once: those of which it may have no second group.
+
+    Raises:
+      ValueError: names the groups, or the role that is missing.
+    """
+    for group in program.groups:
+        role = group.node.role
+        if role not in roles:
+            raise ValueError(
+                f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
+                f"{', '.join(roles)}"
+            )
+        alike = [each.label for each in program.groups if each.node.role == role]
+        if role in once and len(alike) > 1:
+            labels = " and ".join(alike)
+            raise ValueError(
+                f"{program.name}: --launch {launch} has one group of {role} nodes; the program has {labels}"
+            )
+    missing = [role for role in needed if program.of_role(role) is None]
+    if missing:
+        raise ValueError(f"{program.name}: --launch {launch} needs a node of role {missing[0]!r}; the program has none")
 
 
 def run(monitor: Monitor, nodes: Sequence[Node]) -> int:

@@ -22,6 +22,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.placement import Placed, Placement, make_mesh, split
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import Colocated, DeviceVariables
+from boonta.programs.wiring.anakin import fused
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
@@ -203,10 +204,11 @@ def test_lock_step_over_a_replay_table_and_a_queue_among_several_tables_are_refu
 def test_a_role_that_writes_has_one_group():
     env = Catch()
     groups = [group(Learner), group(Actor), group(Actor, label="more")]
-    with pytest.raises(
-        ValueError, match=r"groups are \['actor', 'more'\]; with --launch sebulba each role that writes"
-    ):
-        build(Program("tiny", Run(), tiny.make(env.spec), env, groups))
+    program = Program("tiny", Run(), tiny.make(env.spec), env, groups)
+    with pytest.raises(ValueError, match="--launch sebulba has one group of actor nodes; the program has actor and mo"):
+        build(program)
+    with pytest.raises(ValueError, match="--launch anakin has one group of actor nodes; the program has actor and mor"):
+        fused(program)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from boonta.envs.gymnasium import Gymnasium
+from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
@@ -166,6 +167,8 @@ def test_seeds_are_those_that_nodes_get(tmp_path):
     for each in made.groups:
         for i, name in enumerate(each.names):
             assert node_arguments(made, each, i, {})["seed"] == seeds[name]
+    more = dataclasses.replace(made, groups=(*made.groups, group(Actor, 3, label="explorers")))
+    assert seeds.items() < seeds_of(more).items() and len(set(seeds_of(more).values())) == 7
     assert seeds_of(program(tmp_path, "--launch", "anakin")[0]) == {"anakin": 5}
     made, run, _ = program(tmp_path, "--launch", "sebulba")
     assert seeds_of(made) == {"learner": 5, "actor": 5, "evaluator": 5}
