@@ -21,6 +21,7 @@ from boonta.agents.metrics import expanded
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.base import Node
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.dispatch import Lengths, Pending
@@ -99,7 +100,7 @@ class Anakin(Node):
         eval_every: int = 1_000,
         eval_by: Literal["updates", "env_steps"] = "updates",
         eval_episodes: int = 50,
-        eval_steps: int = 10_000,
+        eval_steps: int = MAX_STEPS,
         eval_deterministic: bool | None = None,
         eval_max_age: int | None = None,
         stop: StopRule | None = None,

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable
 from typing import Any, Literal
 
-from boonta.agents.base import Policy, Slots
+import numpy as np
+
+from boonta.agents.base import Nest, Policy, Slots
 from boonta.envs.base import BatchedEnv
-from boonta.nodes.acting.local import Act, Acting
+from boonta.nodes.acting.local import Act, Acting, Play
+from boonta.nodes.base import Stopped
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 
+# Env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
+MAX_STEPS = 30_000
 LOOK_S = 0.2  # Time between two looks at the program's counters.
 
 
@@ -63,6 +69,7 @@ class Evaluating(Periodic):
             raise ValueError(f"{name}: max_age is {max_age}; it must be at least 1, or none")
         super().__init__(name, monitor, every_s=every_s if by == "seconds" else 0.0)
         self._by, self._every = by, every[by]
+        self._params: Any = None  # What is evaluated: what `nodes.variables.open_params` returns, from `start` on.
         self._target: float | None = None  # The count at which the next evaluation is due.
         self._max_share = max_share
         self._allowed = {} if max_age is None else {"eval_age_allowed": float(max_age)}
@@ -81,8 +88,12 @@ class Evaluating(Periodic):
         """Whether the counter has passed the next multiple of the interval."""
         if self._by == "seconds":
             return True
+        if self._target is None:  # Counters are those of a resumed run, too, once its learner has published.
+            if self._params.poll(0.0) is None:
+                return False
+            answered(self.heartbeat)
         count = self.program_counts.get(self._by, 0.0)
-        if self._target is None:  # A resumed run goes on with the next multiple.
+        if self._target is None:
             self._target = (count // self._every + 1) * self._every
         return count >= self._target
 
@@ -117,3 +128,36 @@ class Evaluating(Periodic):
         """
         self.measure(metrics | self._allowed)
         self.rest_after(time.monotonic() - began, self._max_share)
+
+
+def play_out(
+    play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False
+) -> tuple[list[float], int]:
+    """Plays one episode in each slot, and closes the environments.
+
+    Args:
+      play: the policy and its environments.
+      params: the policy's params.
+      max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
+      stopping: whether to give up.
+
+    Returns:
+      The return of each slot's first episode, so that long episodes count as much as short ones; and how many were cut.
+
+    Raises:
+      Stopped: `stopping` has become true.
+    """
+    returns: dict[int, float] = {}
+    with contextlib.closing(play.env) as env:
+        earned = np.zeros(env.num_envs)
+        for _ in range(max_steps):
+            if stopping():
+                raise Stopped
+            play.step(params)
+            earned += play.timestep.reward
+            for episode in env.episodes():
+                returns.setdefault(episode.slot, episode.episode_return)
+            if len(returns) == env.num_envs:
+                break
+        every = [float(returns.get(slot, earned[slot])) for slot in range(env.num_envs)]
+        return every, env.num_envs - len(returns)

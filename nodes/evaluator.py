@@ -8,8 +8,8 @@ import numpy as np
 
 from boonta.agents.base import Agent
 from boonta.envs.base import Env
-from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy, play_out
-from boonta.nodes.evaluating import Evaluating
+from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy
+from boonta.nodes.evaluating import MAX_STEPS, Evaluating, play_out
 from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
 
@@ -44,7 +44,7 @@ class Evaluator(Evaluating):
         *,
         episodes: int = 4,
         deterministic: bool | None = None,
-        max_steps: int = 30_000,
+        max_steps: int = MAX_STEPS,
         seed: int = 0,
         **cadence: Any,
     ):
@@ -74,12 +74,13 @@ class Evaluator(Evaluating):
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
-        seed = self._seed + self._evaluations
+        # Those of neighbouring runs would share episodes by `seed + evaluations`.
+        seed = int(np.random.SeedSequence([self._seed, self._evaluations]).generate_state(1)[0] >> 1)
         self._evaluations += 1
         play = Play(self._env(self._episodes, seed), self._policy, self._act, seed, self.stopwatch)
-        returns = play_out(play, params, self._max_steps, lambda: self.stopping)
+        returns, cut = play_out(play, params, self._max_steps, lambda: self.stopping)
         self.count(eval_episodes=len(returns))
         error = standard_error(returns)
-        metrics = {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns)}
+        metrics = {"eval_return": float(np.mean(returns)), "eval_return_min": min(returns), "eval_cut": float(cut)}
         metrics |= {"eval_version": float(version), **({} if error is None else {"eval_return_se": error})}
         self.finish(began, metrics)

@@ -33,7 +33,8 @@ class Population(Anakin):
       config: hyper-parameters that all members share.
       vary: hyper-parameters that differ, numbers by field; members take all combinations.
       seeds: number of seeds of each combination, counted from `seed`.
-      members: in the place of these two, for each member its "seed", and its values of the fields that differ.
+      members: in the place of these two, for each member its "seed", and its values of the fields that differ, which
+        are the same fields for all.
       others: see `Anakin`; `num_envs` is each member's, env steps are counted over all members, updates of one.
 
     Attributes:
@@ -42,7 +43,7 @@ class Population(Anakin):
 
     Raises:
       ValueError: as in `Anakin`; or a field can't vary, because the program's shape depends on it or nothing does; or a
-        field has no values, equal ones, or some that aren't finite.
+        field has no values, equal ones, or some that aren't finite; or members have unlike fields.
     """
 
     def __init__(
@@ -71,6 +72,11 @@ class Population(Anakin):
         combinations = [dict(zip(vary, chosen)) for chosen in itertools.product(*vary.values())]
         every = [{"seed": seed + i, **fields} for fields in combinations for i in range(seeds)]
         self.members = [dict(member) for member in members] or every
+        if len({frozenset(member) for member in self.members}) > 1 or "seed" not in self.members[0]:
+            raise ValueError(
+                f"{name}: members have {[sorted(member) for member in self.members]}; all must have one set "
+                "of fields, and a seed"
+            )
         for member in self.members:  # It raises ValueError for values that the config doesn't allow.
             replaced(config, {field: value for field, value in member.items() if field != "seed"})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state
 from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.acting.refresh import Refresh, allowance_of
-from boonta.nodes.base import Node, Stopped
+from boonta.nodes.base import Node
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
@@ -212,36 +211,6 @@ class Play:
         with self._stopwatch("stepping environments"):
             self.timestep = self._checked(self.env.step(action))
         return timestep, action, extras
-
-
-def play_out(play: Play, params: Nest, max_steps: int, stopping: Callable[[], bool] = lambda: False) -> list[float]:
-    """Plays one episode in each slot, and closes the environments.
-
-    Args:
-      play: the policy and its environments.
-      params: the policy's params.
-      max_steps: env steps after which an episode is cut, and counts with what it has earned: some tasks never end.
-      stopping: whether to give up.
-
-    Returns:
-      The return of each slot's first episode, so that long episodes count as much as short ones.
-
-    Raises:
-      Stopped: `stopping` has become true.
-    """
-    returns: dict[int, float] = {}
-    with contextlib.closing(play.env) as env:
-        earned = np.zeros(env.num_envs)
-        for _ in range(max_steps):
-            if stopping():
-                raise Stopped
-            play.step(params)
-            earned += play.timestep.reward
-            for episode in env.episodes():
-                returns.setdefault(episode.slot, episode.episode_return)
-            if len(returns) == env.num_envs:
-                break
-        return [float(returns.get(slot, earned[slot])) for slot in range(env.num_envs)]
 
 
 def jit_policy(policy: Policy) -> Act:

@@ -16,6 +16,7 @@ from boonta.agents.base import Agent, Batch, Nest
 from boonta.envs.jax.base import check_pure
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.actor import NUM_ENVS
+from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
@@ -49,7 +50,7 @@ class Setup(NamedTuple):
     devices: int | None = None
     seed: int = 0
     eval_episodes: int = 50
-    eval_steps: int = 10_000
+    eval_steps: int = MAX_STEPS
     deterministic: bool | None = None
     num_replayed: int = NUM_ENVS
 

@@ -99,6 +99,7 @@ class HostTable:
         self._rng = rng
         self._limit = contract.rate_limit(table)
         self.inserted = self.sampled = 0
+        self._held = 0  # Groups that are ahead drop their oldest before the table is full.
 
     def may_insert(self) -> bool:
         """Whether a group's sequences may come in."""
@@ -108,6 +109,7 @@ class HostTable:
         """Adds a sequence of each slot of a group: those with this number, from 0, and these priorities [n]."""
         number, num_envs = self.rows.groups
         keys = (block * number + group) * num_envs + np.arange(num_envs)
+        self._held += int(np.sum(self._keys[keys % self._size] < 0))
         self._keys[keys % self._size] = keys
         self._weights.set(keys % self._size, priorities**self.table.priority_exponent)
         self.inserted += num_envs
@@ -132,8 +134,7 @@ class HostTable:
     def _choose(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Places of sequences, drawn one by one, and N p of each, float32."""
         places = self._weights.draw(self._rng, number)
-        held = min(self.inserted, self._size)
-        return places, (held * self._weights.values[places] / self._weights.total).astype(np.float32)
+        return places, (self._held * self._weights.values[places] / self._weights.total).astype(np.float32)
 
     def ready(self, sequences: int) -> bool:
         return self._limit.may_sample(self.inserted, self.sampled, sequences)

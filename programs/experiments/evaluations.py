@@ -10,6 +10,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes import metrics
+from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import print_warning
 from boonta.programs.wiring.run import Which
@@ -28,6 +29,8 @@ class Evaluated:
       episodes: number of episodes.
       deterministic: whether the policy took its best action, or drew one.
       seed: seed of the environments and the policy.
+      max_steps: env steps after which an episode was cut.
+      cut: number of episodes that were; None if an earlier version has written the line.
       returns: the return of each episode.
       member: the member's number in a population; None in any other run.
     """
@@ -39,11 +42,13 @@ class Evaluated:
     seed: int
     returns: tuple[schema.Number, ...]
     member: int | None = None
+    max_steps: int = MAX_STEPS
+    cut: int | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What is evaluated, and how."""
-        return tuple(value for name, value in sorted(vars(self).items()) if name != "returns")
+        return tuple(value for name, value in sorted(vars(self).items()) if name not in ("returns", "cut"))
 
 
 _EVALUATED = pydantic.TypeAdapter(Evaluated)

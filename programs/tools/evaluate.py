@@ -9,7 +9,7 @@ import dataclasses
 import pathlib
 import statistics
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +19,9 @@ import tyro
 from boonta.agents.config import with_values
 from boonta.envs.jax.base import JaxEnv
 from boonta.nodes import metrics
-from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy, play_out
+from boonta.nodes.acting.local import Play, evaluated_policy, jit_policy
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.evaluating import MAX_STEPS, play_out
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
@@ -53,7 +54,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     deterministic: bool | None = None,
-    max_steps: int = 30_000,
+    max_steps: int = MAX_STEPS,
     again: bool = False,
 ) -> None:
     """Plays episodes with a checkpoint of each run, and appends their returns to evaluations.jsonl in its folder.
@@ -103,7 +104,7 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
     newest = Checkpointer(checkpoints_of(folder, task.which) if population is None else folder / "members").latest()
     if newest is None:
         raise BadInput(f"it has no {task.which} checkpoint yet")
-    wanted = Evaluated(newest, task.which, task.episodes, policy.deterministic, task.seed, ())
+    wanted = Evaluated(newest, task.which, task.episodes, policy.deterministic, task.seed, (), max_steps=task.max_steps)
     before = {} if again else {found.key: found for found in evaluations.read(folder)[0]}
     members: Iterable[int | None] = [_best_member(folder) if task.which == "best" else None]
     if population is not None:
@@ -113,10 +114,13 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
         yield from ((before[each.key], False) for each in expected)
         return
     if population is None:
-        returns = [_play(program, folder, task, policy)]
+        played = [_play(program, folder, task, policy)]
     else:
-        returns = _play_members(population, folder, task, deterministic)
-    found = [dataclasses.replace(each, returns=tuple(map(float, own))) for each, own in zip(expected, returns)]
+        played = _play_members(population, folder, task, deterministic)
+    found = [
+        dataclasses.replace(each, returns=tuple(map(float, returns)), cut=cut)
+        for each, (returns, cut) in zip(expected, played)
+    ]
     evaluations.append(folder, found)
     yield from ((each, True) for each in found)
 
@@ -130,31 +134,34 @@ def _deterministic(program: Program) -> bool | None:
     return None
 
 
-def _play(program: Program, folder: pathlib.Path, task: Task, policy: Any) -> np.ndarray:
-    """The returns [E] of one checkpoint."""
+def _play(program: Program, folder: pathlib.Path, task: Task, policy: Any) -> tuple[Sequence[float], int]:
+    """The returns [E] of one checkpoint, and the number of episodes that were cut."""
     params, _ = restored(program.agent, folder, task.which)
     env = _in_jax(program)
     if env is None:
         play = Play(program.env(task.episodes, task.seed), policy, jit_policy(policy), task.seed, metrics.Stopwatch())
-        return np.array(play_out(play, params, task.max_steps))
+        return play_out(play, params, task.max_steps)
 
-    def one(params: Any, key: jax.Array) -> jax.Array:
-        return stage.play_out(env, policy, params, task.episodes, task.max_steps, key)[0]
+    def one(params: Any, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return stage.play_out(env, policy, params, task.episodes, task.max_steps, key)
 
-    return np.asarray(jax.jit(one)(params, jax.random.PRNGKey(task.seed)))
+    returns, over = jax.jit(one)(params, jax.random.PRNGKey(task.seed))
+    return np.asarray(returns).tolist(), int(np.sum(~np.asarray(over)))
 
 
-def _play_members(node: Population, folder: pathlib.Path, task: Task, deterministic: bool | None) -> list[np.ndarray]:
-    """The returns [E] of each member of a population; all meet the same episodes."""
+def _play_members(
+    node: Population, folder: pathlib.Path, task: Task, deterministic: bool | None
+) -> list[tuple[Sequence[float], int]]:
+    """The same of each member of a population; all meet the same episodes."""
     state, _ = Checkpointer(folder / "members").restore(node.initial_state)
 
-    def one(member: Member, key: jax.Array) -> jax.Array:
+    def one(member: Member, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         agent = node.make(with_values(node.config, member.values))
         policy, params = evaluated_policy(agent, deterministic), agent.update.params(member.learner)
-        return stage.play_out(node.env, policy, params, task.episodes, task.max_steps, key)[0]
+        return stage.play_out(node.env, policy, params, task.episodes, task.max_steps, key)
 
-    played = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(task.seed))
-    return list(np.asarray(played))
+    returns, over = jax.jit(jax.vmap(one, in_axes=(0, None)))(Member(*state), jax.random.PRNGKey(task.seed))
+    return list(zip(np.asarray(returns).tolist(), np.sum(~np.asarray(over), axis=1).tolist()))
 
 
 def _population(program: Program) -> Population | None:
@@ -186,7 +193,8 @@ def _described(found: Evaluated) -> str:
     mean = f"{statistics.fmean(found.returns):.2f}" + ("" if error is None else f" ± {error:.2f}")
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
-    return f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+    what = f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"
+    return what + (f", {found.cut} cut after {found.max_steps:,} steps" if found.cut else "")
 
 
 def main() -> None:

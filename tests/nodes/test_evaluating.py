@@ -7,12 +7,22 @@ import pytest
 from boonta.nodes.evaluating import Evaluating
 
 
+class Params:
+    """Has params once the learner has published any."""
+
+    published = True
+
+    def poll(self, timeout_s):
+        return True if self.published else None
+
+
 class Probe(Evaluating):
     """Counts its evaluations."""
 
     def __init__(self, **settings):
         super().__init__("evaluator", **settings)
         self.rounds = 0
+        self._params = Params()
 
     def round(self):
         self.finish(self.begin(self.rounds), {"eval_return": 1.0})
@@ -33,7 +43,9 @@ def test_it_evaluates_once_for_each_multiple_that_a_counter_has_passed(by):
 
 def test_a_resumed_run_goes_on_with_the_next_multiple():
     node = Probe(by="updates", every_updates=100)
-    node.program_counts = {"updates": 1_234.0}
+    node._params.published = False  # The learner is still restoring its checkpoint.
+    assert not node.ready()
+    node._params.published, node.program_counts = True, {"updates": 1_234.0}
     assert not node.ready()
     node.program_counts = {"updates": 1_300.0}
     assert node.ready()

@@ -186,6 +186,8 @@ def test_it_ends_when_none_is_left(tmp_path):
         ({"vary": {"learning_rate": [0.1, np.inf]}}, r"learning_rate is to vary over \[0.1, inf\]; it must be finite"),
         ({"vary": {"learning_rate": [0.1, 0.1]}}, "none of them twice"),
         ({"vary": {"unused": [1, 2]}}, "unused has no effect with these settings"),
+        ({"members": [{"seed": 0}, {"seed": 1, "learning_rate": 0.2}]}, "all must have one set of fields, and a seed"),
+        ({"members": [{"learning_rate": 0.2}]}, r"members have \[\['learning_rate'\]\]; all must have"),
         ({"seeds": 0}, "seeds is 0, seed 3; they must be at least 1 and 0"),
         ({"seed": -1}, "seeds is 2, seed -1; they must be"),
         ({"devices": 99}, r"devices is 99; this process has \d+"),

@@ -220,7 +220,8 @@ def test_an_evaluation_of_what_never_ends_is_cut(agent, variables):
     node = Evaluator("evaluator", agent, Endless(), variables, episodes=3, every_s=0.0, max_steps=7)
     node.start()
     node.step()
-    assert node.report()["metrics"]["eval_return"] == 7.0 and node.report()["metrics"]["eval_return_min"] == 0.0
+    metrics = node.report()["metrics"]
+    assert metrics["eval_return"] == 7.0 and metrics["eval_return_min"] == 0.0 and metrics["eval_cut"] == 3.0
 
 
 @dataclasses.dataclass(frozen=True)

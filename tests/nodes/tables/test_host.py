@@ -66,6 +66,8 @@ def test_a_group_drops_its_own_oldest_sequences():
     write(replay, 2, rows=3, group=1)
     kept = {(n, n + 10, n + 20) for block in (2, 3, 4) for n in (20 * block, 20 * block + 1)}
     assert drawn_columns(replay) == kept | {(1000, 1010, 1020), (1001, 1011, 1021)}
+    piece = replay.open_stream(TABLE, 1, 1).take(4, 0.0)
+    np.testing.assert_allclose(piece.probability, 1.0)  # N p, though fewer are held than have come.
 
 
 def test_the_dataset_sends_batches_to_the_learner():

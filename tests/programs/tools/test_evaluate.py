@@ -56,6 +56,8 @@ def test_a_run_is_evaluated_once(folder, capsys):
         "episodes": 7,
         "deterministic": False,
         "seed": 3,
+        "max_steps": 30_000,
+        "cut": 0,
     }
     assert len(line["returns"]) == 7 and set(line["returns"]) <= {-1.0, 1.0}
     printed = capsys.readouterr().out
@@ -67,8 +69,10 @@ def test_a_run_is_evaluated_once(folder, capsys):
     assert capsys.readouterr().out == printed.replace("sampled\n", "sampled, from before\n")
     evaluate.evaluate((folder / "run",), episodes=7, seed=3, again=True)
     evaluate.evaluate((folder,), episodes=7, seed=4)  # The sweep's run is this one.
-    again, other = (found for found in evaluations.read(folder / "run")[0][1:])
-    assert list(again.returns) == line["returns"] and other.seed == 4
+    evaluate.evaluate((folder / "run",), episodes=7, seed=3, max_steps=2)
+    assert capsys.readouterr().out.endswith(": 0.00 ± 0.00 over 7 episodes, sampled, 7 cut after 2 steps\n")
+    again, other, cut = (found for found in evaluations.read(folder / "run")[0][1:])
+    assert list(again.returns) == line["returns"] and other.seed == 4 and cut.returns == (0.0,) * 7
 
 
 def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
