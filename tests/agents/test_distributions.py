@@ -22,6 +22,11 @@ def squashed(mean, deviation):
     return distributions.squashed_gaussian(jnp.array([mean]), jnp.array([deviation]))
 
 
+@jax.jit  # Compiled once for all cases.
+def squashed_log_prob(mean, deviation, action):
+    return squashed(mean, deviation).log_prob(action)
+
+
 def test_several_choices_are_the_product_of_each():
     logits = jnp.log(jnp.concatenate([P[0], P[1][:2]])) + 3.0
     policy = distributions.multi_categorical(logits, (3, 2))
@@ -50,17 +55,27 @@ def test_a_plain_gaussian_is_scipys():
     np.testing.assert_array_equal(policy.mode(), mean)
 
 
-@pytest.mark.parametrize(("mean", "deviation"), CASES)
-def test_a_squashed_samples_density_is_distraxs(mean, deviation):
+@jax.jit
+def ours_sampled(mean, deviation):
+    return jax.vmap(squashed(mean, deviation).sample_and_log_prob)(jax.random.split(jax.random.PRNGKey(0), 200))
+
+
+@jax.jit
+def distraxs_sampled(mean, deviation):
     base = distrax.Normal(jnp.array([mean]), jnp.array([deviation]))
     theirs = distrax.Transformed(distrax.Independent(base, 1), distrax.Block(distrax.Tanh(), 1))
     keys = jax.random.split(jax.random.PRNGKey(0), 200)
-    action, log_prob = jax.vmap(squashed(mean, deviation).sample_and_log_prob)(keys)
-    expected_action, expected = jax.vmap(lambda key: theirs.sample_and_log_prob(seed=key))(keys)
+    return jax.vmap(lambda key: theirs.sample_and_log_prob(seed=key))(keys)
+
+
+@pytest.mark.parametrize(("mean", "deviation"), CASES)
+def test_a_squashed_samples_density_is_distraxs(mean, deviation):
+    action, log_prob = jax.device_get(ours_sampled(mean, deviation))
+    expected_action, expected = jax.device_get(distraxs_sampled(mean, deviation))
     np.testing.assert_allclose(action, expected_action, atol=1e-6)
     np.testing.assert_allclose(log_prob, expected, rtol=1e-4, atol=1e-4)
     within = np.abs(action[:, 0]) < EDGE
-    again = jax.vmap(squashed(mean, deviation).log_prob)(action)
+    again = np.asarray(squashed_log_prob(mean, deviation, action))
     np.testing.assert_allclose(again[within], log_prob[within], atol=0.02)  # The action is rounded to float32.
 
 
@@ -74,12 +89,12 @@ def test_a_squashed_density_is_the_slope_of_its_distribution_function(mean, devi
     step = 1e-6
     action = np.concatenate([np.linspace(-0.998, 0.998, 101), [-0.9985, 0.9985]])
     slope = (cdf(action + step) - cdf(action - step)) / (2 * step)
-    density = np.exp(squashed(mean, deviation).log_prob(jnp.asarray(action, jnp.float32)[:, None]))
+    density = np.exp(squashed_log_prob(mean, deviation, np.float32(action)[:, None]))
     np.testing.assert_allclose(density, slope, rtol=0.02, atol=1e-3)
     for bound in (-1.0, 1.0):
         beyond = cdf(-EDGE) if bound < 0 else stats.norm.sf(np.arctanh(EDGE), mean, deviation)
         for inside in (bound, bound * 0.99901, bound * np.nextafter(np.float32(1), np.float32(0))):
-            density = np.exp(squashed(mean, deviation).log_prob(jnp.array([inside])))
+            density = np.exp(squashed_log_prob(mean, deviation, np.float32([inside])))
             np.testing.assert_allclose(density, beyond / (1 - EDGE), rtol=1e-2, atol=1e-6)
 
 
@@ -87,14 +102,14 @@ def test_a_squashed_density_is_the_slope_of_its_distribution_function(mean, devi
 def test_a_squashed_density_integrates_to_one(mean, deviation):
     x = np.linspace(np.arctanh(-EDGE), np.arctanh(EDGE), 40_001)  # Finer where the action is near a bound.
     action = np.tanh(x)
-    density = np.exp(squashed(mean, deviation).log_prob(jnp.asarray(action, jnp.float32)[1:-1, None]))
-    ends = np.exp(squashed(mean, deviation).log_prob(jnp.array([[-1.0], [1.0]]))) * (1 - EDGE)
+    density = np.exp(squashed_log_prob(mean, deviation, np.float32(action)[1:-1, None]))
+    ends = np.exp(squashed_log_prob(mean, deviation, np.float32([[-1], [1]]))) * (1 - EDGE)
     assert integrate.trapezoid(density, action[1:-1]) + ends.sum() == pytest.approx(1, abs=2e-3)
 
 
 def test_density_and_gradient_are_finite_at_the_bounds_whatever_the_parameters():
     action, mean, deviation = (
-        jnp.asarray(x.reshape(-1, 1), jnp.float32)
+        np.float32(x.reshape(-1, 1))
         for x in np.meshgrid([-1.0, -EDGE, 0.0, EDGE, 1.0], [-30.0, 0.0, 30.0], [0.0067, 1.0, 7.4])
     )
 
@@ -102,28 +117,34 @@ def test_density_and_gradient_are_finite_at_the_bounds_whatever_the_parameters()
         log_prob = distributions.squashed_gaussian(mean, deviation).log_prob(action)
         return log_prob.sum(), log_prob
 
-    slopes, log_prob = jax.grad(total, argnums=(0, 1), has_aux=True)(mean, deviation)
+    slopes, log_prob = jax.device_get(jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True))(mean, deviation))
     assert np.isfinite(log_prob).all() and np.isfinite(slopes[0]).all() and np.isfinite(slopes[1]).all()
-    far = jax.value_and_grad(lambda mean: squashed(mean, 1.0).sample_and_log_prob(jax.random.PRNGKey(0))[1])(40.0)
+    sampled = lambda mean: squashed(mean, 1.0).sample_and_log_prob(jax.random.PRNGKey(0))[1]  # noqa: E731
+    far = jax.jit(jax.value_and_grad(sampled))(40.0)
     assert far[0] > 70 and float(far[1]) == pytest.approx(2)  # Out there the log of tanh's slope falls by 2x.
+
+
+@jax.jit
+def squashed_entropy(mean, deviation):
+    return squashed(mean, deviation).entropy()
 
 
 @pytest.mark.parametrize(("mean", "deviation"), CASES)
 def test_a_squashed_entropy_is_the_mean_over_many_samples(mean, deviation):
     x = mean + deviation * np.random.default_rng(0).normal(size=400_000)
     log_density = stats.norm.logpdf(x, mean, deviation) - 2 * (np.log(2) - x - np.logaddexp(0, -2 * x))
-    assert float(squashed(mean, deviation).entropy()) == pytest.approx(-log_density.mean(), abs=0.02)
+    assert float(squashed_entropy(mean, deviation)) == pytest.approx(-log_density.mean(), abs=0.02)
 
 
 def test_no_policy_is_more_random_than_the_uniform_one():
-    deviations = jnp.linspace(0.1, 2.0, 50)
-    entropies = jax.vmap(lambda s: squashed(0.0, s).entropy())(deviations)
+    deviations = np.linspace(0.1, 2.0, 50, dtype=np.float32)
+    entropies = np.asarray(jax.jit(jax.vmap(lambda s: squashed(0.0, s).entropy()))(deviations))
     assert float(entropies.max()) == pytest.approx(np.log(2), abs=0.01)  # The box from -1 to 1 is 2 wide.
     assert (entropies < np.log(2)).all()
 
 
 def test_samples_have_a_gradient_to_their_parameters():
     key = jax.random.PRNGKey(1)
-    noise = float(jax.random.normal(key, (1,))[0])
-    slope = jax.grad(lambda s: squashed(0.2, s).sample(key)[0])(0.5)
+    noise = float(np.asarray(jax.random.normal(key, (1,)))[0])
+    slope = jax.jit(jax.grad(lambda s: squashed(0.2, s).sample(key)[0]))(0.5)
     assert float(slope) == pytest.approx((1 - np.tanh(0.2 + 0.5 * noise) ** 2) * noise, rel=1e-5)

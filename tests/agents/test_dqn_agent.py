@@ -19,6 +19,7 @@ from boonta.envs.base import FIRST, BoardView, EnvSpec, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
 from boonta.nodes.acting.local import step_shapes
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 SPEC = Catch().spec
@@ -27,37 +28,38 @@ KEY = jax.random.PRNGKey(0)
 
 
 def timestep(batch, observation=None):
-    shown = jnp.zeros((batch, *SPEC.observations.shape)) if observation is None else observation
-    return TimeStep(jnp.full(batch, FIRST), jnp.zeros(batch), jnp.ones(batch), shown)
+    shown = np.zeros((batch, *SPEC.observations.shape), np.float32) if observation is None else observation
+    return TimeStep(np.full(batch, FIRST, np.int32), np.zeros(batch, np.float32), np.ones(batch, np.float32), shown)
 
 
 @pytest.mark.parametrize("parts", [{}, {"distribution": "implicit", "quantiles": 5}, RAINBOWS_PARTS])
 def test_params_depend_on_the_parts_and_values_on_their_key(parts):
     config = replaced(TINY, {**parts, "head_width": 6})
     network = make_network(config, SPEC.observations, 3)
-    params = jax.jit(network.init)(KEY)
-    stack = jax.random.normal(KEY, (4, *SPEC.observations.shape, 1))
+    params = drawn(network.init)
+    stack = np.random.default_rng(0).normal(size=(4, *SPEC.observations.shape, 1)).astype(np.float32)
     apply = jax.jit(network.apply)
     one, same, other = apply(params, KEY, stack), apply(params, KEY, stack), apply(params, jax.random.PRNGKey(1), stack)
     assert one.values.shape == (4, 3, config.numbers)
     assert np.array_equal(one.values, same.values)
-    drawn = config.noisy > 0 or config.distribution == "implicit"
-    assert np.array_equal(one.values, other.values) != drawn
-    assert np.all(np.isfinite(network.apply(params, None, stack).values))
+    random = config.noisy > 0 or config.distribution == "implicit"
+    assert np.array_equal(one.values, other.values) != random
+    assert np.all(np.isfinite(apply(params, None, stack).values))
     assert ("state_value" in params) == config.dueling
 
 
 def test_noise_is_factorised_and_of_its_own_in_each_row():
     noisy = hk.transform(lambda x: NoisyLinear(2, 0.5, "layer")(x))
-    x = jnp.ones((3, 4))
-    params = noisy.init(KEY, x)
+    apply = jax.jit(noisy.apply)
+    x = np.ones((3, 4), np.float32)
+    params = jax.device_get(jax.jit(noisy.init)(KEY, x))
     assert float(params["layer"]["noisy_w"][0, 0]) == 0.25  # Half of 1 / sqrt(4).
-    outputs = noisy.apply(params, KEY, x)
+    outputs = apply(params, KEY, x)
     assert len(np.unique(np.asarray(outputs).round(5), axis=0)) == 3
-    plain = noisy.apply(params, None, x)
+    plain = np.asarray(apply(params, None, x))
     np.testing.assert_allclose(plain, x @ params["layer"]["w"] + params["layer"]["b"], rtol=1e-6)
     # Over many draws the noise has mean 0, and the variance of a product of two: S^2 (4 E|e| E|e'| + E|e'|).
-    many = noisy.apply(params, KEY, jnp.ones((20_000, 4)))
+    many = np.asarray(apply(params, KEY, np.ones((20_000, 4), np.float32)))
     np.testing.assert_allclose(np.mean(many, axis=0), plain[0], atol=0.03)
     share = np.sqrt(2 / np.pi)
     np.testing.assert_allclose(np.var(many, axis=0), 0.25**2 * (4 * share**2 + share), rtol=0.1)
@@ -65,8 +67,8 @@ def test_noise_is_factorised_and_of_its_own_in_each_row():
 
 def explores(agent, updates, slots, draws=400):
     """The share of random actions in each slot, where action 0 is best."""
-    params = jax.tree.map(jnp.zeros_like, agent.update.params(jax.jit(agent.update.init)(KEY)))
-    acting = ActingParams(params.params, jnp.int32(updates))
+    params = jax.tree.map(np.zeros_like, agent.update.params(drawn(agent.update.init)))
+    acting = ActingParams(params.params, np.int32(updates))
     state = initial_state_of(agent.policy, slots)
 
     def act(key):
@@ -99,12 +101,12 @@ def test_the_number_of_updates_comes_with_the_params():
     agent = dqn.make(TINY, SPEC)
     (table,) = agent.tables
     steps = jax.tree.map(
-        lambda leaf: jnp.zeros((table.sequence_length, table.batch_size, *leaf.shape), leaf.dtype),
+        lambda leaf: np.zeros((table.sequence_length, table.batch_size, *leaf.shape), leaf.dtype),
         step_shapes(agent, SPEC),
     )
-    state, step = agent.update.init(KEY), jax.jit(agent.update.step)
+    state, step = jax.jit(agent.update.init)(KEY), jax.jit(agent.update.step)
     for updates in (1, 2):
-        state, priorities, _ = step(state, Batch(steps, jnp.ones(table.batch_size)))
+        state, priorities, _ = step(state, Batch(steps, np.ones(table.batch_size, np.float32)))
         assert int(agent.update.params(state).updates) == updates and priorities.shape == (table.batch_size,)
 
 
@@ -119,8 +121,8 @@ def test_epsilon_by_slot_is_that_of_all_actors():
 def test_evaluation_is_greedy_without_noise():
     agent = dqn.make(replaced(TINY, {**RAINBOWS_PARTS, "exploration.epsilon": 1.0}), SPEC)
     assert agent.eval_policy.deterministic and not agent.policy.deterministic
-    params = agent.update.params(jax.jit(agent.update.init)(KEY))
-    shown = jax.random.normal(KEY, (64, *SPEC.observations.shape))
+    params = agent.update.params(drawn(agent.update.init))
+    shown = np.random.default_rng(0).normal(size=(64, *SPEC.observations.shape)).astype(np.float32)
     state = agent.eval_policy.initial_state(64)
     act = jax.jit(agent.eval_policy.step)
     one, other = (act(params, jax.random.PRNGKey(i), timestep(64, shown), state)[0] for i in (0, 1))
@@ -130,12 +132,12 @@ def test_evaluation_is_greedy_without_noise():
 def test_only_legal_actions_are_taken():
     spec = OpenSpiel("tic_tac_toe").spec
     agent = dqn.make(replaced(TINY, {"discount": -1.0}), spec)
-    params = agent.update.params(jax.jit(agent.update.init)(KEY))
-    legal = jnp.zeros((64, 9), bool).at[:, 4].set(True)
-    view = jnp.zeros((64, *spec.observations.view.shape), spec.observations.view.dtype)
-    shown = timestep(64, BoardView(view, legal, jnp.zeros(64, jnp.int32)))
+    params = agent.update.params(drawn(agent.update.init))
+    legal = np.tile(np.arange(9) == 4, (64, 1))
+    view = np.zeros((64, *spec.observations.view.shape), spec.observations.view.dtype)
+    shown = timestep(64, BoardView(view, legal, np.zeros(64, np.int32)))
     for policy in (agent.policy, agent.eval_policy):
-        action, estimates, _ = policy.step(params, KEY, shown, policy.initial_state(64))
+        action, estimates, _ = jax.jit(policy.step)(params, KEY, shown, policy.initial_state(64))
         assert set(np.asarray(action)) == {4}
         np.testing.assert_array_equal(estimates.chosen, estimates.best)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,12 +23,10 @@ CONFIG = replaced(
 )
 
 
-def table_network(seen=None):
+def table_network():
     """A network whose params are its values by state, [S, A]; a state is the newest frame's number."""
 
     def apply(params, key, stack):
-        if seen is not None:
-            seen.append(stack)
         state = stack[..., -1].astype(jnp.int32)
         return dqn.Outputs(params[state][..., None], jnp.zeros((len(state), 1)))
 
@@ -46,10 +46,16 @@ def batch_of(rows, probability=(1.0,), legal=None):
     return Batch(steps, np.array(probability, np.float32))
 
 
-def loss_of(batch, config=CONFIG, params=None, target=None, updates=0, seen=None):
-    params = jnp.arange(27, dtype=jnp.float32).reshape(9, A) / 10 if params is None else jnp.asarray(params)
-    context = Context(params if target is None else jnp.asarray(target), jax.random.PRNGKey(0), jnp.int32(updates))
-    loss, outcome = dqn_loss(params, context, batch, network=table_network(seen), num_actions=A, config=config)
+@functools.cache
+def compiled_loss(config):
+    """Compiled once for all tests."""
+    return jax.jit(functools.partial(dqn_loss, network=table_network(), num_actions=A, config=config))
+
+
+def loss_of(batch, config=CONFIG, params=None, target=None):
+    params = np.arange(27, dtype=np.float32).reshape(9, A) / 10 if params is None else np.float32(params)
+    context = Context(params if target is None else np.float32(target), jax.random.PRNGKey(0), np.int32(0))
+    loss, outcome = compiled_loss(config)(params, context, batch)
     return float(loss), np.asarray(outcome.priorities), outcome.metrics
 
 
@@ -121,10 +127,21 @@ def test_two_players_take_turns():
 
 def test_frames_are_stacked_up_to_the_start_of_an_episode():
     seen: list = []
+
+    def apply(params, key, stack):
+        seen.append(stack)
+        return dqn.Outputs(jnp.zeros((len(stack), A, 1)), jnp.zeros((len(stack), 1)))
+
+    @jax.jit
+    def stacks(batch):
+        context = Context((), jax.random.PRNGKey(0), jnp.int32(0))
+        network = dqn.Network(lambda key: (), apply)
+        dqn_loss((), context, batch, network=network, num_actions=A, config=config)
+        return seen[:2]
+
     rows = [(MID, 0, 1, 5, 0), (MID, 0, 1, 6, 0), (LAST, 0, 1, 7, 0), (FIRST, 0, 1, 8, 0), (MID, 0, 1, 1, 0)]
     config = replaced(CONFIG, {"frame_stack": 3, "bootstrap_length": 1, "roots": 2})
-    loss_of(batch_of([rows]), config, seen=seen)
-    roots, later = (np.asarray(stack).tolist() for stack in seen[:2])
+    roots, later = (np.asarray(stack).tolist() for stack in stacks(batch_of([rows])))
     assert roots == [[5, 6, 7], [0, 0, 8]] and later == [[0, 0, 8], [0, 8, 1]]
 
 
@@ -137,6 +154,7 @@ def test_a_support_that_targets_leave_is_measured():
     rows = [[(MID, 0, 1, 0, 0), (MID, 3, 1, 1, 0), (MID, 0, 1, 2, 0)], [(MID, 0, 1, 0, 0)] * 3]
     context = Context((), jax.random.PRNGKey(0), jnp.int32(0))
     network = dqn.Network(lambda key: (), apply)
-    _, outcome = dqn_loss((), context, batch_of(rows, [1.0, 1.0]), network=network, num_actions=A, config=config)
+    compiled = jax.jit(functools.partial(dqn_loss, network=network, num_actions=A, config=config))
+    _, outcome = compiled((), context, batch_of(rows, [1.0, 1.0]))
     assert float(outcome.metrics["largest_target_share"]) == pytest.approx(3)
     assert float(outcome.metrics["outside_support"]) == 0.5

@@ -19,31 +19,38 @@ HEAD = heads.categorical(3)
 
 
 def test_categorical_by_hand():
-    logits = jnp.log(P) + 5.0
-    policy = HEAD.distribution(logits)
-    np.testing.assert_allclose(policy.log_prob(jnp.array([1, 2])), np.log([0.25, 0.7]), rtol=1e-5)
-    np.testing.assert_allclose(policy.entropy(), -(P * np.log(P)).sum(-1), rtol=1e-5)
-    assert policy.mode().tolist() == [0, 2] and HEAD.size == 3
-    action = HEAD.distribution(jnp.tile(logits[1], (4000, 1))).sample(jax.random.PRNGKey(0))
-    assert action.dtype == jnp.int32
+    @jax.jit
+    def found(logits):
+        policy = HEAD.distribution(logits)
+        action = HEAD.distribution(jnp.tile(logits[1], (4000, 1))).sample(jax.random.PRNGKey(0))
+        return policy.log_prob(jnp.array([1, 2])), policy.entropy(), policy.mode(), action
+
+    log_prob, entropy, mode, action = jax.device_get(found(np.log(P) + np.float32(5)))
+    np.testing.assert_allclose(log_prob, np.log([0.25, 0.7]), rtol=1e-5)
+    np.testing.assert_allclose(entropy, -(P * np.log(P)).sum(-1), rtol=1e-5)
+    assert mode.tolist() == [0, 2] and HEAD.size == 3
+    assert action.dtype == np.int32
     np.testing.assert_allclose(np.bincount(action) / 4000, P[1], atol=0.03)
 
 
 def test_illegal_actions_have_no_probability_no_entropy_and_no_gradient():
-    legal = jnp.array([True, False, True])
+    legal = np.array([True, False, True])
 
     def entropy(logits):
         return HEAD.distribution(heads.mask_illegal(logits, legal)).entropy()
 
-    logits = jnp.log(P[0])
-    masked = heads.mask_illegal(logits, legal)
-    np.testing.assert_allclose(jax.nn.softmax(masked), [2 / 3, 0, 1 / 3], rtol=1e-5)
+    @jax.jit
+    def found(logits):
+        masked = heads.mask_illegal(logits, legal)
+        action = HEAD.distribution(jnp.tile(masked, (1000, 1))).sample(jax.random.PRNGKey(0))
+        return jax.nn.softmax(masked), *jax.value_and_grad(entropy)(logits), action
+
+    probability, value, gradient, action = jax.device_get(found(np.log(P[0])))
+    np.testing.assert_allclose(probability, [2 / 3, 0, 1 / 3], rtol=1e-5)
     p = np.array([2 / 3, 1 / 3])
-    np.testing.assert_allclose(entropy(logits), -(p * np.log(p)).sum(), rtol=1e-5)
-    gradient = jax.grad(entropy)(logits)
+    np.testing.assert_allclose(value, -(p * np.log(p)).sum(), rtol=1e-5)
     assert np.isfinite(gradient).all() and gradient[1] == 0 and gradient[0] != 0
-    action = HEAD.distribution(jnp.tile(masked, (1000, 1))).sample(jax.random.PRNGKey(0))
-    assert set(np.asarray(action).tolist()) == {0, 2}
+    assert set(action.tolist()) == {0, 2}
 
 
 TORQUE = specs.BoundedArray((2, 2), np.float32, [[-2, -1], [0, -3]], [[2, 1], [10, -1]])
@@ -56,8 +63,8 @@ def initialised(head, features=5, rows=3, scale=1.0):
     """Parameters [rows, P] of a head, as its layer makes them from random features, and the layer's params."""
     x = scale * np.random.default_rng(0).normal(size=(rows, features)).astype(np.float32)
     layer = hk.without_apply_rng(hk.transform(lambda x: head.layer(x, "policy", None)))
-    params = layer.init(jax.random.PRNGKey(0), x)
-    return layer.apply(params, x), params
+    params = jax.jit(layer.init)(jax.random.PRNGKey(0), x)
+    return jax.jit(layer.apply)(params, x), params
 
 
 @pytest.mark.parametrize("spec", SPACES, ids=str)
@@ -65,16 +72,24 @@ def test_a_heads_actions_are_the_specs(spec):
     head = heads.make_action_head(spec, "IMPALA")
     parameters, _ = initialised(head)
     assert parameters.shape == (3, head.size)
-    policy = head.distribution(parameters)
-    for action in (policy.mode(), policy.sample(jax.random.PRNGKey(0))):
-        assert action.shape == (3, *spec.shape) and action.dtype == spec.dtype
-        for one in np.asarray(action):
+
+    @jax.jit
+    def found(parameters, key):
+        """The mode, a sample and what else is known of them; then a sample with its log-probability."""
+        policy = head.distribution(parameters)
+        actions = policy.mode(), policy.sample(key)
+        of_each = [(action, policy.log_prob(action), policy.entropy(), head.encode(action)) for action in actions]
+        return of_each, policy.sample_and_log_prob(key)
+
+    of_each, (action, log_prob) = jax.device_get(found(parameters, jax.random.PRNGKey(0)))
+    for each, its_log_prob, entropy, code in of_each:
+        assert each.shape == (3, *spec.shape) and each.dtype == spec.dtype
+        for one in each:
             spec.validate(one)
-        assert policy.log_prob(action).shape == policy.entropy().shape == (3,)
-        assert head.encode(action).ndim == 2
-    action, log_prob = policy.sample_and_log_prob(jax.random.PRNGKey(0))
-    np.testing.assert_array_equal(action, policy.sample(jax.random.PRNGKey(0)))
-    np.testing.assert_allclose(log_prob, policy.log_prob(action), atol=1e-2)
+        assert its_log_prob.shape == entropy.shape == (3,)
+        assert code.ndim == 2
+    np.testing.assert_array_equal(action, each)
+    np.testing.assert_allclose(log_prob, its_log_prob, atol=1e-2)
 
 
 def test_actions_are_scaled_to_the_specs_bounds_and_back():
@@ -159,18 +174,23 @@ def test_an_entropy_has_the_name_of_its_kind():
 
 def test_scalars_survive_their_support():
     support = heads.make_support(limit=10.0, bins=21)
-    values = jnp.array([-10.0, -1.5, 0.0, 0.3, 10.0])
-    np.testing.assert_allclose(support.apply_inv(support.apply(values)), values, atol=1e-2)
-    logits = jnp.log(support.apply(values) + 1e-9)
-    np.testing.assert_allclose(heads.expectation(support, logits), values, atol=1e-2)
+    values = np.float32([-10.0, -1.5, 0.0, 0.3, 10.0])
+
+    @jax.jit
+    def found(values):
+        categories = support.apply(values)
+        return support.apply_inv(categories), heads.expectation(support, jnp.log(categories + 1e-9))
+
+    for back in found(values):
+        np.testing.assert_allclose(back, values, atol=1e-2)
 
 
 def test_layers_of_values():
     x = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
     scalar = hk.without_apply_rng(hk.transform(lambda x: heads.scalar_head(x, "value")))
-    params = scalar.init(jax.random.PRNGKey(0), x)
-    np.testing.assert_allclose(scalar.apply(params, x), x @ params["value"]["w"][:, 0], rtol=1e-5)
+    params = jax.device_get(jax.jit(scalar.init)(jax.random.PRNGKey(0), x))
+    np.testing.assert_allclose(jax.jit(scalar.apply)(params, x), x @ params["value"]["w"][:, 0], rtol=1e-5)
     dense = hk.without_apply_rng(hk.transform(lambda x: heads.dense_head(x, 7, 6, "policy")))
-    params = dense.init(jax.random.PRNGKey(0), x)
+    params = jax.jit(dense.init)(jax.random.PRNGKey(0), x)
     assert params["policy_0"]["w"].shape == (5, 6) and params["policy_out"]["w"].shape == (6, 7)
-    np.testing.assert_array_equal(dense.apply(params, x), np.zeros((4, 7)))
+    np.testing.assert_array_equal(jax.jit(dense.apply)(params, x), np.zeros((4, 7)))

@@ -13,6 +13,7 @@ from boonta.agents import impala
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -105,7 +106,9 @@ def test_agent_travels_to_another_process(lstm_size):
     key = jax.random.PRNGKey(0)
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), np.ones((2, 84, 84), np.uint8))
     played = [
-        a.eval_policy.step(a.update.params(a.update.init(key)), key, timestep, a.eval_policy.initial_state(2))
+        jax.jit(a.eval_policy.step)(
+            a.update.params(drawn(a.update.init)), key, timestep, a.eval_policy.initial_state(2)
+        )
         for a in (agent, copy)
     ]
     jax.tree.map(np.testing.assert_array_equal, *played)
@@ -116,11 +119,11 @@ def test_nested_observations_have_an_encoder_a_leaf():
     config = impala.Config(frame_stack=2)
     agent = impala.make(config, spec(observations=observations))
     key = jax.random.PRNGKey(0)
-    params = agent.update.params(agent.update.init(key))
+    params = agent.update.params(drawn(agent.update.init))
     widths = {name: p["w"].shape for name, p in params.items() if name.endswith("dense_0")}
     own = {"torso_leaf_0_dense_0": (10, 256), "torso_leaf_1_dense_0": (81 * 32, 256), "torso_leaf_2_dense_0": (6, 256)}
     assert widths == own
     shown = {"image": np.ones((2, 84, 84), np.uint8), "numbers": np.ones((2, 3), np.float32), "choice": np.ones(2, int)}
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), shown)
-    _, extras, _ = agent.policy.step(params, key, timestep, agent.policy.initial_state(2))
+    _, extras, _ = jax.jit(agent.policy.step)(params, key, timestep, agent.policy.initial_state(2))
     assert extras.logits.shape == (2, 6)

@@ -9,7 +9,7 @@ from boonta.agents.metrics import expanded
 from boonta.envs.catch import Catch
 from boonta.nodes.tables.contract import with_one_core
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 @pytest.mark.parametrize("lstm_size", [0, 32])
@@ -27,7 +27,7 @@ def test_learns_catch(lstm_size):
     agent = impala.make(config, env.spec)
     act, update = jax.jit(agent.policy.step), jax.jit(agent.update.step, donate_argnums=0)
     key = jax.random.PRNGKey(0)
-    learner, state = agent.update.init(key), agent.policy.initial_state(config.batch_size)
+    learner, state = jax.jit(agent.update.init)(key), agent.policy.initial_state(config.batch_size)
     timestep, rows, returns = env.reset(), [], []
     while len(returns) < 300 or np.mean(returns[-300:]) <= 0.9:
         while len(rows) < config.sequence_length:

@@ -85,13 +85,18 @@ def test_sequences_are_learned_from_as_they_were_acted(frame_stack, action_histo
         muzero_loss((), Context((), KEY, jnp.int32(0)), batch, model=model, config=config)
         return tuple(represented)
 
+    @jax.jit
+    def recalled(sequence):
+        stack, rest = recall(config, sequence)
+        return jax.vmap(flat)(stack), rest.action
+
     cut = 0
     while (start := first_row(table, cut)) + table.sequence_length <= ROWS:
         sequence = jax.tree.map(lambda x, s=start: x[s : s + table.sequence_length], steps)
         expected = acted[start + config.context : start + table.sequence_length]
-        stack, rest = recall(config, sequence)
-        np.testing.assert_array_equal(jax.vmap(flat)(stack), expected)
-        np.testing.assert_array_equal(rest.action, sequence.action[config.context :])
+        stack, action = recalled(sequence)
+        np.testing.assert_array_equal(stack, expected)
+        np.testing.assert_array_equal(action, sequence.action[config.context :])
         values, roots = learned_from(sequence)  # [B * M, D] and [B * R, D].
         np.testing.assert_array_equal(values, expected.swapaxes(0, 1).reshape(values.shape))
         np.testing.assert_array_equal(roots, expected[: config.roots].swapaxes(0, 1).reshape(roots.shape))
@@ -115,7 +120,7 @@ def test_hindsight_sees_what_was_acted():
     config = dataclasses.replace(CONFIG, frame_stack=2, action_history=True)
     steps, acted = play(config)
     one = jax.tree.map(lambda x: x[:, :1], steps)
-    hidden = look_back((), one, model=MODEL, config=config).hidden
+    hidden = jax.jit(lambda steps: look_back((), steps, model=MODEL, config=config).hidden)(one)
     np.testing.assert_array_equal(hidden[:, 0], acted[:, 0])
 
 
@@ -124,7 +129,7 @@ def test_the_policy_remembers_what_was_executed():
     state = policy.executed(policy.initial_state(B), np.array([2, 0, 1], np.int32))
     shown = TimeStep(np.array([MID, MID, FIRST], np.int32), np.zeros(B), np.ones(B), np.zeros((B, 2), np.float32))
     planner = dataclasses.replace(policy.step, remember=lambda planned: planned.tree.embeddings[:, 0, -1])
-    assert planner(ActingParams((), jnp.int32(0)), KEY, shown, state)[1].tolist() == [3, 1, 0]
+    assert jax.jit(planner)(ActingParams((), np.int32(0)), KEY, shown, state)[1].tolist() == [3, 1, 0]
 
 
 def test_a_tower_sees_actions_as_planes_over_their_number_and_a_perceptron_one_hot():

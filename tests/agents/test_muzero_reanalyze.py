@@ -24,6 +24,7 @@ from boonta.nodes.acting.replayed import Replayed
 from boonta.nodes.fused import stage
 from boonta.nodes.reanalyzer import recorded_table
 from boonta.nodes.tables.contract import learned_from, written_by
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 CONFIG = muzero.Config(
@@ -43,11 +44,8 @@ BATCH = 4
 
 
 def make_params(agent, seed):
-    """Params whose policies and values differ from state to state; the first ones are 0 in the last layers."""
-    acting = agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
-    rng = np.random.default_rng(seed)
-    params = jax.tree.map(lambda x: x + 0.5 * rng.normal(size=x.shape).astype(x.dtype), acting.params)
-    return acting._replace(params=params)
+    """Params whose policies and values differ from state to state."""
+    return agent.update.params(drawn(agent.update.init, seed))
 
 
 def record(env, agent, config, batch=BATCH) -> Steps:
@@ -69,7 +67,7 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
     columns = iter([jax.tree.map(lambda x, i=i: x[:, i], steps) for i in [*range(batch)] * 2])
     stepped, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
     # Frames of another episode are still in the policy's memory, as they are when a slot goes on with a new sequence.
-    state = jax.tree.map(lambda x: x + np.ones((), x.dtype), state)
+    state = jax.tree.map(lambda x: np.asarray(x) + np.ones((), x.dtype), state)
     timestep, act = stepped.reset(), jax.jit(agent.policy.step)
     for t in range(len(steps.reward)):
         action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(100 + t), timestep, state))
@@ -102,10 +100,12 @@ def test_a_fused_program_plays_back_as_reanalyzers_do():
 def within_update(env, params, steps: Steps, config) -> Steps:
     model = make_model(config, view_of(env.spec.observations), env.spec.actions.num_values)
     search = make_search(config, model, env.spec.actions.num_values, explore=True)
-    stack, rest = recall(config, steps)
-    return jax.jit(lambda p, k: reanalyze(p, k, stack, rest, search=search, config=config))(
-        params.params, jax.random.PRNGKey(7)
-    )
+
+    @jax.jit
+    def renew(params, key, steps):
+        return reanalyze(params, key, *recall(config, steps), search=search, config=config)
+
+    return jax.device_get(renew(params.params, jax.random.PRNGKey(7), steps))
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,9 @@ def test_both_ways_agree_on_the_same_sequences_and_params(env, changes):
     agent = muzero.make(config, env.spec)
     params = make_params(agent, 0)
     steps = record(env, agent, config)
-    played = recall(config, play_back(env, agent, params, steps))[1]
-    renewed, rest = within_update(env, params, steps, config), recall(config, steps)[1]
+    without_context = jax.jit(lambda steps: recall(config, steps)[1])
+    played, rest = jax.device_get([without_context(x) for x in (play_back(env, agent, params, steps), steps)])
+    renewed = within_update(env, params, steps, config)
     rows = config.rows if config.value_target == "search" else config.roots + config.unroll_length
     searched, kept = slice(None, None, 2), slice(1, None, 2)  # Each is half of the sequences.
     for name in ("policy", "value"):
@@ -150,7 +151,7 @@ def test_the_update_learns_from_what_the_target_network_finds_now(monkeypatch):
 
     monkeypatch.setattr("boonta.agents.muzero.loss.reanalyze", found)
     agent = muzero.make(dataclasses.replace(CONFIG, reanalyze="update"), Catch().spec)
-    state = agent.update.init(jax.random.PRNGKey(0))
+    state = drawn(agent.update.init)
     shape = (CONFIG.sequence_length, BATCH)
     ones, zeros = np.ones(shape, np.float32), np.zeros(shape, np.int32)
     extras = Extras(np.ones((*shape, 3), np.float32) / 3, ones)
@@ -159,7 +160,7 @@ def test_the_update_learns_from_what_the_target_network_finds_now(monkeypatch):
     for scale in (1.0, 3.0):
         target_params = jax.tree.map(lambda x, scale=scale: x + scale, state.target_params)
         metrics = step(state._replace(target_params=target_params), Batch(steps, np.ones(BATCH, np.float32)))[2]
-        share = 1 / (2 + float(jnp.sum(jnp.abs(jax.tree.leaves(target_params)[0]))))
+        share = 1 / (2 + float(np.sum(np.abs(jax.tree.leaves(target_params)[0]))))
         entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
         assert float(metrics["search_entropy"]) == pytest.approx(entropy, rel=1e-4)
 

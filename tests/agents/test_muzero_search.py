@@ -60,9 +60,10 @@ def make_game(rewards, values):
 
 def plan(config, model, legal=ALL, explore=False, seed=0):
     search = jax.jit(make_search(config, model, A, explore))
-    return search((), jax.random.PRNGKey(seed), jnp.zeros((len(legal), 1)), jnp.asarray(legal))
+    return jax.device_get(search((), jax.random.PRNGKey(seed), np.zeros((len(legal), 1), np.float32), legal))
 
 
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("name", SEARCHES)
 def test_finds_the_reward_and_respects_the_mask(name):
     config = dataclasses.replace(CONFIG, search=name)
@@ -78,7 +79,10 @@ def test_finds_the_reward_and_respects_the_mask(name):
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_two_players_want_opposite_things(name):
-    """After action 0 the other player wins with every move."""
+    """After action 0 the other player wins with every move.
+
+    Compiled with optimisations: without, puct's search takes another action in one of two equal rows (jax 0.12).
+    """
     model = make_game(rewards={4: 1.0, 5: 1.0, 6: 1.0}, values={})
     config = dataclasses.replace(CONFIG, search=name, discount=-1.0)
     planned = plan(config, model)
@@ -88,6 +92,7 @@ def test_two_players_want_opposite_things(name):
     np.testing.assert_array_equal(alone.action, [0, 0])
 
 
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("name", SEARCHES)
 def test_noise_is_for_actors_only(name):
     config = dataclasses.replace(CONFIG, search=name, num_simulations=4)
@@ -100,6 +105,7 @@ def test_noise_is_for_actors_only(name):
     assert actions(make_game(rewards={1: 0.5}, values={}), explore=False) == {0}
 
 
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("name", [*SEARCHES, "stochastic"])
 def test_without_exploration_the_key_does_not_break_ties(name):
     """All actions are worth the same, and with as many simulations as actions all are tried as often."""
@@ -121,6 +127,7 @@ def test_without_exploration_the_key_does_not_break_ties(name):
         np.testing.assert_array_equal(found[0].policy, other.policy)
 
 
+@pytest.mark.unoptimised
 def test_stochastic_search_weighs_outcomes():
     """Action 0 wins 1 with one code of two, and loses 1 with the other; action 1 always gets 0.3."""
 
@@ -137,8 +144,9 @@ def test_stochastic_search_weighs_outcomes():
     )
     model = game._replace(dynamics=happen, chance=chance)
     config = dataclasses.replace(CONFIG, search="stochastic", num_simulations=60)
-    np.testing.assert_array_equal(plan(config, model).action, [1, 1])
-    assert plan(config, model).policy.shape == (2, A)
+    planned = plan(config, model)
+    np.testing.assert_array_equal(planned.action, [1, 1])
+    assert planned.policy.shape == (2, A)
 
 
 def test_the_dummy_action_is_a_switch():
@@ -147,6 +155,7 @@ def test_the_dummy_action_is_a_switch():
     np.testing.assert_array_equal(switch_dummy(logits), [[lowest, lowest, lowest, 9], [0, 1, 2, lowest]])
 
 
+@pytest.mark.unoptimised
 def test_nothing_is_found_beyond_an_end():
     """Position 1 has ended: the network's values of the positions after it must not count."""
     beyond = {position: 1.0 for position in (*range(4, 7), *range(13, 22), *range(40, 67), *range(121, 199))}
@@ -165,8 +174,9 @@ def test_nothing_is_found_beyond_an_end():
     np.testing.assert_array_equal(plan(CONFIG, model._replace(dynamics=dynamics, predict=predict)).action, [1, 1])
 
 
+@pytest.mark.unoptimised
 def test_a_state_is_worth_what_its_improved_policy_gets():
     """Gumbel tries bad actions as often as good ones; they must not drag the value down."""
     planned = plan(CONFIG, make_game(rewards={2: 1.0}, values={}))
-    mean_of_simulations = planned.tree.summary().value
+    mean_of_simulations = jax.jit(lambda tree: tree.summary().value)(planned.tree)
     assert np.all(planned.value > 0.95) and np.all(mean_of_simulations < 0.7)

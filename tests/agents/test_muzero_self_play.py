@@ -20,6 +20,7 @@ from boonta.agents.muzero.policy import Planner, env_steps_per_update, make_poli
 from boonta.agents.muzero.search import noise_of
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
 from boonta.nodes.fused.schedule import make_schedule
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
@@ -137,9 +138,9 @@ def test_slots_are_those_of_all_actors_and_a_reanalyzers_are_none_of_them():
 def test_the_number_of_updates_comes_with_the_params():
     config = replaced(muzero.CATCH, {"torso.widths": (4,), "head_width": 4})
     update = muzero.make(config, SPEC._replace(observations=specs.Array((2,), np.float32))).update
-    state = update.init(jax.random.PRNGKey(0))
+    state = drawn(update.init)
     for updates in (0, 5):
-        acting = update.params(state._replace(updates=jnp.int32(updates)))
+        acting = update.params(state._replace(updates=np.int32(updates)))
         assert int(acting.updates) == updates and acting.params is state.params
 
 

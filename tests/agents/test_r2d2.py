@@ -21,6 +21,7 @@ from boonta.agents.recurrence import Core
 from boonta.envs.base import FIRST, LAST, MID, TimeStep
 from boonta.envs.catch import Catch
 from boonta.envs.open_spiel import OpenSpiel
+from boonta.tests.helpers.params import drawn
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 A = 3
@@ -195,7 +196,8 @@ def test_what_can_not_be_is_refused():
 
 def test_it_takes_a_torso_or_a_network_of_ones_own():
     agent = r2d2.make(BASE, SPEC, counting()._replace(unroll=lambda p, i, c: (jnp.zeros((*i.step_type.shape, A)), c)))
-    time_step = TimeStep(jnp.full(2, FIRST), jnp.zeros(2), jnp.ones(2), jnp.zeros((2, *SPEC.observations.shape)))
-    params = agent.update.params(agent.update.init(KEY))
-    action, _, _ = agent.policy.step(params, KEY, time_step, agent.policy.initial_state(2))
+    shown = np.zeros((2, *SPEC.observations.shape), np.float32)
+    time_step = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2, np.float32), np.ones(2, np.float32), shown)
+    params = agent.update.params(drawn(agent.update.init))
+    action, _, _ = jax.jit(agent.policy.step)(params, KEY, time_step, agent.policy.initial_state(2))
     assert action.shape == (2,)

@@ -9,7 +9,6 @@ import sys
 import types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -28,6 +27,7 @@ from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
+from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 PAGE = pathlib.Path(__file__).parents[2] / "agents" / "README.md"
@@ -65,11 +65,12 @@ def learn(agent: Agent, folder: pathlib.Path, eval_return: float, updates: int) 
     return metrics.read(folder)[-1]["eval_return"]
 
 
-@pytest.mark.once
+@pytest.mark.unoptimised
 def test_it_learns_catch(my_agent, tmp_path):
     assert learn(my_agent.make(my_agent.Config.preset("catch"), ENV.spec), tmp_path, 0.8, 1_500) >= 0.8
 
 
+@pytest.mark.unoptimised
 @pytest.mark.parametrize("whole", [False, True])
 def test_impala_learns_catch_with_the_pages_networks(networks, whole, tmp_path):
     network = networks["gru_network"](impala.CATCH, ENV.spec) if whole else networks["Torso"]
@@ -107,7 +108,7 @@ def test_the_other_agents_act_and_learn_by_the_pages_networks(networks, agent, o
     elif own != "Torso":
         network = network(config, spec)
     made = agent.make(config, spec, network=network)
-    state = jax.jit(made.update.init)(jax.random.PRNGKey(0))
+    state = drawn(made.update.init)
     before, (after, *_) = made.update.params(state), jax.jit(made.update.step)(state, batch_of(made, spec))
     assert any(np.any(x != y) for x, y in zip(jax.tree.leaves(before), jax.tree.leaves(made.update.params(after))))
 
@@ -116,8 +117,8 @@ def batch_of(agent: Agent, spec: EnvSpec) -> Batch:
     """A batch of ones."""
     (table,) = agent.tables
     rows = (table.sequence_length, table.batch_size)
-    steps = jax.tree.map(lambda leaf: jnp.ones((*rows, *leaf.shape), leaf.dtype), step_shapes(agent, spec))
-    return Batch(contract.with_one_core(table, steps), jnp.ones(table.batch_size))
+    steps = jax.tree.map(lambda leaf: np.ones((*rows, *leaf.shape), leaf.dtype), step_shapes(agent, spec))
+    return Batch(contract.with_one_core(table, steps), np.ones(table.batch_size, np.float32))
 
 
 class Called(Exception):
@@ -140,12 +141,13 @@ def test_every_agent_takes_a_loss_and_a_config_of_ones_own(agent):
         jax.eval_shape(made.update.step, jax.eval_shape(made.update.init, jax.random.PRNGKey(0)), batch_of(made, spec))
 
 
+@pytest.mark.unoptimised
 def test_the_pages_loss_costs_where_the_entropy_is_low(networks):
     """The policy's is nearly log 3 = 1.1 nats at first, that of a uniform one."""
     for least in (0.3, 2.0):
         config = dataclasses.replace(networks["Lively"].preset("catch"), least_entropy=least)
         made = impala.make(config, ENV.spec, loss=networks["lively_loss"])
-        state = made.update.init(jax.random.PRNGKey(0))
+        state = jax.jit(made.update.init)(jax.random.PRNGKey(0))
         _, _, found = jax.jit(made.update.step)(state, batch_of(made, ENV.spec))
         assert 0.8 < found["entropy"] < 1.1
         assert found["entropy_lack"] == pytest.approx(max(least - found["entropy"], 0.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from boonta.agents.optimisation import Context
 from boonta.agents.sac.loss import sac_loss
 from boonta.envs.base import LAST, MID, EnvSpec
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 ACTIONS = specs.BoundedArray((1,), np.float32, -2, 2)
 BOX, HEAD = real_actions(ACTIONS, "SAC"), make_action_head(ACTIONS, "SAC", Gaussian())
@@ -42,9 +44,15 @@ def batch(kinds=(MID, MID), discount=1.0):
     return Batch(steps, np.ones(1))
 
 
+@functools.cache
+def compiled_loss(config):
+    """Compiled once for all tests."""
+    return jax.jit(functools.partial(sac_loss, networks=TOY, head=HEAD, box=BOX, config=config))
+
+
 def loss(params=PARAMS, made=None, config=CONFIG, key=KEY):
-    context = Context(TARGETS, key, jnp.int32(0), ())
-    return sac_loss(params, context, made or batch(), networks=TOY, head=HEAD, box=BOX, config=config)
+    context = Context(TARGETS, key, np.int32(0), ())
+    return compiled_loss(config)(params, context, made or batch())
 
 
 def drawn():
@@ -122,15 +130,16 @@ def test_the_wanted_entropy_is_by_the_actions_size():
     context = Context(TARGETS, KEY, jnp.int32(0), ())
     toy = toy._replace(critics=lambda params, stack, action: params[None] + action.sum(-1, keepdims=True))
     head, box = make_action_head(three, "SAC"), real_actions(three, "SAC")
-    _, outcome = sac_loss(PARAMS, context, made, networks=toy, head=head, box=box, config=CONFIG)
+    compiled = jax.jit(functools.partial(sac_loss, networks=toy, head=head, box=box, config=CONFIG))
+    _, outcome = compiled(PARAMS, context, made)
     assert float(outcome.metrics["entropy_wanted"]) == -3
 
 
 def test_an_update_moves_everything_and_the_targets_by_polyak():
     spec = EnvSpec(specs.Array((1,), np.float32), ACTIONS)
     agent = sac.make(replaced(sac.Config(Layers(widths=(4,))), {"tau": 0.25, "replay.batch_size": 1}), spec)
-    before = agent.update.init(jax.random.PRNGKey(0))
-    after, priorities, _ = jax.jit(agent.update.step)(before, batch())
+    before = jax.device_get(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    after, priorities, _ = jax.device_get(jax.jit(agent.update.step)(before, batch()))
     assert priorities is None and float(agent.update.params(after)["transitions"]) == 1
     for name in ("policy", "critic", "temperature"):
         moved = jax.tree.map(lambda x, y: np.abs(x - y).max(), before.params[name], after.params[name])

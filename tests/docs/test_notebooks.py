@@ -53,6 +53,6 @@ def test_catch_is_learned():
 
 def test_searches_of_all_sizes_are_shown():
     names = run(FOLDER / "search_tree.ipynb")
-    visits = {n: int(planned.tree.node_visits[0]) for n, planned in names["found"].items()}  # type: ignore[attr-defined]
+    visits = {n: int(planned.tree.node_visits[0]) for n, (planned, _) in names["found"].items()}  # type: ignore[attr-defined]
     assert visits == {2: 3, 8: 9, 32: 33}
     assert names["picture"].stat().st_size > 1_000  # type: ignore[attr-defined]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import jax
 import numpy as np
 import tree
 
@@ -14,6 +13,7 @@ from boonta.envs.base import TimeStep
 from boonta.envs.catch import Catch
 from boonta.nodes.inference import Inference
 from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers.params import drawn
 
 ENV = Catch()
 RECURRENT = "impala with frames and a core"
@@ -28,7 +28,7 @@ AGENTS = {
 
 
 def acting_params(agent, seed=0):
-    return agent.update.params(agent.update.init(jax.random.PRNGKey(seed)))
+    return agent.update.params(drawn(agent.update.init, seed))
 
 
 def inference(agent, **settings) -> Inference:

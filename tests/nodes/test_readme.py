@@ -13,6 +13,7 @@ import pytest
 from boonta.agents import impala
 from boonta.envs.catch import Catch
 from boonta.nodes.variables import VariableServer, pack
+from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.once
 
@@ -45,7 +46,7 @@ def test_the_example_measures_the_norm_of_the_newest_params():
     names: dict[str, Any] = {}
     exec(code, names)
     agent = impala.make(impala.CATCH, Catch().spec)
-    params = jax.device_get(agent.update.params(agent.update.init(jax.random.PRNGKey(0))))
+    params = agent.update.params(drawn(agent.update.init))
     server = VariableServer("variables")
     server.put(3, pack(params))
     node = names["NormLogger"]("norm_logger", agent, server, every_s=0.01)

@@ -57,7 +57,7 @@ def test_it_runs_as_processes(program, tmp_path):
     ("launch", "other"),
     [
         pytest.param("local_mp", "local_mt", marks=[pytest.mark.cluster, pytest.mark.slow]),
-        pytest.param("sebulba", "sebulba", marks=pytest.mark.once),
+        pytest.param("sebulba", "sebulba", marks=[pytest.mark.once, pytest.mark.unoptimised]),
     ],
 )
 def test_it_runs_and_no_other_network_resumes_it(launch, other, program, tmp_path):

@@ -161,6 +161,7 @@ def test_it_runs_as_processes(python, project):
 
 
 @pytest.mark.once
+@pytest.mark.unoptimised
 @pytest.mark.timeout(400)
 def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
     flags = ["--launch", "sebulba", "--clocks", "0", "--env.columns", "4", "--stop.updates", "30"]

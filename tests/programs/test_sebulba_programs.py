@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from boonta.agents import impala, muzero
+from boonta.agents import dqn, impala
 from boonta.agents.groups import Replay, Torso
 from boonta.envs.catch import Catch
 from boonta.nodes import metrics
@@ -48,6 +48,7 @@ def learned(tmp_path_factory):
     return folder, done
 
 
+@pytest.mark.unoptimised
 def test_impala_learns_catch(learned):
     folder, done = learned
     assert done.returncode == 0, done.stderr
@@ -57,6 +58,7 @@ def test_impala_learns_catch(learned):
     assert list((folder / "checkpoints").iterdir())
 
 
+@pytest.mark.unoptimised
 def test_it_plays_what_anakin_has_learned(tmp_path):
     """The paper's transfer from Anakin to Sebulba, which learns nothing more here."""
     learn = ["--stop.updates", "1500", "--placement.learning", "1"]
@@ -71,6 +73,7 @@ def test_it_plays_what_anakin_has_learned(tmp_path):
     assert last["env_steps"] > anakin["env_steps"]
 
 
+@pytest.mark.unoptimised
 def test_its_checkpoint_is_played(learned, capsys):
     folder, _ = learned
     play.play(folder)
@@ -116,18 +119,18 @@ def test_cores_are_divided_among_the_groups_whose_environments_have_threads(monk
     assert actor._env.env.num_threads == threads
 
 
+@pytest.mark.unoptimised
 def test_a_large_acting_batch_is_split_into_updates_at_the_replays_rate(tmp_path):
-    """The smallest MuZero: 8 environments complete 8 sequences together, each drawn twice, 4 per update."""
+    """The smallest DQN: 8 environments complete 8 sequences together, each drawn twice, 4 per update."""
     env = Catch(rows=3, columns=3)
-    config = muzero.Config(
+    config = dqn.Config(
         torso=Torso("mlp", widths=(8,)),
         head_width=8,
-        num_simulations=2,
         replay=Replay(batch_size=4, samples_per_insert=2.0, min_size=8, size=800),
         frame_stack=1,
     )
     groups = [group(Learner), group(Actor, num_envs=16)]
-    program = Program("tiny", Run(workdir=str(tmp_path)), muzero.make(config, env.spec), env, groups)
+    program = Program("tiny", Run(workdir=str(tmp_path)), dqn.make(config, env.spec), env, groups)
     _, (learner, actor) = build(program)
     for node in (learner, actor):
         node.start()

@@ -5,7 +5,7 @@ from boonta.envs import base, conformance
 from boonta.envs.jax.base import as_env, check_pure
 from boonta.envs.jax.pgx import Pgx
 
-pytestmark = pytest.mark.once
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 
 
 @pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "othello"])

@@ -16,6 +16,7 @@ from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.params import drawn
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
@@ -28,7 +29,7 @@ CONFIG = dataclasses.replace(impala.CATCH, torso=Torso("mlp", widths=(8,)), lstm
 
 
 def params_of(agent, seed=0):
-    return jax.device_get(agent.update.params(agent.update.init(jax.random.PRNGKey(seed))))
+    return agent.update.params(drawn(agent.update.init, seed))
 
 
 class LastReward(observers.EnvLoopObserver):

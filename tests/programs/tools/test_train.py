@@ -20,6 +20,7 @@ def boonta(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=200)
 
 
+@pytest.mark.unoptimised
 def test_a_program_runs_from_any_folder(tmp_path):
     done = boonta("train", "impala", "catch", "--launch", "anakin", "--stop.updates", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
