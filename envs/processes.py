@@ -73,7 +73,10 @@ class _Batch(base.BatchedEnv):
         self.num_envs, self.spec = num_envs, env.spec
         self._slots = num_envs // workers
         self._episodes: list[base.Episode] = []
-        shares = [_Share(env, self.spec, self._slots, int(each)) for each in base.slot_seeds(workers, seed)]
+        shares = [
+            _Share(env, self.spec, self._slots, i * self._slots, int(each))
+            for i, each in enumerate(base.slot_seeds(workers, seed))
+        ]
         try:
             with _without_main():
                 self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
@@ -109,6 +112,12 @@ class _Batch(base.BatchedEnv):
     def steps_per_s(self) -> float | None:  # type: ignore[override]
         return self._call("of_batch", "steps_per_s")[0]
 
+    def text(self, slot: int) -> str | None:
+        return self._of_slot("text", slot)
+
+    def action_name(self, slot: int, action: int) -> str:
+        return self._of_slot("action_name", slot, action)
+
     def close(self) -> None:
         if self._workers.closed:
             return
@@ -117,6 +126,10 @@ class _Batch(base.BatchedEnv):
             self._workers.close()
         except Exception:  # It failed before, or hangs: nothing can be asked of it any more.
             self._kill()
+
+    def _of_slot(self, name: str, slot: int, *arguments: Any) -> Any:
+        """The result of a method of the batch that is about one slot."""
+        return self._call("of_slot", name, slot, *arguments)[slot // self._slots]
 
     def _kill(self) -> None:
         for process in self._workers.processes:
@@ -163,9 +176,9 @@ class _Share(gymnasium.Env):
 
     metadata: dict[str, Any] = {}
 
-    def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, seed: int):
+    def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, first: int, seed: int):
         self._env, self._seed = env, seed
-        self._slots = slots
+        self._slots, self._first = slots, first
         leaves = tree.flatten(_timestep_spec(spec))
         self.observation_space = spaces.Tuple([_box(leaf, slots) for leaf in leaves])
         self.action_space = _box(spec.actions, slots)
@@ -189,6 +202,11 @@ class _Share(gymnasium.Env):
         """The result of a method of the batch, or the value of an attribute."""
         found = getattr(self._batch, name)
         return found() if callable(found) else found
+
+    def of_slot(self, name: str, slot: int, *arguments: Any) -> Any:
+        """The result of a method of the batch about a slot, by its number among B; None if it is another worker's."""
+        own = slot - self._first
+        return getattr(self._batch, name)(own, *arguments) if 0 <= own < self._slots else None
 
     def shut(self) -> None:
         """Closes the batch; Gymnasium's own `close` has no deadline."""

@@ -1,5 +1,6 @@
 """Slots in processes of their own: the same streams, and processes that end by name."""
 
+import contextlib
 import os
 import signal
 import time
@@ -62,6 +63,16 @@ def test_nests_pictures_and_speed_come_through_and_every_worker_is_a_process():
     assert batch.render().shape == (6, 2, 3, 3) and batch.steps_per_s == 25.0
     batch.close()
     batch.close()
+
+
+def test_people_see_each_slot_as_its_own_worker_knows_it():
+    alone = OpenSpiel("connect_four")(num_envs=4, seed=0)
+    with contextlib.closing(InProcesses(OpenSpiel("connect_four"), workers=2)(num_envs=4, seed=0)) as batch:
+        for env in (batch, alone):
+            env.reset()
+            env.step(np.arange(4, dtype=np.int32))
+        for slot in range(4):
+            assert (batch.text(slot), batch.action_name(slot, 6)) == (alone.text(slot), alone.action_name(slot, 6))
 
 
 def processes_of(step: base.TimeStep) -> list[int]:
