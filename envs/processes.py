@@ -79,7 +79,11 @@ class _Batch(base.BatchedEnv):
         ]
         try:
             with _without_main():
-                self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+                self._workers = _Workers([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+        except multiprocessing.TimeoutError as error:
+            raise RuntimeError(
+                f"processes for environments have not started in {DEADLINE_S:g} s; importing the environment may hang"
+            ) from error
         except (EOFError, ConnectionError) as error:
             raise RuntimeError(
                 f"a process for environments could not start ({type(error).__name__}); it wrote the reason on standard "
@@ -125,17 +129,11 @@ class _Batch(base.BatchedEnv):
             self._call("shut", deadline_s=CLOSE_S)
             self._workers.close()
         except Exception:  # It failed before, or hangs: nothing can be asked of it any more.
-            self._kill()
+            self._workers.kill()
 
     def _of_slot(self, name: str, slot: int, *arguments: Any) -> Any:
         """The result of a method of the batch that is about one slot."""
         return self._call("of_slot", name, slot, *arguments)[slot // self._slots]
-
-    def _kill(self) -> None:
-        for process in self._workers.processes:
-            process.kill()
-            process.join()
-        self._workers.closed = True
 
     def _call(self, name: str, *arguments: Any, deadline_s: float = DEADLINE_S) -> tuple[Any, ...]:
         """The results [W] of a method of the workers' shares."""
@@ -153,14 +151,14 @@ class _Batch(base.BatchedEnv):
             ask()
             return wait(timeout=deadline_s)
         except multiprocessing.TimeoutError as error:
-            self._kill()
+            self._workers.kill()
             raise RuntimeError(f"the environments' processes gave no answer to {what!r} in {deadline_s:g} s") from error
         except (EOFError, ConnectionError) as error:
             multiprocessing.connection.wait([process.sentinel for process in self._workers.processes], timeout=1.0)
             codes = [process.exitcode for process in self._workers.processes]
             worker = next((i for i, code in enumerate(codes) if code is not None), 0)
             first, code = worker * self._slots, codes[worker]
-            self._kill()
+            self._workers.kill()
             raise RuntimeError(
                 f"the process of slots {first} to {first + self._slots - 1} ended with exit code {code}, at {what!r}"
             ) from error
@@ -169,6 +167,33 @@ class _Batch(base.BatchedEnv):
         """The time step of B slots, from the workers' leaves [W, S, ...]."""
         joined = [leaf.reshape(self.num_envs, *leaf.shape[2:]) for leaf in leaves]
         return tree.unflatten_as(_timestep_spec(self.spec), joined)
+
+
+class _Workers(AsyncVectorEnv):
+    """Gymnasium's, whose constructor would wait for ever for a worker that doesn't start."""
+
+    def _check_spaces(self) -> None:
+        """Waits until all workers have started, in the place of asking for their spaces, which are those of `_Share`.
+
+        The constructor calls this. It can't be done later: the memory that it shares with workers must not be freed
+        before they have it.
+
+        Raises:
+          multiprocessing.TimeoutError: a worker hasn't started.
+          EOFError, ConnectionError: a worker has ended.
+        """
+        try:
+            self.call_async("start")
+            self.call_wait(timeout=DEADLINE_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+        self.closed = True
 
 
 class _Share(gymnasium.Env):
@@ -197,6 +222,9 @@ class _Share(gymnasium.Env):
         timestep = self._batch.step(action)
         episodes = [tuple(episode) for episode in self._batch.episodes()]
         return tuple(tree.flatten(timestep)), 0.0, False, False, {"episodes": episodes} if episodes else {}
+
+    def start(self) -> None:
+        """Does nothing: a worker that answers has imported the environment."""
 
     def of_batch(self, name: str) -> Any:
         """The result of a method of the batch, or the value of an attribute."""

@@ -1,6 +1,7 @@
 """Slots in processes of their own: the same streams, and processes that end by name."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import time
@@ -8,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from boonta.envs import base, catch, conformance
+from boonta.envs import base, catch, conformance, processes
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.open_spiel import OpenSpiel
@@ -137,6 +138,21 @@ def test_one_that_no_other_process_can_import_is_refused_with_a_reason():
         RuntimeError, match="could not start .*; it wrote the reason on standard error. It must be able to"
     ):
         DmEnv(OfTests, workers=2)(num_envs=2, seed=0)
+
+
+class Stuck(catch.Catch):
+    """Another process is never done with making one of these from its pickle."""
+
+    def __reduce__(self):
+        return time.sleep, (1e6,)
+
+
+def test_one_that_is_never_imported_is_given_up_and_no_process_stays(monkeypatch):
+    monkeypatch.setattr(processes, "DEADLINE_S", 0.5)
+    before = multiprocessing.active_children()
+    with pytest.raises(RuntimeError, match="have not started in 0.5 s"):
+        InProcesses(Stuck(), workers=2)(num_envs=2, seed=0)
+    assert multiprocessing.active_children() == before
 
 
 @pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])
