@@ -57,6 +57,11 @@ class InProcesses:
             raise ValueError(f"workers is {self.workers}; it must be at least 1")
 
     @property
+    def same_as(self) -> base.Env:
+        """The environment from which this one differs in its speed alone."""
+        return self.env
+
+    @property
     def spec(self) -> base.EnvSpec:
         return self.env.spec
 
