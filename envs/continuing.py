@@ -66,5 +66,15 @@ class _ContinuingBatch(base.BatchedEnv):
     def render(self) -> np.ndarray | None:
         return self._env.render()
 
+    @property
+    def steps_per_s(self) -> float | None:  # type: ignore[override]
+        return self._env.steps_per_s
+
+    def text(self, slot: int) -> str | None:
+        return self._env.text(slot)
+
+    def action_name(self, slot: int, action: int) -> str:
+        return self._env.action_name(slot, action)
+
     def close(self) -> None:
         self._env.close()

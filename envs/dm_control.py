@@ -47,7 +47,7 @@ class DmControl:
     height: int = 84
     width: int = 84
     camera: int = 0
-    workers: int = 0
+    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
 
     def __post_init__(self) -> None:
         for name in ("height", "width"):

@@ -38,7 +38,7 @@ class DmEnv:
 
     make: Callable[..., dm_env.Environment]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    workers: int = 0
+    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
 
     @functools.cached_property
     def spec(self) -> base.EnvSpec:

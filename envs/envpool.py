@@ -30,7 +30,7 @@ class EnvPool:
     """
 
     task: str
-    num_threads: int = 0
+    num_threads: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -55,7 +55,7 @@ class Gymnasium:
 
     env: str | Callable[..., gymnasium.Env | gymnasium.vector.VectorEnv]
     kwargs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    workers: int = 0
+    workers: int = dataclasses.field(default=0, metadata=base.SPEED_ONLY)
     vectorised: bool = False
 
     def __post_init__(self) -> None:

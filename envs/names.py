@@ -1,9 +1,10 @@
-"""What users name as `package.module:name`: environments, sinks and loggers of their own."""
+"""What users name as `package.module:name`: environments, sinks and loggers of their own; and texts of values."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -28,3 +29,8 @@ def named(name: str) -> Any:
         raise ImportError(f"module {module!r} can't be imported: {error}{where}") from error
     except AttributeError:
         raise ImportError(f"module {module!r} has no {attribute!r}") from None
+
+
+def steady(value: Any) -> str:
+    """The `repr` of a value without the addresses of functions and objects in it, which differ from start to start."""
+    return re.sub(" at 0x[0-9a-f]+", "", repr(value))

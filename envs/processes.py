@@ -57,6 +57,11 @@ class InProcesses:
             raise ValueError(f"workers is {self.workers}; it must be at least 1")
 
     @property
+    def same_as(self) -> base.Env:
+        """The environment from which this one differs in its speed alone."""
+        return self.env
+
+    @property
     def spec(self) -> base.EnvSpec:
         return self.env.spec
 
@@ -73,10 +78,17 @@ class _Batch(base.BatchedEnv):
         self.num_envs, self.spec = num_envs, env.spec
         self._slots = num_envs // workers
         self._episodes: list[base.Episode] = []
-        shares = [_Share(env, self.spec, self._slots, int(each)) for each in base.slot_seeds(workers, seed)]
+        shares = [
+            _Share(env, self.spec, self._slots, i * self._slots, int(each))
+            for i, each in enumerate(base.slot_seeds(workers, seed))
+        ]
         try:
             with _without_main():
-                self._workers = AsyncVectorEnv([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+                self._workers = _Workers([functools.partial(_same, share) for share in shares], context=_CONTEXT)
+        except multiprocessing.TimeoutError as error:
+            raise RuntimeError(
+                f"processes for environments have not started in {DEADLINE_S:g} s; importing the environment may hang"
+            ) from error
         except (EOFError, ConnectionError) as error:
             raise RuntimeError(
                 f"a process for environments could not start ({type(error).__name__}); it wrote the reason on standard "
@@ -109,6 +121,12 @@ class _Batch(base.BatchedEnv):
     def steps_per_s(self) -> float | None:  # type: ignore[override]
         return self._call("of_batch", "steps_per_s")[0]
 
+    def text(self, slot: int) -> str | None:
+        return self._of_slot("text", slot)
+
+    def action_name(self, slot: int, action: int) -> str:
+        return self._of_slot("action_name", slot, action)
+
     def close(self) -> None:
         if self._workers.closed:
             return
@@ -116,13 +134,11 @@ class _Batch(base.BatchedEnv):
             self._call("shut", deadline_s=CLOSE_S)
             self._workers.close()
         except Exception:  # It failed before, or hangs: nothing can be asked of it any more.
-            self._kill()
+            self._workers.kill()
 
-    def _kill(self) -> None:
-        for process in self._workers.processes:
-            process.kill()
-            process.join()
-        self._workers.closed = True
+    def _of_slot(self, name: str, slot: int, *arguments: Any) -> Any:
+        """The result of a method of the batch that is about one slot."""
+        return self._call("of_slot", name, slot, *arguments)[slot // self._slots]
 
     def _call(self, name: str, *arguments: Any, deadline_s: float = DEADLINE_S) -> tuple[Any, ...]:
         """The results [W] of a method of the workers' shares."""
@@ -140,14 +156,14 @@ class _Batch(base.BatchedEnv):
             ask()
             return wait(timeout=deadline_s)
         except multiprocessing.TimeoutError as error:
-            self._kill()
+            self._workers.kill()
             raise RuntimeError(f"the environments' processes gave no answer to {what!r} in {deadline_s:g} s") from error
         except (EOFError, ConnectionError) as error:
             multiprocessing.connection.wait([process.sentinel for process in self._workers.processes], timeout=1.0)
             codes = [process.exitcode for process in self._workers.processes]
             worker = next((i for i, code in enumerate(codes) if code is not None), 0)
             first, code = worker * self._slots, codes[worker]
-            self._kill()
+            self._workers.kill()
             raise RuntimeError(
                 f"the process of slots {first} to {first + self._slots - 1} ended with exit code {code}, at {what!r}"
             ) from error
@@ -158,14 +174,41 @@ class _Batch(base.BatchedEnv):
         return tree.unflatten_as(_timestep_spec(self.spec), joined)
 
 
+class _Workers(AsyncVectorEnv):
+    """Gymnasium's, whose constructor would wait for ever for a worker that doesn't start."""
+
+    def _check_spaces(self) -> None:
+        """Waits until all workers have started, in the place of asking for their spaces, which are those of `_Share`.
+
+        The constructor calls this. It can't be done later: the memory that it shares with workers must not be freed
+        before they have it.
+
+        Raises:
+          multiprocessing.TimeoutError: a worker hasn't started.
+          EOFError, ConnectionError: a worker has ended.
+        """
+        try:
+            self.call_async("start")
+            self.call_wait(timeout=DEADLINE_S)
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+        self.closed = True
+
+
 class _Share(gymnasium.Env):
     """The slots of a worker as one of Gymnasium's environments, whose observation is all leaves of their time step."""
 
     metadata: dict[str, Any] = {}
 
-    def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, seed: int):
+    def __init__(self, env: base.Env, spec: base.EnvSpec, slots: int, first: int, seed: int):
         self._env, self._seed = env, seed
-        self._slots = slots
+        self._slots, self._first = slots, first
         leaves = tree.flatten(_timestep_spec(spec))
         self.observation_space = spaces.Tuple([_box(leaf, slots) for leaf in leaves])
         self.action_space = _box(spec.actions, slots)
@@ -185,10 +228,18 @@ class _Share(gymnasium.Env):
         episodes = [tuple(episode) for episode in self._batch.episodes()]
         return tuple(tree.flatten(timestep)), 0.0, False, False, {"episodes": episodes} if episodes else {}
 
+    def start(self) -> None:
+        """Does nothing: a worker that answers has imported the environment."""
+
     def of_batch(self, name: str) -> Any:
         """The result of a method of the batch, or the value of an attribute."""
         found = getattr(self._batch, name)
         return found() if callable(found) else found
+
+    def of_slot(self, name: str, slot: int, *arguments: Any) -> Any:
+        """The result of a method of the batch about a slot, by its number among B; None if it is another worker's."""
+        own = slot - self._first
+        return getattr(self._batch, name)(own, *arguments) if 0 <= own < self._slots else None
 
     def shut(self) -> None:
         """Closes the batch; Gymnasium's own `close` has no deadline."""

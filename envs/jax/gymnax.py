@@ -68,6 +68,10 @@ class Gymnax(Game):
                 allowed = ", ".join(sorted(set(known) - {"max_steps_in_episode"}))
                 raise ValueError(f"params has {name!r}, which is not a parameter of {self.env}; allowed: {allowed}")
         self.spec  # noqa: B018  # This raises ValueError for spaces that agents don't support.
+        try:
+            _after_a_step(self)
+        except Exception as error:  # It is from gymnax's own code.
+            raise ValueError(f"env is {self.env!r}, whose steps fail: {type(error).__name__}: {error}") from error
 
     @property
     def spec(self) -> base.EnvSpec:
@@ -136,7 +140,7 @@ def _make(name: str) -> tuple[Any, Any]:
     """Makes gymnax's environment and default parameters, outside of any trace, because the cache keeps them.
 
     Raises:
-      ValueError: the name is unknown, or belongs to `envs.jax.minatar`.
+      ValueError: the name is unknown, or belongs to `envs.jax.minatar`; or gymnax can't make its environment.
     """
     if name.endswith("-MinAtar"):
         raise ValueError(f"env is {name!r}; allowed: envs.jax.minatar, which separates truncation from termination")
@@ -146,7 +150,10 @@ def _make(name: str) -> tuple[Any, Any]:
         known = gymnax.registered_envs
         if name not in known:
             raise ValueError(f"env is {name!r}, which gymnax does not know; {base.suggest(name, known)}")
-        return gymnax.make(name)
+        try:
+            return gymnax.make(name)
+        except Exception as error:  # Some download what they show.
+            raise ValueError(f"env is {name!r}, which can't be made: {type(error).__name__}: {error}") from error
 
 
 def _to_spec(space: Any, name: str) -> specs.Array:

@@ -93,16 +93,21 @@ class ArchiveWriter:
         """Adds the steps of an episode, or of a part of one, leaves [T, ...].
 
         Raises:
-          ValueError: they aren't at least two, or have other leaves than those before.
+          ValueError: they aren't at least two, have other leaves than those before, or leaves that no file can hold.
         """
         if len(trajectory.step_type) < 2:
             raise ValueError(f"a trajectory has {len(trajectory.step_type)} rows; a transition needs 2")
         columns = {path: Leaf(leaf.dtype.name, leaf.shape[1:]) for path, leaf in leaves(trajectory).items()}
         require_columns("a trajectory", columns, self._columns)
-        self._columns = self._columns or columns
+        if not self._columns:
+            parquet.require_types(columns)
+            self._columns = columns
+        size = sum(leaf.nbytes for leaf in jax.tree.leaves(trajectory))
+        if self._held and self._held_bytes + size > CHUNK_BYTES:  # Together they may be more than a file can hold.
+            self._close_chunk()
         self._held.append(trajectory)
         self._held_steps += len(trajectory.step_type)
-        self._held_bytes += sum(leaf.nbytes for leaf in jax.tree.leaves(trajectory))
+        self._held_bytes += size
         if complete(trajectory):
             self._returns.append(episode_return(trajectory, self._env.spec))
         if self._held_steps >= self._chunk_steps or self._held_bytes >= CHUNK_BYTES:

@@ -12,7 +12,8 @@ import pydantic
 from dm_env import specs
 
 from boonta.agents.base import Nest
-from boonta.envs.base import Env
+from boonta.envs.base import SPEED_ONLY, Env
+from boonta.envs.names import steady
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.files import sealed, write_whole
 
@@ -90,11 +91,13 @@ _INDEX = pydantic.TypeAdapter(Index)
 
 
 def describe(env: Env) -> Environment:
-    """Describes an environment by its name, its settings if it is a dataclass, and its spec."""
+    """Describes an environment by its name, its settings if it is a dataclass, and its spec.
+
+    What makes it faster and changes nothing else, see `envs.base.SPEED_ONLY`, is left out.
+    """
     spec = env.spec
-    any_env: Any = env
-    fields = dataclasses.fields(any_env) if dataclasses.is_dataclass(any_env) else ()
-    settings = {field.name: getattr(any_env, field.name) for field in fields}
+    env = _unsped(env)
+    settings = {field.name: getattr(env, field.name) for field in _fields(env) if not _is_speed(field)}
     return Environment(
         name=type(env).__name__,
         settings=json.loads(json.dumps(settings, default=_text)),
@@ -192,6 +195,27 @@ def _leaf(spec: specs.Array) -> Leaf:
     return Leaf(spec.dtype.name, tuple(spec.shape))
 
 
+def _unsped(value: Any) -> Any:
+    """An environment, or any other value of a setting, with the defaults of all that only makes it faster."""
+    value = getattr(value, "same_as", value)
+    changed = {}
+    for field in _fields(value):
+        now = getattr(value, field.name)
+        usual = field.default if _is_speed(field) else _unsped(now)
+        if usual is not now:
+            changed[field.name] = usual
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _fields(value: Any) -> tuple[dataclasses.Field, ...]:
+    is_one = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return dataclasses.fields(value) if is_one else ()
+
+
+def _is_speed(field: dataclasses.Field) -> bool:
+    return SPEED_ONLY.items() <= field.metadata.items()
+
+
 def _text(setting: Any) -> str:
-    """Describes a setting in the same way in every process: a function by its name, not by its address."""
-    return getattr(setting, "__qualname__", None) or repr(setting)
+    """Describes a setting in the same way in every process: a class or a function by its name."""
+    return getattr(setting, "__qualname__", None) or steady(setting)

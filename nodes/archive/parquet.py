@@ -69,6 +69,17 @@ def _require_layout(file: pq.ParquetFile, leaves: dict[str, Leaf], steps: int) -
             raise ValueError(f"its columns {path!r} are of types {[str(each) for each in types]}, not {_type(leaf)}")
 
 
+def require_types(leaves: dict[str, Leaf]) -> None:
+    """Raises ValueError, naming the leaf, unless a file can hold columns of these types."""
+    for path, leaf in leaves.items():
+        if 0 in leaf.shape:
+            raise ValueError(f"{path!r} is {leaf}; a leaf without values can't be archived")
+        try:
+            _type(leaf)
+        except pa.ArrowNotImplementedError as error:
+            raise ValueError(f"{path!r} is {leaf}; Parquet has no such type of scalars") from error
+
+
 def _declared(group: pq.RowGroupMetaData, paths: Collection[str]) -> int:
     """The bytes of the pages of some columns, from the footer."""
     columns = [group.column(i) for i in range(group.num_columns)]

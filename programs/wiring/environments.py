@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tyro
 
-from boonta.envs.base import Env, suggest
+from boonta.envs.base import Env, EnvSpec, suggest
 from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
@@ -117,6 +117,8 @@ def _as_env(env: Any) -> Env:
 def kind_of(env: Env) -> str:
     """The kind of an environment, by which agents choose their presets; its attribute `kind`, if it has one.
 
+    An environment that wraps another one as its `env` and has no `kind` has that one's.
+
     Where a family has worlds of all sorts, "continuous" is the kind of those with real-valued actions.
     """
     kind = _named_kind(env)
@@ -128,6 +130,9 @@ def _named_kind(env: Env) -> str:
     inner = _inner(env)
     if hasattr(inner, "kind"):
         return inner.kind
+    wrapped: Any = getattr(inner, "env", None)
+    if isinstance(getattr(wrapped, "spec", None), EnvSpec):
+        return _named_kind(wrapped)
     game = getattr(inner, "game", getattr(inner, "env", ""))
     if game == "CartPole-v1":
         return "cartpole"

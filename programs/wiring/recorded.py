@@ -6,6 +6,8 @@ import dataclasses
 import json
 from typing import Any, Literal
 
+from boonta.envs.names import steady
+
 What = Literal["steps", "batches", "params", "observations", "actions"]
 
 
@@ -55,5 +57,4 @@ def _encode(value: Any) -> Any:
     """A value for JSON: a dataclass's fields; a class or function by name; or the `repr` of anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
-    # The `repr` of a function has an address, which differs from start to start.
-    return f"{value.__module__}:{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
+    return f"{value.__module__}:{value.__qualname__}" if hasattr(value, "__qualname__") else steady(value)

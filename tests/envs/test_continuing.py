@@ -5,8 +5,10 @@ import pytest
 
 from boonta.envs import base, catch, conformance
 from boonta.envs.continuing import Continuing
+from boonta.envs.dm_env import DmEnv
 from boonta.envs.minatar import MinAtar
 from boonta.envs.open_spiel import OpenSpiel
+from boonta.tests.helpers.fragile import Fragile
 
 SMALL = catch.Catch(rows=4, columns=3)
 
@@ -51,6 +53,15 @@ def test_draws_what_it_holds():
     env = Continuing(MinAtar("breakout"))(2, seed=0)
     env.reset()
     assert env.render().shape == (2, 10, 10, 3)
+
+
+def test_people_see_what_they_see_without_it():
+    assert Continuing(SMALL)(1, seed=0).action_name(0, 0) == "left"
+    assert Continuing(DmEnv(Fragile))(1, seed=0).steps_per_s == Fragile.steps_per_s
+    inner, env = (each(2, seed=0) for each in (OpenSpiel("2048"), Continuing(OpenSpiel("2048"))))
+    inner.reset()
+    env.reset()
+    assert env.text(1) == inner.text(1)
 
 
 def test_refuses_two_players():

@@ -1,5 +1,7 @@
 """Slots in processes of their own: the same streams, and processes that end by name."""
 
+import contextlib
+import multiprocessing
 import os
 import signal
 import time
@@ -7,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from boonta.envs import base, catch, conformance
+from boonta.envs import base, catch, conformance, processes
 from boonta.envs.dm_env import DmEnv
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.open_spiel import OpenSpiel
@@ -62,6 +64,16 @@ def test_nests_pictures_and_speed_come_through_and_every_worker_is_a_process():
     assert batch.render().shape == (6, 2, 3, 3) and batch.steps_per_s == 25.0
     batch.close()
     batch.close()
+
+
+def test_people_see_each_slot_as_its_own_worker_knows_it():
+    alone = OpenSpiel("connect_four")(num_envs=4, seed=0)
+    with contextlib.closing(InProcesses(OpenSpiel("connect_four"), workers=2)(num_envs=4, seed=0)) as batch:
+        for env in (batch, alone):
+            env.reset()
+            env.step(np.arange(4, dtype=np.int32))
+        for slot in range(4):
+            assert (batch.text(slot), batch.action_name(slot, 6)) == (alone.text(slot), alone.action_name(slot, 6))
 
 
 def processes_of(step: base.TimeStep) -> list[int]:
@@ -126,6 +138,21 @@ def test_one_that_no_other_process_can_import_is_refused_with_a_reason():
         RuntimeError, match="could not start .*; it wrote the reason on standard error. It must be able to"
     ):
         DmEnv(OfTests, workers=2)(num_envs=2, seed=0)
+
+
+class Stuck(catch.Catch):
+    """Another process is never done with making one of these from its pickle."""
+
+    def __reduce__(self):
+        return time.sleep, (1e6,)
+
+
+def test_one_that_is_never_imported_is_given_up_and_no_process_stays(monkeypatch):
+    monkeypatch.setattr(processes, "DEADLINE_S", 0.5)
+    before = multiprocessing.active_children()
+    with pytest.raises(RuntimeError, match="have not started in 0.5 s"):
+        InProcesses(Stuck(), workers=2)(num_envs=2, seed=0)
+    assert multiprocessing.active_children() == before
 
 
 @pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])

@@ -1,3 +1,4 @@
+import gymnax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,6 +108,7 @@ def test_draws_nothing_else():
     [
         ({"env": "CartPole"}, "env is 'CartPole', which gymnax does not know; did you mean 'CartPole-v1'"),
         ({"env": "Breakout-MinAtar"}, "env is 'Breakout-MinAtar'; allowed: envs.jax.minatar"),
+        ({"env": "SimpleBandit-bsuite"}, "env is 'SimpleBandit-bsuite', whose steps fail: IndexError: "),
         ({"env": "CartPole-v1", "max_episode_steps": 0}, "max_episode_steps is 0; it must be at least 1, or None"),
         (
             {"env": "CartPole-v1", "params": {"gravitas": 1}},
@@ -117,3 +119,12 @@ def test_draws_nothing_else():
 def test_refuses_bad_settings(settings, message):
     with pytest.raises(ValueError, match=message):
         Gymnax(**settings)
+
+
+def test_refuses_what_gymnax_cant_make(monkeypatch):
+    def unreachable(name):
+        raise OSError("no network")
+
+    monkeypatch.setattr(gymnax, "make", unreachable)
+    with pytest.raises(ValueError, match="env is 'MNISTBandit-bsuite', which can't be made: OSError: no network"):
+        Gymnax("MNISTBandit-bsuite")

@@ -7,6 +7,7 @@ import itertools
 import json
 
 import jax
+import ml_dtypes
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +17,7 @@ from boonta.envs.base import MID
 from boonta.envs.catch import Catch
 from boonta.nodes.archive import files as archive
 from boonta.nodes.archive import index as archive_index
+from boonta.nodes.archive import parquet
 from boonta.tests.helpers import nim
 from boonta.tests.helpers.archives import SIGNATURE, Extras, make, signature, trajectory
 
@@ -230,6 +232,29 @@ def test_no_complete_episode_and_none_but_in_broken_chunks(tmp_path):
         pytest.raises(ValueError, match="holds 0 trajectories, but no complete episode"),
     ):
         archive.open_archive(tmp_path / "broken", Catch(), SIGNATURE, skip_broken=True)
+
+
+def test_a_long_trajectory_gets_a_chunk_of_its_own_where_it_would_be_too_much_together(tmp_path, monkeypatch):
+    short, long = trajectory(0, 4), trajectory(1, 12)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(short))
+    monkeypatch.setattr(archive, "CHUNK_BYTES", 2 * size)
+    monkeypatch.setattr(parquet, "LARGEST", 3 * size + 12 * 4)  # The number of its trajectory is a column of each row.
+    writer = archive.ArchiveWriter(tmp_path, Catch())
+    for steps in (short, long, short, short):
+        writer.add(steps)
+    assert [(chunk.steps, chunk.trajectories) for chunk in writer.close().chunks] == [(4, 1), (12, 1), (8, 2)]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "message"),
+    [
+        (np.zeros((4, 0), np.float32), r"'extras' is float32\[0\]; a leaf without values can't be archived"),
+        (np.zeros(4, ml_dtypes.bfloat16), r"'extras' is bfloat16\[\]; Parquet has no such type of scalars"),
+    ],
+)
+def test_a_leaf_that_no_file_can_hold_is_refused_at_once(tmp_path, leaf, message):
+    with pytest.raises(ValueError, match=message):
+        archive.ArchiveWriter(tmp_path, Catch()).add(trajectory(0)._replace(extras=leaf))
 
 
 def test_archives_arent_mixed_and_not_empty(tmp_path):

@@ -8,11 +8,13 @@ import sys
 import pytest
 
 from boonta.envs.catch import Catch
+from boonta.envs.continuing import Continuing
 from boonta.envs.dm_control import DmControl
 from boonta.envs.gymnasium import Gymnasium
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.envs.minatar import MinAtar
+from boonta.envs.processes import InProcesses
 from boonta.programs.impala import impala
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.anakin import jax_env_of
@@ -42,6 +44,13 @@ def test_names_make_environments_of_their_kind():
     assert {name: environments.kind_of(environments.make_env(name)) for name in kinds} == kinds
     assert environments.kind_of(environments.make_env("pgx/connect_four")) == "connect_four"
     assert environments.kind_of(environments.make_env("pgx/tic_tac_toe")) == "board"
+
+
+def test_a_wrapped_environment_is_of_the_kind_of_its_own():
+    for name in ("catch", "gymnasium/CartPole-v1", "gymnasium/Pendulum-v1", "gymnax/CartPole-v1"):
+        env = environments.make_env(name)
+        kinds = {environments.kind_of(each) for each in (env, InProcesses(env, 2), Continuing(InProcesses(env, 2)))}
+        assert len(kinds) == 1
 
 
 @pytest.mark.parametrize(

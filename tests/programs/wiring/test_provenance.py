@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import pathlib
 import shutil
@@ -40,6 +41,8 @@ def test_words_are_equal_for_the_same_settings_and_seed_only():
     assert one == built_from(unit_program, Run("/b"), {"batch_size": 12})
     made = [built_from(unit_program, Run("/a"), {"env": Gymnasium(make)}) for make in (Held, Held, lambda: Held())]
     assert made[0] == made[1] != made[2]  # A user's class, or a function that makes one.
+    partials = [functools.partial(lambda: Held()) for _ in range(2)]  # The functions have other addresses.
+    assert len({built_from(unit_program, Run("/a"), {"env": Gymnasium(each)}) for each in partials}) == 1
     other, seed = (built_from(unit_program, Run(seed=s), {"batch_size": b}) for s, b in ((0, 13), (1, 12)))
     stop = built_from(unit_program, Run(stop=StopRule(updates=9)), {"batch_size": 12})
     assert len({one, other, seed, stop}) == 4  # Hosts of one program must end together.
