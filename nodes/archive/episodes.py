@@ -16,10 +16,11 @@ from boonta.envs.base import LAST
 def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
     """Joins overlapping sequences to the streams that they were cut from, and cuts those into episodes.
 
-    A sequence continues another one if its first rows equal the last rows of that one in all leaves. If those of
-    several streams are equal to the last bit, but the episodes before them are not, none of these is joined: rows may
-    not show the whole state, and the episode may never have happened. Each sequence is used once, so every step appears
-    as often as it happened. Only unfinished episodes are kept in memory.
+    A sequence continues another one if its first rows equal the last rows of that one in all leaves. If the rows of
+    several slots are equal to the last bit, it is joined to any of them: every transition is one that happened, but
+    where observations don't show all of the state, an episode may begin as one did and end as another. The more rows
+    overlap, the less often. Each sequence is used once, so every step appears as often as it happened. Only unfinished
+    episodes are kept in memory.
 
     Args:
       sequences: leaves [T, ...], in order for each slot.
@@ -38,10 +39,6 @@ def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
         under_way: list[Steps] = []
         fresh = sequence
         if start in ends:
-            if _differ(ends[start]):
-                for stream in ends[start]:
-                    yield from _join(stream)
-                    stream.clear()
             under_way = ends[start].popleft()
             fresh = _rows(sequence, slice(overlap, None))
             if not ends[start]:
@@ -51,11 +48,6 @@ def stitch(sequences: Iterable[Steps], overlap: int) -> Iterator[Steps]:
     for streams in ends.values():
         for under_way in streams:
             yield from _join(under_way)
-
-
-def _differ(streams: Iterable[list[Steps]]) -> bool:
-    """Whether unfinished episodes differ, so that it matters which of them a sequence is joined to."""
-    return len({_digest(_joined(parts), slice(None)) if parts else b"" for parts in streams}) > 1
 
 
 def _cut(under_way: list[Steps], fresh: Steps) -> Iterator[Steps]:
@@ -72,11 +64,7 @@ def _cut(under_way: list[Steps], fresh: Steps) -> Iterator[Steps]:
 
 def _join(parts: list[Steps]) -> Iterator[Steps]:
     if sum(len(part.step_type) for part in parts) > 1:
-        yield _joined(parts)
-
-
-def _joined(parts: list[Steps]) -> Steps:
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
 def _rows(steps: Steps, rows: slice) -> Steps:

@@ -72,17 +72,6 @@ def test_slots_that_agree_to_the_last_bit_keep_their_number():
     assert episodes == sorted(2 * [list(range(start, start + 4)) for start in (0, 4, 8, 12)])
 
 
-def test_no_episode_is_made_of_two_where_rows_show_only_a_part_of_the_state():
-    """Two slots in a corridor, which differ at its start, and in the reward at its end alone."""
-    one = stream(0, [7, 7, 7])
-    same = np.zeros_like(one.version)
-    cues = [np.where(one.step_type == MID, 0, cue).astype(np.float32) for cue in (1, -1)]
-    slots = [one._replace(observation=same, action=same, version=same, reward=cue) for cue in cues]
-    pairs = zip(*[cut(steps, length=3, period=2) for steps in slots], strict=True)
-    found = rewards(stitch((each for i, pair in enumerate(pairs) for each in (pair[::-1] if i else pair)), overlap=1))
-    assert found and not any({1.0, -1.0} <= set(trajectory) for trajectory in found)
-
-
 @pytest.mark.parametrize("period", [5, 7])
 def test_sequences_that_do_not_overlap_are_not_joined(period):
     sequences = cut(stream(0, [20]), length=5, period=period)
