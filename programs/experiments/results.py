@@ -276,8 +276,14 @@ def _score(
 
 def _starts(folder: pathlib.Path, config: Config) -> tuple[Provenance, ...]:
     """The provenance of a run's starts; each start keeps the config.json of the one before."""
-    earlier = [read_config(folder, path.name).provenance for path in sorted(folder.glob("config-until-*.json"))]
-    return tuple(filter(None, [*earlier, config.provenance]))
+    earlier = [read_config(folder, path.name) for path in sorted(folder.glob("config-until-*.json"))]
+    return tuple(filter(None, map(_start, [*earlier, config])))
+
+
+def _start(config: Config) -> Provenance | None:
+    """The provenance of a start; that of a sweep's population has the source of the program that its members run."""
+    start, inner = config.provenance, config.inner
+    return start if start is None or inner is None else dataclasses.replace(start, program=inner.source)
 
 
 def _ending(folder: pathlib.Path) -> list[str]:
