@@ -12,6 +12,7 @@ from boonta.programs.wiring.run import BadInput
 
 UNSET = "unset"  # The value of a setting that a run's program doesn't have.
 SHOWN = 3  # Runs that a message names.
+FEW = 5  # A bootstrap of fewer runs hardly resamples: of two equal ones its interval is a point.
 TOLERANCE = 1.05  # Runs end at equal env steps if the longest has at most this times those of the shortest.
 GB = 1e9
 
@@ -133,6 +134,10 @@ def _sizes(suite: Suite) -> list[str]:
     single = [name for name, number in numbers.items() if number == 1]
     if single:
         found.append(f"a single run has no interval, and shows little: {', '.join(single)}")
+    few = [f"{number} of {name}" for name, number in numbers.items() if 1 < number < FEW]
+    if few:
+        text = f"intervals and probabilities of fewer than {FEW} runs are not to be relied on, and mostly too narrow"
+        found.append(f"{text}: {_listed(few)}")
     return found
 
 
@@ -186,7 +191,10 @@ def _dirty(start: Provenance) -> bool:
 
 def _named(results: Sequence[Result]) -> str:
     """A few runs by name, or how many there are."""
-    names = [result.name for result in results]
+    return _listed([result.name for result in results])
+
+
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= SHOWN else f"{names[0]} and {len(names) - 1} others"
 
 

@@ -82,7 +82,8 @@ def test_a_suite_becomes_a_page(tmp_path, capsys):
     assert "commit aaaaaaaaaaaa, source 01234567; python 3.10.13, jax 0.6.2; 2 cores of Abacus, 8 GB; started" in text
     assert "    ./run python /somewhere/impala.py catch --x '<b>'\n" in text
     assert "| catch: muzero | 1 of 2 | never | never | never | never |" in text
-    assert "Read this first" not in text
+    (warning,) = found["warnings"]
+    assert "fewer than 5 runs" in warning and f"## Read this first\n\n- {warning}\n\n##" in text
 
 
 def test_the_page_needs_no_other_file_and_no_server(tmp_path):
@@ -230,7 +231,9 @@ def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stdout.splitlines() if line.startswith("warning")]
-    assert all("the tree was dirty" in warning for warning in warnings)  # Of this repository, while it is worked on.
+    few, *others = warnings
+    assert few.endswith("too narrow: 2 of impala in catch")
+    assert all("the tree was dirty" in warning for warning in others)  # Of this repository, while it is worked on.
     found = json.loads((tmp_path / "comparison" / "results.json").read_text())
     runs = found["environments"]["catch"]["impala"]["runs"]
     assert [run["seed"] for run in runs] == [0, 1] and all(run["episodes"] == 50 for run in runs)
