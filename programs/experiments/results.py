@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
@@ -188,6 +188,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         name = folder.name if member is None else f"{folder.name}, member {member}"
         if not len(curve.values):
             raise NoCurve(f"{name} has no {metric} yet")
+        settings = settings_of(config, environment, row)
         results.append(
             Result(
                 folder,
@@ -196,9 +197,9 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 run.starts,
                 environment,
                 config.seed if member is None else int(row.get("seed") or 0),
-                settings_of(config, environment, row),
+                settings,
                 curve,
-                _score(name, config, metric, curve, evaluated.get(member), run.past, found),
+                _score(name, settings, metric, curve, evaluated.get(member), run.past, found),
             )
         )
     return results, found
@@ -247,7 +248,7 @@ def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str
 
 def _score(
     name: str,
-    config: Config,
+    settings: Mapping[str, Any],
     metric: str,
     curve: Curve,
     evaluated: Evaluated | None,
@@ -267,8 +268,8 @@ def _score(
         evaluated = None
     if evaluated is None:
         source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
-        episodes = schema.flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
-        return Score(float(curve.values[-1]), source, episodes)
+        episodes = settings.get("evaluation.episodes") if metric == RETURN else None
+        return Score(float(curve.values[-1]), source, None if episodes is None else int(episodes))  # A flag is a text.
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
