@@ -128,7 +128,8 @@ def recorded(folder: pathlib.Path) -> Recorded:
     Raises:
       BadInput: it has no metrics, or its config.json is damaged.
     """
-    config, found = read_config(folder), _ending(folder)
+    config = read_config(folder)
+    found = _ending(folder, config)
     past = curves.moments(_rows(folder, metrics.FILE, found))
     members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
     return Recorded(folder, config, _starts(folder, config), past, members, tuple(found))
@@ -287,8 +288,13 @@ def _start(config: Config) -> Provenance | None:
     return start if start is None or inner is None else dataclasses.replace(start, program=inner.source)
 
 
-def _ending(folder: pathlib.Path) -> list[str]:
-    """A warning about a run that goes on, or has ended before its stop rule was reached."""
+def _ending(folder: pathlib.Path, config: Config) -> list[str]:
+    """A warning about a run that goes on, or hasn't been ended by its stop rule."""
     if journal.last_code(folder) == 0:
         return []
-    return [f"{folder.name} has not reached its stop rule: {status.state_of(folder, journal.last_start(folder))}"]
+    log = journal.last_start(folder)
+    state, end = status.state_of(folder, log), journal.end_of(log)
+    if end:
+        state = f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
+    what = "has not reached its" if config.has_stop_rule else "has no"
+    return [f"{folder.name} {what} stop rule: {state}"]

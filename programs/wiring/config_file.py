@@ -57,6 +57,12 @@ class Config:
         """The command that started the run, from the repository's folder."""
         return shlex.join(["./run", "python", str(from_root(self.program_file)), *self.arguments])
 
+    @property
+    def has_stop_rule(self) -> bool:
+        """Whether the run has a limit; one of an older Boonta, which hasn't recorded it, is taken to have one."""
+        limits = self.run.get("stop", {"recorded": True})
+        return any(limit is not None and limit is not False for limit in limits.values())
+
 
 _CONFIG = pydantic.TypeAdapter(Config)
 

@@ -72,13 +72,26 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
 @pytest.mark.parametrize(
     ("end", "state"),
     [
-        (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it has ended"),
+        (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it was ended by SIGINT"),
+        (["ERROR learner failed", "DEBUG ended with code 1"], "it has ended: learner failed"),
         (["WARNING actor/0 died"], "it was cut off"),
     ],
 )
-def test_a_run_that_has_not_reached_its_stop_rule_is_reported(tmp_path, end, state):
-    (warning,) = read(write_run(tmp_path / "run", end=end))[1]
-    assert warning.startswith(f"run has not reached its stop rule: {state}")
+@pytest.mark.parametrize(
+    ("stop", "what"),
+    [
+        (None, "has not reached its stop rule"),  # It isn't recorded.
+        ({"updates": None, "eval_return": 0.0, "on_collapse": False}, "has not reached its stop rule"),
+        ({"updates": None, "eval_return": None, "on_collapse": False}, "has no stop rule"),
+    ],
+)
+def test_a_run_that_its_stop_rule_has_not_ended_is_reported(tmp_path, end, state, stop, what):
+    folder = write_run(tmp_path / "run", end=end)
+    config = json.loads((folder / "config.json").read_text())
+    config["run"] |= {} if stop is None else {"stop": stop}
+    (folder / "config.json").write_text(json.dumps(config))
+    (warning,) = read(folder)[1]
+    assert warning.startswith(f"run {what}: {state}")
 
 
 def test_members_of_a_population_are_results_of_their_own(tmp_path):
