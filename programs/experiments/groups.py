@@ -159,8 +159,8 @@ def _ends(suite: Suite) -> list[str]:
         short, long = (each.curve.env_steps[-1] for each in (results[0], results[-1]))
         if long > TOLERANCE * short:
             found.append(
-                f"final scores in {environment} are not at equal env steps: {results[0].name} ends at {short:,.0f}, "
-                f"{results[-1].name} at {long:,.0f}"
+                f"final scores in {environment} are not at equal env steps: the curve of {results[0].name} ends at "
+                f"{short:,.0f}, that of {results[-1].name} at {long:,.0f}"
             )
     return found
 

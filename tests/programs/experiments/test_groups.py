@@ -115,7 +115,7 @@ def test_other_numbers_of_runs_steps_and_episodes_are_reported(tmp_path):
         "a single run has no interval, and shows little: muzero in catch",
         f"{FEW}2 of impala in catch",
         "impala in catch has several runs with seed 0: they may be equal",
-        "final scores in catch are not at equal env steps: a ends at 300, c at 900",
+        "final scores in catch are not at equal env steps: the curve of a ends at 300, that of c at 900",
         "number of episodes differs: 20 in a, b; 50 in c",
     ]
 

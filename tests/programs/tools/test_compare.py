@@ -163,6 +163,15 @@ def test_one_run_alone_is_drawn(tmp_path, capsys):
     assert "| impala | 1 | 1 | – | 1 | 1 | 1 | 200 | 20 |" in text and "## Probability" not in text
 
 
+def test_the_tables_say_that_their_ends_are_those_of_curves(tmp_path):
+    """The last evaluation is of 200 env steps, and the run went on."""
+    lines = [*rows([0.0, 1.0]), {**rows([1.0], first=900.0)[0], "eval_version": 2.0}]
+    compare((write_run(tmp_path / "run", metrics=lines),))
+    text = (tmp_path / "run" / "comparison" / "page.md").read_text()
+    assert "| curve ends at env steps (median) | curve ends at seconds (median) |" in text
+    assert "| episodes | curve ends at env steps | curve ends at seconds |" in text and "| 20 | 200 | 20 |\n" in text
+
+
 def test_runs_without_evaluations_are_compared_by_training(tmp_path, capsys):
     training = [{"env_steps": n, "seconds": n, "updates": n, "return": 0.5} for n in (1.0, 2.0)]
     runs = [write_run(tmp_path / name, metrics=training, seed=seed) for seed, name in enumerate("ab")]
