@@ -149,16 +149,23 @@ def reaches(curve: Curve, bar: float) -> tuple[float, float] | None:
 
 
 def _made_at(past: Sequence[Moment], i: int, version: float) -> tuple[float, float]:
-    """When the params of this version were made, of which the moment `i` is the first to have an evaluation."""
+    """When the params of this version were made, of which the moment `i` is the first to have an evaluation.
+
+    A row's counters are those of the nodes' last heartbeats, so its updates may be fewer than the version of an
+    evaluation that has just come. The env steps are then those of a later moment, up to that at which a learner went
+    back to a checkpoint; the seconds are still those of the moment `i` at most.
+    """
     j = i
     while j > 0 and past[j].updates > version:
         j -= 1
-    before, after = past[j], past[min(j + 1, i)]
-    if after.updates <= before.updates or version <= before.updates:
-        return before.env_steps, before.seconds
-    share = (version - before.updates) / (after.updates - before.updates)
+    while j + 1 < len(past) and past[j].updates <= past[j + 1].updates < version:
+        j += 1
+    before, after = past[j], past[min(j + 1, len(past) - 1)]
+    share = 0.0
+    if before.updates < min(version, after.updates):
+        share = (version - before.updates) / (after.updates - before.updates)
     env_steps, seconds = (a + share * (b - a) for a, b in zip(before[:2], after[:2]))
-    return env_steps, seconds
+    return env_steps, min(seconds, past[i].seconds)
 
 
 def _curve(points: Sequence[tuple[float, float, float]]) -> Curve:

@@ -12,6 +12,7 @@ from boonta.programs.wiring.run import BadInput
 
 UNSET = "unset"  # The value of a setting that a run's program doesn't have.
 SHOWN = 3  # Runs that a message names.
+FEW = 5  # A bootstrap of fewer runs hardly resamples: of two equal ones its interval is a point.
 TOLERANCE = 1.05  # Runs end at equal env steps if the longest has at most this times those of the shortest.
 GB = 1e9
 
@@ -133,6 +134,10 @@ def _sizes(suite: Suite) -> list[str]:
     single = [name for name, number in numbers.items() if number == 1]
     if single:
         found.append(f"a single run has no interval, and shows little: {', '.join(single)}")
+    few = [f"{number} of {name}" for name, number in numbers.items() if 1 < number < FEW]
+    if few:
+        text = f"intervals and probabilities of fewer than {FEW} runs are not to be relied on, and mostly too narrow"
+        found.append(f"{text}: {_listed(few)}")
     return found
 
 
@@ -154,8 +159,8 @@ def _ends(suite: Suite) -> list[str]:
         short, long = (each.curve.env_steps[-1] for each in (results[0], results[-1]))
         if long > TOLERANCE * short:
             found.append(
-                f"final scores in {environment} are not at equal env steps: {results[0].name} ends at {short:,.0f}, "
-                f"{results[-1].name} at {long:,.0f}"
+                f"final scores in {environment} are not at equal env steps: the curve of {results[0].name} ends at "
+                f"{short:,.0f}, that of {results[-1].name} at {long:,.0f}"
             )
     return found
 
@@ -186,7 +191,10 @@ def _dirty(start: Provenance) -> bool:
 
 def _named(results: Sequence[Result]) -> str:
     """A few runs by name, or how many there are."""
-    names = [result.name for result in results]
+    return _listed([result.name for result in results])
+
+
+def _listed(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= SHOWN else f"{names[0]} and {len(names) - 1} others"
 
 

@@ -21,6 +21,10 @@ from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, i
 from boonta.programs.experiments.summary import Improvement, Reference
 
 LARGEST = 4_000_000  # Bytes of a picture or film that is put into the page.
+ENDS = [
+    "curve ends at env steps",
+    "curve ends at seconds",
+]  # The run itself may have gone on after its last evaluation.
 INTERVAL = f"{LEVEL:.0%} interval"
 STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
@@ -34,7 +38,8 @@ METHOD = (
     f"Intervals are of {LEVEL:.0%}, by a bootstrap with {RESAMPLES:,} resamples, stratified by environment, see "
     "Agarwal et al. 2021, <https://arxiv.org/abs/2108.13264>. They show how runs with other seeds would differ, and "
     "nothing of how episodes of one run do. A member of a population counts as a run, with its share of the env steps "
-    "and all of the seconds. Curves hold each value until the next one, and end where the first run of the group does."
+    "and all of the seconds. A run's curve ends at its last evaluation, mostly before the run does. A group's curve "
+    "holds each value until the next one, and ends where the first of its runs' curves does."
 )
 
 
@@ -146,8 +151,8 @@ def _finals(groups: Sequence[Group]) -> str:
         first, *others = (number(float(figure)) for figure in figures)
         ends = [_median(group, x) for x in ("env_steps", "seconds")]
         rows.append([group.name, str(len(scores)), first, interval(final), *others, *ends])
-    ends = ["env steps (median)", "seconds (median)"]
-    return table(["group", "runs", "interquartile mean", INTERVAL, "mean", "worst", "best", *ends], rows)
+    medians = [f"{end} (median)" for end in ENDS]
+    return table(["group", "runs", "interquartile mean", INTERVAL, "mean", "worst", "best", *medians], rows)
 
 
 def _median(group: Group, x: X) -> str:
@@ -200,7 +205,7 @@ def _runs(suite: Suite) -> str:
                 episodes = "–" if score.episodes is None else str(score.episodes)
                 figures = [str(result.seed), number(score.value), episodes, *map(number, ends)]
                 rows.append([result.name, env, group.name, score.source, *figures])
-    head = ["run", "environment", "group", "score from", "seed", "final score", "episodes", "env steps", "seconds"]
+    head = ["run", "environment", "group", "score from", "seed", "final score", "episodes", *ENDS]
     return table(head, rows, texts=4)
 
 

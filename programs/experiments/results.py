@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
@@ -128,7 +128,8 @@ def recorded(folder: pathlib.Path) -> Recorded:
     Raises:
       BadInput: it has no metrics, or its config.json is damaged.
     """
-    config, found = read_config(folder), _ending(folder)
+    config = read_config(folder)
+    found = _ending(folder, config)
     past = curves.moments(_rows(folder, metrics.FILE, found))
     members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
     return Recorded(folder, config, _starts(folder, config), past, members, tuple(found))
@@ -188,6 +189,7 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
         name = folder.name if member is None else f"{folder.name}, member {member}"
         if not len(curve.values):
             raise NoCurve(f"{name} has no {metric} yet")
+        settings = settings_of(config, environment, row)
         results.append(
             Result(
                 folder,
@@ -196,9 +198,9 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 run.starts,
                 environment,
                 config.seed if member is None else int(row.get("seed") or 0),
-                settings_of(config, environment, row),
+                settings,
                 curve,
-                _score(name, config, metric, curve, evaluated.get(member), run.past, found),
+                _score(name, settings, metric, curve, evaluated.get(member), run.past, found),
             )
         )
     return results, found
@@ -247,7 +249,7 @@ def _lost(folder: pathlib.Path, file: str, malformed: Sequence[int]) -> list[str
 
 def _score(
     name: str,
-    config: Config,
+    settings: Mapping[str, Any],
     metric: str,
     curve: Curve,
     evaluated: Evaluated | None,
@@ -267,8 +269,8 @@ def _score(
         evaluated = None
     if evaluated is None:
         source = "last evaluation of the run" if metric == RETURN else f"last {metric} of the run"
-        episodes = schema.flattened(config.settings).get("evaluation.episodes") if metric == RETURN else None
-        return Score(float(curve.values[-1]), source, episodes)
+        episodes = settings.get("evaluation.episodes") if metric == RETURN else None
+        return Score(float(curve.values[-1]), source, None if episodes is None else int(episodes))  # A flag is a text.
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
@@ -276,12 +278,23 @@ def _score(
 
 def _starts(folder: pathlib.Path, config: Config) -> tuple[Provenance, ...]:
     """The provenance of a run's starts; each start keeps the config.json of the one before."""
-    earlier = [read_config(folder, path.name).provenance for path in sorted(folder.glob("config-until-*.json"))]
-    return tuple(filter(None, [*earlier, config.provenance]))
+    earlier = [read_config(folder, path.name) for path in sorted(folder.glob("config-until-*.json"))]
+    return tuple(filter(None, map(_start, [*earlier, config])))
 
 
-def _ending(folder: pathlib.Path) -> list[str]:
-    """A warning about a run that goes on, or has ended before its stop rule was reached."""
+def _start(config: Config) -> Provenance | None:
+    """The provenance of a start; that of a sweep's population has the source of the program that its members run."""
+    start, inner = config.provenance, config.inner
+    return start if start is None or inner is None else dataclasses.replace(start, program=inner.source)
+
+
+def _ending(folder: pathlib.Path, config: Config) -> list[str]:
+    """A warning about a run that goes on, or hasn't been ended by its stop rule."""
     if journal.last_code(folder) == 0:
         return []
-    return [f"{folder.name} has not reached its stop rule: {status.state_of(folder, journal.last_start(folder))}"]
+    log = journal.last_start(folder)
+    state, end = status.state_of(folder, log), journal.end_of(log)
+    if end:
+        state = f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
+    what = "has not reached its" if config.has_stop_rule else "has no"
+    return [f"{folder.name} {what} stop rule: {state}"]

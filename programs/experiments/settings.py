@@ -13,7 +13,8 @@ from boonta.programs.wiring.config_file import Config
 
 NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # Other columns of members; see `EVALUATED`, too.
 OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that list the members, each of which has values of its own.
-SHARED = "arguments"  # The setting of a sweep's population with the command line that its members share, in JSON.
+# The setting with the command line that members share, in JSON, by which older sweeps' populations are read.
+SHARED = "arguments"
 _WORDS = pydantic.TypeAdapter(list[str])
 
 
@@ -36,15 +37,19 @@ def settings_of(config: Config, environment: str, row: Mapping[str, Any]) -> dic
       environment: the environment's name.
       row: the last row of the learner in a population; empty in any other run.
     """
+    inner = config.inner if row else None
     settings = {
         name: value
-        for name, value in schema.flattened(config.settings).items()
+        for name, value in schema.flattened(config.settings if inner is None else inner.settings).items()
         if not (_may_name_game(name) and f"-{environment}".endswith(f"-{value}".replace("/", "-")))
     }
     settings["launch"] = config.run.get("launch", "")
     if config.run.get("start_from"):
         settings["start_from"] = f"{config.run['start_from']}, {config.run.get('start_which', 'newest')}"
-    if row:
+    if inner is not None:
+        own = inner.members[int(row["member"])]
+        settings |= {f"config.{name}": value for name, value in own.items() if name != "seed"}
+    elif row:
         settings = {name: value for name, value in settings.items() if name not in OF_POPULATIONS}
         settings |= _flags(str(settings.pop(SHARED, "[]")))
         for name in _hyper_parameters(row):

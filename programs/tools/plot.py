@@ -26,6 +26,7 @@ from boonta.programs.experiments.results import (
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
+from boonta.programs.wiring import naming
 from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.run import BadInput
 
@@ -49,14 +50,14 @@ def plot(
         eval_return, or return where a run has no evaluations.
       x: what the curves are over.
       out: the picture's file, a .png, .svg or .pdf; default: plot.png in the folder that is given, or that holds all
-        that are.
+        that are, with the metrics and the axis that are given in its name, as in plot-loss-seconds.png.
 
     Raises:
       BadInput: a folder holds no run; a run lacks a metric; the environments make no suite; or the picture can't be
         written.
     """
     folders = folders_of(workdirs)
-    target = out or folder_of_all(workdirs) / "plot.png"
+    target = out or folder_of_all(workdirs) / f"{_name(metric, x)}.png"
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
     panels: dict[str, dict[str, Band]] = {}
@@ -74,6 +75,12 @@ def plot(
     print(target)
 
 
+def _name(asked: Sequence[str], x: X) -> str:
+    """The name of a picture of these metrics or patterns, over this axis."""
+    metrics = (naming.slug(text.replace("*", "all")) for text in asked)
+    return naming.joined(["plot", *metrics, x if x != "env_steps" else ""])
+
+
 def _named(asked: Sequence[str], runs: Sequence[Recorded]) -> list[str]:
     """The metrics that names and patterns mean, each once; a pattern means those that all runs have.
 
@@ -87,7 +94,9 @@ def _named(asked: Sequence[str], runs: Sequence[Recorded]) -> list[str]:
         fitting = [name for name in shared if fnmatch.fnmatchcase(name, text)]
         if not fitting:
             without = next((run for run, names in zip(runs, of_runs) if text not in names), runs[0])
-            raise BadInput(f"--metric {text}: {without.folder.name} has no such metric: {suggest(text, shared)}")
+            several = text.replace(",", " ")
+            hint = suggest(text, shared) if several == text else f"spaces divide several: --metric {several}"
+            raise BadInput(f"--metric {text}: {without.folder.name} has no such metric: {hint}")
         found |= dict.fromkeys(fitting)
     return list(found)
 

@@ -197,7 +197,7 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
       program: what the function has made of them.
 
     Returns:
-      The program's file and arguments, its provenance and its picture, for `claim_workdir`.
+      The program's file and arguments, its provenance, its picture and its inner program, for `claim_workdir`.
     """
     file = pathlib.Path(inspect.getfile(function))
     network, env = _own_network(program), environments.name_of(program.env)
@@ -208,6 +208,7 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
         "arguments": list(sys.argv[1:] if arguments is None else arguments),
         "provenance": dataclasses.asdict(provenance),
         "picture": dataclasses.asdict(picture_of(program)),
+        "inner": program.inner and dataclasses.asdict(program.inner),
     }
 
 

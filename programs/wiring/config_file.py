@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.provenance import ROOT, Provenance, from_root
+from boonta.programs.wiring.provenance import ROOT, Inner, Provenance, from_root
 from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.run import BadInput, Run
 
@@ -31,6 +31,8 @@ class Config:
       provenance: what it came from when it was last started; None if an older Boonta has written the file.
       picture: the program's nodes and arrows; none if an older Boonta has written the file.
       agent: the module of its agent, see `agent_of`; empty if an older Boonta has written the file.
+      inner: the program whose runs are the members of a sweep's population; None for other programs, or if an older
+        Boonta has written the file.
     """
 
     program: str
@@ -43,6 +45,7 @@ class Config:
     provenance: Provenance | None = None
     picture: Picture = Picture()
     agent: str = ""
+    inner: Inner | None = None
 
     @property
     def program_file(self) -> pathlib.Path:
@@ -53,6 +56,12 @@ class Config:
     def command(self) -> str:
         """The command that started the run, from the repository's folder."""
         return shlex.join(["./run", "python", str(from_root(self.program_file)), *self.arguments])
+
+    @property
+    def has_stop_rule(self) -> bool:
+        """Whether the run has a limit; one of an older Boonta, which hasn't recorded it, is taken to have one."""
+        limits = self.run.get("stop", {"recorded": True})
+        return any(limit is not None and limit is not False for limit in limits.values())
 
 
 _CONFIG = pydantic.TypeAdapter(Config)

@@ -27,7 +27,12 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
     changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]
-    name = "-".join(filter(None, [*parts, f"seed{seed}" if seed else ""]))
+    return joined([*parts, f"seed{seed}" if seed else ""])
+
+
+def joined(parts: Sequence[str]) -> str:
+    """A name of several parts, those that aren't empty; the end of one that is too long becomes a digest."""
+    name = "-".join(filter(None, parts))
     if len(name) <= LONGEST:
         return name
     return f"{name[: LONGEST - DIGEST - 1].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:DIGEST]}"

@@ -25,6 +25,7 @@ from boonta.nodes.replay import Replay
 from boonta.nodes.snapshots.store import Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
+from boonta.programs.wiring.provenance import Inner
 from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.slots import slots_of
@@ -101,6 +102,7 @@ class Program:
       env: the environment that actors act in.
       groups: the groups of nodes. They may leave out the services that they call: the monitor, the variable server and
         the replay server.
+      inner: the program whose runs are the members of this one, a population; None for other programs.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Program:
     agent: Agent
     env: Env
     groups: Sequence[Group]
+    inner: Inner | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))

@@ -62,6 +62,23 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
+class Inner:
+    """The program whose runs are the members of a population.
+
+    Attributes:
+      file: the program's file, see `from_root`.
+      settings: its function's arguments but the run, which all members share, in JSON's types.
+      members: for each member its seed, and its values of the config's fields that differ.
+      source: the source of the program's repository; its digest is of the program's file alone.
+    """
+
+    file: str
+    settings: dict[str, Any]
+    members: tuple[dict[str, float], ...]
+    source: Source
+
+
+@dataclasses.dataclass(frozen=True)
 class Machine:
     """The machine of a run's launcher; those of nodes on other hosts aren't recorded.
 
@@ -120,11 +137,11 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
         started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         environment=environment,
         boonta=Source(*revision(ROOT / "__init__.py"), source_digest()),
-        program=Source(*revision(file), _digest(file.read_bytes())),
+        program=source_of(file),
         versions=_versions(),
         machine=_machine(),
         seeds=dict(seeds),
-        network=None if drawn is None else Source(*revision(drawn), _digest(drawn.read_bytes())),
+        network=None if drawn is None else source_of(drawn),
     )
 
 
@@ -135,8 +152,7 @@ def differs_from(before: Provenance, file: pathlib.Path) -> str:
       before: the run's.
       file: the program's file, here.
     """
-    version, program = version_of_boonta(), Source(*revision(file), _digest(file.read_bytes()))
-    here = _described(version, Source(*revision(ROOT / "__init__.py"), source_digest()), program)
+    here = _described(version_of_boonta(), Source(*revision(ROOT / "__init__.py"), source_digest()), source_of(file))
     there = _described(before.versions.get("boonta", "unknown"), before.boonta, before.program)
     return "" if here == there else f"the run was started from {there}; here is {here}"
 
@@ -161,6 +177,11 @@ def built_from(function: ProgramFunction, run: Run, settings: dict[str, Any]) ->
         f"program {function.__name__} {_digest(program)}, settings {_digest(given.encode())}, "
         f"source {source_digest()}, jax {importlib.metadata.version('jax')}, Python {platform.python_version()}"
     )
+
+
+def source_of(file: pathlib.Path) -> Source:
+    """The source of a file's repository, with the digest of the file alone."""
+    return Source(*revision(file), _digest(file.read_bytes()))
 
 
 def revision(file: pathlib.Path) -> tuple[str | None, bool | None]:

@@ -13,7 +13,8 @@ from boonta.programs.wiring import anakin
 from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.provenance import ROOT, Inner, from_root, source_of
+from boonta.programs.wiring.recorded import plain
 
 CONFIG = "config"  # The argument of program functions with the agent's hyper-parameters.
 
@@ -27,9 +28,11 @@ def fused(run: RunFlags = Run(launch="anakin"), *, program: str, arguments: str,
       arguments: the words of its command line that all members share, without those of the run, in JSON.
       members: for each member an object with its seed, and its values of the config's fields that differ, in JSON.
     """
-    function = function_of(ROOT / program)
+    file, each = ROOT / program, json.loads(members)
+    function = function_of(file)
     _, settings = parse(function, json.loads(arguments))
-    return population(function, run, settings, json.loads(members))
+    inner = Inner(str(from_root(file)), plain(settings), tuple(each), source_of(file))
+    return dataclasses.replace(population(function, run, settings, each), inner=inner)
 
 
 def population(

@@ -31,6 +31,15 @@ def test_an_evaluation_belongs_to_the_moment_at_which_its_params_were_made():
     assert points(rows) == [(0.0, 0.0, 0.0), (150.0, 15.0, 0.5), (500.0, 50.0, 1.0)]
 
 
+def test_an_evaluation_may_be_newer_than_the_counters_of_its_row():
+    rows = [row(100, 10), row(200, 20, eval_return=1.0, eval_version=35.0)]
+    rows += [row(n, n / 10, eval_return=1.0, eval_version=35.0) for n in (300, 400, 500)]
+    assert points(rows) == [(350.0, 20.0, 1.0)]  # It was there after 20 s.
+    assert points(rows[:3]) == [(300.0, 20.0, 1.0)]  # The run's end.
+    back = row(350, 15, eval_return=1.0, eval_version=35.0)
+    assert points([*rows[:3], back, *rows[3:]]) == [(300.0, 20.0, 1.0)]  # A learner that went back makes another 35.
+
+
 def test_training_returns_have_a_point_in_each_row():
     assert points([row(1, 0, **{"return": 2.0}), row(2, 1), row(3, 2, **{"return": 4.0})], "return") == [
         (1.0, 0.1, 2.0),

@@ -72,13 +72,26 @@ def test_a_line_that_a_kill_has_cut_costs_itself_alone(tmp_path):
 @pytest.mark.parametrize(
     ("end", "state"),
     [
-        (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it has ended"),
+        (["INFO ended by SIGINT", "DEBUG ended with code 130"], "it was ended by SIGINT"),
+        (["ERROR learner failed", "DEBUG ended with code 1"], "it has ended: learner failed"),
         (["WARNING actor/0 died"], "it was cut off"),
     ],
 )
-def test_a_run_that_has_not_reached_its_stop_rule_is_reported(tmp_path, end, state):
-    (warning,) = read(write_run(tmp_path / "run", end=end))[1]
-    assert warning.startswith(f"run has not reached its stop rule: {state}")
+@pytest.mark.parametrize(
+    ("stop", "what"),
+    [
+        (None, "has not reached its stop rule"),  # It isn't recorded.
+        ({"updates": None, "eval_return": 0.0, "on_collapse": False}, "has not reached its stop rule"),
+        ({"updates": None, "eval_return": None, "on_collapse": False}, "has no stop rule"),
+    ],
+)
+def test_a_run_that_its_stop_rule_has_not_ended_is_reported(tmp_path, end, state, stop, what):
+    folder = write_run(tmp_path / "run", end=end)
+    config = json.loads((folder / "config.json").read_text())
+    config["run"] |= {} if stop is None else {"stop": stop}
+    (folder / "config.json").write_text(json.dumps(config))
+    (warning,) = read(folder)[1]
+    assert warning.startswith(f"run {what}: {state}")
 
 
 def test_members_of_a_population_are_results_of_their_own(tmp_path):
@@ -111,13 +124,23 @@ def test_what_all_members_share_is_the_runs(tmp_path):
 
 
 def test_members_of_a_sweeps_population_have_the_flags_that_they_share(tmp_path):
-    words = ["catch", "--config.batch-size", "32", "--config.torso.widths", "8", "9", "--no-x", "--y=1"]
+    words = [
+        "catch",
+        "--config.batch-size",
+        "32",
+        "--config.torso.widths",
+        "8",
+        "9",
+        "--no-x",
+        "--evaluation.episodes=9",
+    ]
     settings = {"program": "programs/impala.py", "arguments": json.dumps(words), "members": "[]"}
     folder = write_run(tmp_path / "run", settings=settings)
     write_lines(folder / "members.jsonl", [{"member": 0, "seed": 1, "rate": 0.5, "updates": 1, "eval_return": 1}])
     (result,), _ = read(folder)
-    flags = {"config.batch_size": "32", "config.torso.widths": "8 9", "no_x": "", "y": "1"}
+    flags = {"config.batch_size": "32", "config.torso.widths": "8 9", "no_x": "", "evaluation.episodes": "9"}
     assert result.settings == {"program": "programs/impala.py", "launch": "anakin", "rate": 0.5, **flags}
+    assert result.score.episodes == 9
 
 
 def test_a_population_without_an_evaluation_is_named(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 
 import jax
@@ -11,9 +12,13 @@ import pytest
 
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.watch.stopping import StopRule
-from boonta.programs.experiments.together.fused import may_join, population
+from boonta.programs.experiments.groups import suite_of, warnings_of
+from boonta.programs.experiments.results import recorded, results_of
+from boonta.programs.experiments.together.fused import fused, may_join, population
 from boonta.programs.wiring import anakin
-from boonta.programs.wiring.arguments import function_of, parse
+from boonta.programs.wiring.arguments import function_of, origin_of, parse
+from boonta.programs.wiring.folder import claim_workdir
+from boonta.tests.helpers import run_folders
 
 IMPALA = pathlib.Path(__file__).resolve().parents[3] / "programs" / "impala.py"
 UPDATES = 10
@@ -81,3 +86,36 @@ def test_a_process_of_its_own_can_not_join(tmp_path):
     function, run, settings = parsed(tmp_path, "--stop.updates", "9")
     other = dataclasses.replace(run, launch="sebulba")
     assert not may_join(function(run=other, **settings), settings)
+
+
+def write_results(folder: pathlib.Path, function, words, every: float = 100.0) -> pathlib.Path:
+    """The folder of a run with its real config, and metrics and a log that never were."""
+    run_folders.write_run(folder, metrics=run_folders.rows([0.0, 1.0], every, every))
+    (folder / "config.json").unlink()
+    run, settings = parse(function, [*words, "--launch", "anakin", "--stop.updates", "9", "--workdir", str(folder)])
+    program = function(run=run, **settings)
+    claim_workdir(program.name, run, settings, origin_of(function, words, program)).close()
+    return folder
+
+
+def test_members_and_a_run_of_its_own_are_one_group(tmp_path):
+    rate = 0.00123456789  # A row has it as a float32.
+    shared = ["catch", "--config.batch-size", "8", "--evaluation.episodes", "7"]
+    members = [{"seed": seed, "optimiser.learning_rate": rate} for seed in range(2)]
+    given = {"program": str(IMPALA), "arguments": json.dumps(shared), "members": json.dumps(members)}
+    words = [word for name, value in given.items() for word in (f"--{name}", value)]
+    together = write_results(tmp_path / "together", fused, words, every=200.0)
+    rows = [{"member": i, "seed": i, "optimiser.learning_rate": 0.0012345679} for i in range(2)]
+    values = [{"updates": 2 * n, "eval_return": n} for n in (1, 2)]
+    run_folders.write_lines(together / "members.jsonl", [{**row, **value} for value in values for row in rows])
+    flags = ["--seed", "2", "--config.optimiser.learning-rate", str(rate)]
+    alone = write_results(tmp_path / "alone", function_of(IMPALA), [*shared, *flags])
+    found = [results_of(recorded(folder), "eval_return", "newest")[0] for folder in (together, alone)]
+    suite = suite_of([result for each in found for result in each])
+    ((group,),) = suite.values()
+    assert group.name == "impala" and [result.seed for result in group.results] == [0, 1, 2]
+    settings = group.results[0].settings
+    assert settings["config.optimiser.learning_rate"] == rate and settings["config.batch_size"] == 8
+    assert [result.score.episodes for result in group.results] == [7, 7, 7]
+    ignored = ("intervals and probabilities of fewer", "files differed from the commit")
+    assert not [warning for warning in warnings_of(suite) if not warning.startswith(ignored)]

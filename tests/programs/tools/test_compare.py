@@ -82,7 +82,8 @@ def test_a_suite_becomes_a_page(tmp_path, capsys):
     assert "commit aaaaaaaaaaaa, source 01234567; python 3.10.13, jax 0.6.2; 2 cores of Abacus, 8 GB; started" in text
     assert "    ./run python /somewhere/impala.py catch --x '<b>'\n" in text
     assert "| catch: muzero | 1 of 2 | never | never | never | never |" in text
-    assert "Read this first" not in text
+    (warning,) = found["warnings"]
+    assert "fewer than 5 runs" in warning and f"## Read this first\n\n- {warning}\n\n##" in text
 
 
 def test_the_page_needs_no_other_file_and_no_server(tmp_path):
@@ -162,6 +163,15 @@ def test_one_run_alone_is_drawn(tmp_path, capsys):
     assert "| impala | 1 | 1 | – | 1 | 1 | 1 | 200 | 20 |" in text and "## Probability" not in text
 
 
+def test_the_tables_say_that_their_ends_are_those_of_curves(tmp_path):
+    """The last evaluation is of 200 env steps, and the run went on."""
+    lines = [*rows([0.0, 1.0]), {**rows([1.0], first=900.0)[0], "eval_version": 2.0}]
+    compare((write_run(tmp_path / "run", metrics=lines),))
+    text = (tmp_path / "run" / "comparison" / "page.md").read_text()
+    assert "| curve ends at env steps (median) | curve ends at seconds (median) |" in text
+    assert "| episodes | curve ends at env steps | curve ends at seconds |" in text and "| 20 | 200 | 20 |\n" in text
+
+
 def test_runs_without_evaluations_are_compared_by_training(tmp_path, capsys):
     training = [{"env_steps": n, "seconds": n, "updates": n, "return": 0.5} for n in (1.0, 2.0)]
     runs = [write_run(tmp_path / name, metrics=training, seed=seed) for seed, name in enumerate("ab")]
@@ -230,7 +240,9 @@ def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stdout.splitlines() if line.startswith("warning")]
-    assert all("the tree was dirty" in warning for warning in warnings)  # Of this repository, while it is worked on.
+    few, *others = warnings
+    assert few.endswith("too narrow: 2 of impala in catch")
+    assert all("the tree was dirty" in warning for warning in others)  # Of this repository, while it is worked on.
     found = json.loads((tmp_path / "comparison" / "results.json").read_text())
     runs = found["environments"]["catch"]["impala"]["runs"]
     assert [run["seed"] for run in runs] == [0, 1] and all(run["episodes"] == 50 for run in runs)

@@ -39,7 +39,7 @@ def write(folder, program="impala", seed=0, env="catch", **more):
 def test_seeds_are_one_curve_and_each_metric_has_a_panel(tmp_path, drawn, capsys):
     folders = [write(tmp_path / f"{program}-{seed}", program, seed) for program in ("impala", "ppo") for seed in (0, 1)]
     plot(tuple(folders), ("loss", "share/learner/*"), x="seconds")
-    target = tmp_path / "plot.png"
+    target = tmp_path / "plot-loss-share-learner-all-seconds.png"
     assert capsys.readouterr().out.splitlines()[-1] == str(target)
     assert Image.open(target).format == "PNG"
     ((panels, xlabel, formats),) = drawn
@@ -47,6 +47,16 @@ def test_seeds_are_one_curve_and_each_metric_has_a_panel(tmp_path, drawn, capsys
     assert [list(bands) for bands in panels.values()] == [["impala", "ppo"]] * 3
     assert panels["loss"]["impala"].y.value.tolist() == [9.5, 8.5, 7.5]  # The mean of two seeds.
     assert (xlabel, formats) == ("wall time in seconds", ["png"])
+
+
+def test_pictures_of_other_metrics_do_not_replace_each_other(tmp_path):
+    long = "m" * 300  # More letters than a file's name may have.
+    run = write(tmp_path / "run", **{long: 1.0})
+    for metrics in ((), ("loss",), ("loss", "eval_return"), (long,)):
+        plot((run,), metrics)
+    names = sorted(path.stem for path in run.glob("*.png"))
+    assert names[:3] == ["plot", "plot-loss", "plot-loss-eval_return"]
+    assert len(names) == 4 and len(names[3]) == 200
 
 
 def test_environments_have_panels_and_the_ending_chooses_the_kind(tmp_path, drawn):
@@ -70,6 +80,8 @@ def test_what_can_not_be_drawn_is_refused(tmp_path):
         plot(())
     with pytest.raises(BadInput, match="--metric los: run has no such metric: did you mean 'loss'"):
         plot((run,), ("los",))
+    with pytest.raises(BadInput, match="has no such metric: spaces divide several: --metric loss eval_return"):
+        plot((run,), ("loss,eval_return",))
     with pytest.raises(BadInput, match="--metric extra: other has no such metric"):
         plot((run, other), ("extra",))
     with pytest.raises(BadInput, match=r"--out .*picture.txt must end with .png, .svg, .pdf"):
