@@ -21,6 +21,7 @@ from boonta.nodes.snapshots import files, manifest, parts
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of snapshots that are being written or removed.
+LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots; it goes on from one in one of these.
 BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
 
 

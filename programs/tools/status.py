@@ -16,15 +16,13 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import LEARNERS, SnapshotFolder, numbers
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.run import BadInput
 
-# A run's folders of snapshots; each snapshot's number is that of the updates done.
-LEARNERS = ("checkpoints", "members")  # A run goes on from a snapshot in one of these.
-TABLES = "replay"
+TABLES = "replay"  # The folder of the tables' snapshots; each snapshot's number is that of the updates done.
 BEST = f"checkpoints/{store.BEST}"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, numbers
 from boonta.programs.wiring.provenance import ROOT, Provenance, from_root
 from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.run import BadInput, Run
@@ -77,6 +78,22 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
 
 
+def config_of(folder: pathlib.Path) -> pathlib.Path | None:
+    """A run's config.json; if it is gone, the copy in the newest snapshot that has one. None if there is no run.
+
+    Raises:
+      BadInput: there are snapshots, and none has a copy.
+    """
+    if (folder / schema.CONFIG).exists():
+        return folder / schema.CONFIG
+    snapshots = [folder / name / str(number) for name in LEARNERS for number in reversed(numbers(folder / name))]
+    copies = (path / schema.CONFIG for path in snapshots if (path / schema.CONFIG).exists())
+    found = next(copies, None)
+    if snapshots and found is None:
+        raise BadInput(f"{folder / schema.CONFIG} is missing, and no snapshot has a copy; choose another --workdir")
+    return found
+
+
 def agent_of(settings: Mapping[str, Any]) -> str:
     """The module of the agent whose config is among a program's settings; empty if none is."""
     modules = [type(value).__module__ for value in settings.values() if hasattr(value, "preset")]
@@ -94,9 +111,10 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
       BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
     """
     folder = pathlib.Path(run.workdir)
-    if not (folder / schema.CONFIG).exists():
+    found = config_of(folder)
+    if found is None:
         return None
-    old = read_config(folder)
+    old = read_config(found.parent)
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
     if old.agent and old.agent != agent_of(settings):

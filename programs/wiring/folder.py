@@ -14,7 +14,7 @@ import time
 from typing import IO, Any
 
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.config_file import Config, agent_of, require_same_run
+from boonta.programs.wiring.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint
@@ -43,13 +43,13 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
-    config = folder / schema.CONFIG
-    if (old := require_same_run(name, run, settings)) is not None:
+    before = config_of(folder)
+    if before is not None and (old := require_same_run(name, run, settings)) is not None:
         _warn_of_changes(old, origin)
-        shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+        shutil.copyfile(before, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / f"{schema.CONFIG}.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
-    fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
+    fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
     return held
 
 

@@ -111,6 +111,25 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
 
 
+def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
+    claim(tmp_path).close()
+    for number, folder in (9, "checkpoints"), (10, "members"):
+        (tmp_path / folder / str(number)).mkdir(parents=True)
+        (tmp_path / "config.json").rename(tmp_path / folder / str(number) / "config.json")
+        with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
+            claim(tmp_path, width=4, seed=1)
+        assert not (tmp_path / "config.json").exists()
+        claim(tmp_path).close()
+    (tmp_path / "checkpoints" / "9" / "config.json").write_text("{")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(BadInput, match="checkpoints/9/config.json is damaged, or not a run's"):
+        claim(tmp_path)
+    for copy in tmp_path.glob("*/*/config.json"):
+        copy.unlink()
+    with pytest.raises(BadInput, match="config.json is missing, and no snapshot has a copy; choose another --workdir"):
+        claim(tmp_path, allow_changes=True)
+
+
 def test_of_many_other_settings_a_few_are_listed(tmp_path):
     claim(tmp_path, settings=dict.fromkeys("abcdefghi", 1)).close()
     with pytest.raises(BadInput, match="a was 1, is 2; .*f was 1, is 2; and 3 more. Give them as they were"):
