@@ -17,6 +17,7 @@ from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import LEARNERS, SnapshotFolder, numbers
+from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
@@ -45,7 +46,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
     last = _last_row(workdir)
     reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}
     if reached:
-        print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
+        print("reached " + ", ".join(f"{name} {shown(name, value)}" for name, value in reached.items()))
     waiting = view.waits(last)
     if waiting:
         print(f"waits {waiting} (shares of time between the last two rows of metrics)")
