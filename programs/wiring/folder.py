@@ -14,10 +14,11 @@ import time
 from typing import IO, Any
 
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
 from boonta.programs.wiring.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
-from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint
+from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, newest_checkpoint
 
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
@@ -34,8 +35,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       The open lock file; closing it gives the folder up.
 
     Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
-        there is nothing to start from.
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one, or one
+        without a sound checkpoint; or there is nothing to start from.
     """
     start = run.start_folder
     if start is not None and not newest_checkpoint(start):
@@ -45,12 +46,30 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
     before = config_of(folder)
     if before is not None and (old := require_same_run(name, run, settings)) is not None:
+        _require_sound(run)
         _warn_of_changes(old, origin)
         shutil.copyfile(before, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / f"{schema.CONFIG}.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
     return held
+
+
+def _require_sound(run: Run) -> None:
+    """Raises BadInput if none of the checkpoints is sound of those from which the run would go on."""
+    workdir = pathlib.Path(run.workdir)
+    folder = _goes_on_from(workdir)
+    _, fault = glance(folder)
+    if fault:
+        best, _ = glance(checkpoints_of(workdir, "best"))
+        start = f", where --start-from {workdir} --start-which best goes on from the best one"
+        other = f"choose another --workdir{'' if best is None else start}"
+        raise BadInput(f"none of the checkpoints in {folder} is sound: {fault}; {other}")
+
+
+def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
+    """The folder of the snapshots from which a run would go on: that of its members, if it is a population."""
+    return next(workdir / name for name in reversed(LEARNERS) if name == LEARNERS[0] or numbers(workdir / name))
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:

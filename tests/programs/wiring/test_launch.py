@@ -14,6 +14,8 @@ pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.agents.impala import CATCH  # noqa: E402
 from boonta.agents.ppo import Config as PPO  # noqa: E402
+from boonta.nodes.snapshots import store  # noqa: E402
+from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
@@ -114,8 +116,9 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
 def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
     claim(tmp_path).close()
     for number, folder in (9, "checkpoints"), (10, "members"):
-        (tmp_path / folder / str(number)).mkdir(parents=True)
-        (tmp_path / "config.json").rename(tmp_path / folder / str(number) / "config.json")
+        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
+            new.mkdir()
+            (tmp_path / "config.json").rename(new / "config.json")
         with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
             claim(tmp_path, width=4, seed=1)
         assert not (tmp_path / "config.json").exists()
@@ -128,6 +131,26 @@ def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
         copy.unlink()
     with pytest.raises(BadInput, match="config.json is missing, and no snapshot has a copy; choose another --workdir"):
         claim(tmp_path, allow_changes=True)
+
+
+def test_a_run_without_a_sound_checkpoint_is_refused_with_what_would_work(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    for folder, number in ("checkpoints", 9), ("checkpoints", 10), ("checkpoints/best", 9):
+        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
+            new.mkdir()
+            (new / "array").write_bytes(b"sound")
+    first, second, best = (tmp_path / "checkpoints" / name / "array" for name in ("9", "10", "best/9"))
+    second.write_bytes(b"short"[:4])
+    claim(tmp_path).close()
+    first.write_bytes(b"wrong")
+    other = f"--start-from {tmp_path} --start-which best goes on from the best one"
+    with pytest.raises(BadInput, match=f"/10: array has 4 bytes, not 5; choose another --workdir, where {other}"):
+        claim(tmp_path)
+    best.unlink()
+    with pytest.raises(BadInput, match="none of the checkpoints in .* is sound: .*; choose another --workdir$"):
+        claim(tmp_path)
+    monkeypatch.setattr(store, "SMALL", 4)  # A large one is not read.
+    claim(tmp_path).close()
 
 
 def test_of_many_other_settings_a_few_are_listed(tmp_path):
