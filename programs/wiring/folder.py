@@ -13,6 +13,8 @@ import stat
 import time
 from typing import IO, Any
 
+import pydantic
+
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
 from boonta.programs.wiring.config_file import Config, agent_of, config_of, require_same_run
@@ -20,6 +22,7 @@ from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, newest_checkpoint
 
+_COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
 
@@ -67,9 +70,20 @@ def _require_sound(run: Run) -> None:
         raise BadInput(f"none of the checkpoints in {folder} is sound: {fault}; {other}")
 
 
+def counts_of(run: Run) -> dict[str, float]:
+    """The counters from which a run goes on: those of its newest snapshot; none without one that can be read."""
+    folder = _goes_on_from(pathlib.Path(run.workdir))
+    number, _ = glance(folder)
+    try:
+        return schema.load(_COUNTS, schema.read(folder / str(number) / "counts" / "metadata"))
+    except (OSError, ValueError):
+        return {}
+
+
 def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
     """The folder of the snapshots from which a run would go on: that of its members, if it is a population."""
-    return next(workdir / name for name in reversed(LEARNERS) if name == LEARNERS[0] or numbers(workdir / name))
+    learner, population = (workdir / name for name in LEARNERS)
+    return population if numbers(population) else learner
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, compiled, faults, interrupts, journal, network, stacks, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
-from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.folder import claim_workdir, counts_of
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
@@ -92,16 +92,19 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
-            code = _run(start)
+            code = _run(start, run)
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)
     run.leave(code)
 
 
-def _run(start: Callable[[], int]) -> int:
-    """Runs a program that is prepared; returns the exit code."""
+def _run(start: Callable[[], int], run: Run) -> int:
+    """Runs a program that is prepared, unless it has done its work before; returns the exit code."""
     try:
+        if reached := run.stop.reached(counts_of(run)):
+            journal.LOG.info("done: %s", reached)
+            return 0
         return start()
     except KeyboardInterrupt:  # It came before the interpreter has caught signals.
         journal.LOG.info(interrupts.LINE)

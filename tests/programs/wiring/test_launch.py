@@ -16,9 +16,10 @@ from boonta.agents.impala import CATCH  # noqa: E402
 from boonta.agents.ppo import Config as PPO  # noqa: E402
 from boonta.nodes.snapshots import store  # noqa: E402
 from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
+from boonta.nodes.watch.stopping import StopRule  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
-from boonta.programs.wiring import launch  # noqa: E402
+from boonta.programs.wiring import journal, launch  # noqa: E402
 from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
 from boonta.programs.wiring.folder import claim_workdir  # noqa: E402
 from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
@@ -151,6 +152,21 @@ def test_a_run_without_a_sound_checkpoint_is_refused_with_what_would_work(tmp_pa
         claim(tmp_path)
     monkeypatch.setattr(store, "SMALL", 4)  # A large one is not read.
     claim(tmp_path).close()
+
+
+def test_a_run_that_has_reached_its_limit_starts_nothing(tmp_path, capsys):
+    started = []
+    for limit, newest in (7, None), (7, 6), (7, 7), (8, 7), (7, 9):
+        if newest is not None:
+            with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(newest) as new:
+                (new / "counts").mkdir(parents=True)
+                (new / "counts" / "metadata").write_text(json.dumps({"updates": float(newest), "seconds": 1.0}))
+        run = Run(workdir=str(tmp_path), stop=StopRule(updates=limit))
+        with journal.kept_in(tmp_path):
+            start = lambda pair=(limit, newest): started.append(pair) or 5  # noqa: E731
+            assert launch._run(start, run) == (5 if (newest or 0) < limit else 0)
+    assert started == [(7, None), (7, 6), (8, 7)]
+    assert capsys.readouterr().out.splitlines() == [f"done: updates reached {n} (limit 7)" for n in (7, 9)]
 
 
 def test_of_many_other_settings_a_few_are_listed(tmp_path):
