@@ -21,7 +21,6 @@ from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
-from boonta.programs.wiring.run import BadInput
 
 TABLES = "replay"  # The folder of the tables' snapshots; each snapshot's number is that of the updates done.
 BEST = f"checkpoints/{store.BEST}"
@@ -34,10 +33,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
       workdir: the run's folder.
       lines: number of the newest lines of its log to print.
     """
-    try:
-        config = read_config(workdir)
-    except OSError as error:
-        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
+    config = read_config(workdir)
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
     log = _log(workdir)
     print(state_of(workdir, log))

@@ -67,12 +67,15 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
       file: the file there; another one has the settings of an earlier start.
 
     Raises:
-      OSError: it can't be read.
-      BadInput: it is damaged, or not a run's.
+      BadInput: it can't be read, is damaged, or not a run's.
     """
     path = folder / file
     try:
         return schema.load(_CONFIG, schema.read(path))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and any(numbers(folder / name) for name in LEARNERS):
+            raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
+        raise BadInput(f"{folder} holds no run: {file} can't be read: {error.strerror}") from error
     except ValueError as error:
         hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error

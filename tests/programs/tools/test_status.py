@@ -111,5 +111,11 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=f"{tmp_path} holds no run: No such file"):
+    with pytest.raises(BadInput, match=f"{tmp_path} holds no run: config.json can't be read: No such file"):
         status(tmp_path)
+
+
+def test_a_run_without_its_config_is_told_where_copies_are(folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(BadInput, match=f"{folder} has no config.json; each of its checkpoints has a copy"):
+        status(folder)
