@@ -108,8 +108,9 @@ def lock(folder: pathlib.Path) -> IO[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
-    except OSError as error:
-        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
+    except OSError as error:  # Where parents are made, nothing can be missing but what their file system refuses.
+        why = "no folder can be made there" if isinstance(error, FileNotFoundError) else error.strerror
+        raise BadInput(f"--workdir {folder} can't be written: {why}") from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

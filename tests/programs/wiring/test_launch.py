@@ -92,6 +92,11 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in message
 
 
+def test_a_folder_where_the_file_system_makes_none(capsys):
+    message = refused(capsys, "--workdir", "/proc/none/run")
+    assert "--workdir /proc/none/run can't be written: no folder can be made there" in message
+
+
 def test_a_folder_in_use(capsys, tmp_path):
     with claim(tmp_path):
         assert "is in use by another process" in refused(capsys, "--workdir", str(tmp_path))
