@@ -67,7 +67,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         run, settings = parse(function, arguments)
         trackers.start(run)
         with trackers.kept():
-            _settle_network(run, arguments)
+            reachable = _settle_network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
@@ -87,7 +87,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        shown = presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
+        shown = reachable, presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
         print("\n".join(filter(None, shown)), flush=True)
         if tight:
             journal.LOG.warning("%s", tight)
@@ -124,8 +124,9 @@ def _end_with(codes: Sequence[int]) -> None:
         end_now(codes[0])
 
 
-def _settle_network(run: Run, arguments: Sequence[str] | None) -> None:
-    """Prints who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
-    if run.launch not in ("sebulba", "anakin"):
-        own = run.network == "private" and arguments is None
-        print(f"network: {network.isolate() if own else network.OPEN}", flush=True)
+def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:
+    """A line on who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
+    if run.launch in ("sebulba", "anakin"):
+        return ""
+    own = run.network == "private" and arguments is None
+    return f"network: {network.isolate() if own else network.OPEN}"
