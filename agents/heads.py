@@ -21,6 +21,7 @@ from boonta.agents.distributions import ILLEGAL, Distribution
 from boonta.agents.encoders import perceptron
 from boonta.agents.groups import Gaussian
 from boonta.agents.light_rlax import rlax
+from boonta.agents.spaces import in_words
 
 MOST_VALUES = 1024  # Values of one of several choices; a head has an output for each.
 LOG_DEVIATIONS = (-5.0, 2.0)  # Least and largest; see "Soft Actor-Critic Algorithms and Applications", authors' code.
@@ -115,7 +116,7 @@ def num_actions(actions: specs.Array, agent: str) -> int:
       ValueError: actions are of another kind.
     """
     if not isinstance(actions, specs.DiscreteArray):
-        raise ValueError(f"{agent} chooses among discrete actions; this environment takes {actions}")
+        raise ValueError(f"{agent} chooses among discrete actions; this environment takes {in_words(actions)}")
     return actions.num_values
 
 
@@ -131,7 +132,7 @@ def real_actions(actions: specs.Array, agent: str, bounded: bool = True) -> Box:
       ValueError: actions are of another kind, or a bound is missing.
     """
     if not np.issubdtype(actions.dtype, np.floating) or not math.prod(actions.shape):
-        raise ValueError(f"{agent} takes actions of real numbers; this environment takes {actions}")
+        raise ValueError(f"{agent} takes actions of real numbers; this environment takes {in_words(actions)}")
     given = (actions.minimum, actions.maximum) if isinstance(actions, specs.BoundedArray) else (-np.inf, np.inf)
     with np.errstate(over="ignore"):  # A float64 bound beyond float32 becomes infinite.
         box = Box(*(np.broadcast_to(bound, actions.shape).astype(np.float32) for bound in given))

@@ -99,10 +99,15 @@ def start_seconds(stopwatch: Stopwatch) -> dict[str, float]:
 
     Imports, and whatever else came before the node's first activity, are the phase "importing".
     """
-    age = time.time() - psutil.Process().create_time()
+    age = process_age()
     phases = {name.replace(" ", "_"): seconds for name, seconds in stopwatch.seconds().items()}
     phases["importing"] = max(0.0, age - sum(phases.values()))
     return {"start_s": age, **{f"start_s/{name}": seconds for name, seconds in phases.items() if seconds >= SHORT_S}}
+
+
+def process_age() -> float:
+    """The time since this process was started, in seconds."""
+    return max(0.0, time.time() - psutil.Process().create_time())
 
 
 @dataclasses.dataclass

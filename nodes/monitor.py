@@ -68,7 +68,7 @@ class Monitor(Periodic):
         self._evaluators: set[str] = set()  # The nodes that have measured an evaluation.
         self._absent: set[str] = set()  # Those that were away in the last round; who asks at each heartbeat can't look.
         self._ledger = Ledger(self._folder)
-        self._saved_at = self._launched_at = time.monotonic()
+        self._saved_at = time.monotonic()
         self._snapshot_request = (0, 0)  # How many there were, and the last one's number.
         self._log = RowLog(
             self._folder, log, log_every_s, lambda: (self.totals(), self._roster.reports, self._absent), self.warn
@@ -76,6 +76,7 @@ class Monitor(Periodic):
         self._newest = Newest(self._folder)
 
     def start(self) -> None:
+        self._ledger.counters.began = self.launched_at  # The imports of its process count, too.
         self._log.begin()
 
     # Nodes and the launcher call these.
@@ -284,7 +285,7 @@ class Monitor(Periodic):
             if hung and (lost or hung == peer.report["stuck"]):
                 peer.gone = True
                 self.fail_program(f"{name} {hung}")
-        age, unknown = time.monotonic() - self._launched_at, self._roster.unknown()
+        age, unknown = time.monotonic() - self.launched_at, self._roster.unknown()
         if unknown and age > self._start_s and not self._end.reason:
             self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
 

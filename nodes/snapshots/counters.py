@@ -38,6 +38,8 @@ class Counters:
     Attributes:
       lives: by node, the life that reports and what it has counted.
       admitted: by group, the first number that no node that was to join has got.
+      began: when the monitor was launched, by `time.monotonic`; the seconds before are those of a checkpoint, or of an
+        earlier monitor.
     """
 
     def __init__(self) -> None:
@@ -49,7 +51,7 @@ class Counters:
         self._base: Counts = {}  # The counts with which the program was started.
         self._sums: Counts | None = None  # Of all these, once they are asked for: each of many nodes asks every second.
         self._resumed: tuple[str, Counts] | None = None
-        self._seconds, self._began = 0.0, time.monotonic()
+        self._seconds, self.began = 0.0, time.monotonic()
 
     def record(self, name: str, life: str, counts: Counts) -> None:
         """Records the counts of a life of a node since it began."""
@@ -127,7 +129,7 @@ class Counters:
             earlier.resume(*self._resumed)
         for name, (life, counts) in self.lives.items():
             earlier.record(name, life, counts)
-        earlier._began = self._began
+        earlier.began = self.began
         return earlier
 
     def content(self) -> bytes:
@@ -137,7 +139,7 @@ class Counters:
         return files.sealed(dataclasses.asdict(saved))
 
     def _age(self) -> float:
-        return time.monotonic() - self._began
+        return time.monotonic() - self.began
 
     def _add_up(self) -> Counts:
         """The sums over all nodes and lives."""

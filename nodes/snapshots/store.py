@@ -21,6 +21,8 @@ from boonta.nodes.snapshots import files, manifest, parts
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of snapshots that are being written or removed.
+LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots; it goes on from one in one of these.
+SMALL = 100_000_000  # Bytes of a snapshot that is read within a second.
 BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
 
 
@@ -43,6 +45,23 @@ def numbers(folder: pathlib.Path) -> list[int]:
     """The numbers of the snapshots in a folder, sound or not, the lowest first."""
     names = [path.name for path in folder.glob("*") if path.name.isascii() and path.name.isdecimal()]
     return sorted(int(name) for name in names if name == str(int(name)))
+
+
+def glance(folder: pathlib.Path) -> tuple[int | None, str]:
+    """Looks for the newest sound snapshot in a folder within a second: large ones are judged by their files' sizes.
+
+    Returns:
+      Its number, or None and what is wrong with the newest of all; None and nothing if there is no snapshot.
+    """
+    fault = ""
+    for number in reversed(numbers(folder)):
+        path = folder / str(number)
+        try:
+            manifest.verify(path, number, content=manifest.size(path) <= SMALL)
+            return number, ""
+        except Unsound as error:
+            fault = fault or f"{path}: {error}"
+    return None, fault
 
 
 def print_warning(warning: str) -> None:

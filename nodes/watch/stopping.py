@@ -51,8 +51,13 @@ class StopRule:
         for name in ("env_steps", "updates", "seconds", "eval_return"):
             limit = getattr(self, name)
             if limit is not None and totals.get(name, float("-inf")) >= limit:
-                return f"{name} reached {totals[name]:,.6g} (limit {limit:,.6g})"
+                return f"{name} reached {shown(name, totals[name])} (limit {shown(name, limit)})"
         return COLLAPSE if self.on_collapse and collapsed else ""
+
+
+def shown(name: str, value: float) -> str:
+    """A total of a program as text: what is counted is shown whole, as in 32,573,200 env steps."""
+    return format(value, ",.0f" if name in ("env_steps", "updates") else ",.6g")
 
 
 def failure_of(status: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ def is_done(folder: pathlib.Path, job: Job) -> bool:
         return False
     try:
         return list(read_config(folder).arguments) == job.command(folder)[1:]
-    except (OSError, BadInput):
+    except BadInput:
         return False  # Its own process will report the fault.
 
 

@@ -13,10 +13,10 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index, summary
-from boonta.nodes.snapshots import schema
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
+from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput
@@ -32,8 +32,7 @@ def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> No
       workdir: the run's folder; the run must have ended.
       out: the archive's folder; it must not exist yet or be empty.
     """
-    if not (workdir / schema.CONFIG).exists():
-        raise BadInput(f"{workdir} holds no run")
+    read_config(workdir)  # It refuses a folder that holds no run, in which the lock would make a file.
     with lock(workdir):
         index = archive(workdir, out)
     print(f"{summary(index)}: {out}")

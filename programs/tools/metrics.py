@@ -1,7 +1,7 @@
 """Says what metrics mean: all of them, those named, or those of a run with their newest values.
 
 ./run boonta metrics policy_lag
-./run boonta metrics --workdir runs/muzero-catch
+./run boonta metrics runs/muzero-catch
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from boonta.agents.r2d2 import metrics as r2d2
 from boonta.agents.sac import metrics as sac
 from boonta.agents.td3 import metrics as td3
 from boonta.nodes import metrics as rows
+from boonta.nodes.snapshots.schema import CONFIG
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
 from boonta.programs.wiring import tables
@@ -56,19 +57,19 @@ GROUPS = {
 OF_ONE_NODE = re.compile(r"/[^/]+/\d+$")  # What several nodes measure has each one's value, too, as in loss/actor/1.
 
 
-def metrics(
-    names: tyro.conf.Positional[tuple[str, ...]] = (), workdir: pathlib.Path | None = None, markdown: bool = False
-) -> None:
+def metrics(words: tyro.conf.Positional[tuple[str, ...]] = (), markdown: bool = False) -> None:
     """Says what metrics mean.
 
     Args:
-      names: metrics, as rows call them, or a part of their names or else of their meanings; none: all.
-      workdir: a run's folder; shows the metrics of its newest row with their values.
+      words: a run's folder, if it comes first, shows the metrics of its newest row with their values. All other words
+        name metrics, as rows call them, or are a part of their names or else of their meanings; none: all.
       markdown: print the page nodes/METRICS.md.
     """
     if markdown:
         print(page(), end="")
         return
+    workdir = pathlib.Path(words[0]) if words and _is_run(pathlib.Path(words[0])) else None
+    names = words if workdir is None else words[1:]
     newest = {} if workdir is None else newest_row(workdir)
     agent = "" if workdir is None else read_config(workdir).agent
     chosen = [(name, found(name, agent)) for name in newest] or [(each.name, [each]) for each in declared()]
@@ -133,7 +134,7 @@ def page() -> str:
     parts = [
         "# Metrics",
         "A run's rows are in `metrics.jsonl` in its folder, and go to the trackers that `--log` names. `./run boonta "
-        "metrics --workdir RUN` shows the newest row with this page's words, `./run boonta metrics policy_lag` one "
+        "metrics RUN` shows the newest row with this page's words, `./run boonta metrics policy_lag` one "
         "metric.",
         "A part in angle brackets stands for any name. What several nodes measure is in a row as their mean, and once "
         "for each node, as in `eval_return/evaluator/1`. Names ending with `_se` are standard errors. *Watched* names "
@@ -153,6 +154,11 @@ def _markdown(group: Iterable[Metric]) -> Iterable[str]:
     yield "|---|---|---|---|"
     for metric in group:
         yield f"| `{metric.name}` | {metric.unit} | {metric.meaning} | {healthy(metric)} |"
+
+
+def _is_run(folder: pathlib.Path) -> bool:
+    """Whether a folder is a run's; any other may have the name of a metric."""
+    return any((folder / name).is_file() for name in (CONFIG, rows.FILE))
 
 
 def _pattern(name: str) -> re.Pattern[str]:

@@ -105,10 +105,7 @@ def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, A
     Raises:
       BadInput: the folder holds no run, or one that the program's file can no longer make.
     """
-    try:
-        config = read_config(workdir)
-    except OSError as error:
-        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
+    config = read_config(workdir)
     function = getattr(load(config.program_file), config.function, None)
     if not inspect.isfunction(function):
         raise BadInput(f"{workdir} is of {config.program_file}, which has no function {config.function!r}")

@@ -32,10 +32,7 @@ def report(
         only by the address that is printed, with its key.
       port: the port of the live page; 0 takes a free one.
     """
-    try:
-        config = read_config(workdir)
-    except OSError as error:
-        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
+    config = read_config(workdir)
     if live:
         print("loading what draws the page; its address follows within seconds", flush=True)
     from boonta.programs.reports import live as pages  # The import takes seconds, so it comes after these words.

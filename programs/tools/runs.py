@@ -14,6 +14,7 @@ from rich.table import Table
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS
 from boonta.programs.tools.status import state_of
 from boonta.programs.wiring import journal, tables
 from boonta.programs.wiring.config_file import Config, read_config
@@ -32,7 +33,8 @@ def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) ->
     Args:
       workdirs: the folder that holds the runs' folders, or those of sweeps.
     """
-    found = [path.parent for pattern in ("*", "*/*") for path in workdirs.glob(f"{pattern}/{schema.CONFIG}")]
+    names = (schema.CONFIG, *LEARNERS)  # One without a config.json may have snapshots.
+    found = {path.parent for parts in ("*", "*/*") for name in names for path in workdirs.glob(f"{parts}/{name}")}
     if not found:
         raise BadInput(f"{workdirs} holds no runs")
     table = Table(box=None, pad_edge=False)
@@ -48,7 +50,7 @@ def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
     name = str(run.relative_to(workdirs))
     try:
         config = read_config(run)
-    except (OSError, BadInput) as error:
+    except BadInput as error:
         return [name, "", "", "", "", "", "", f"unreadable: {error}"]
     last = _last(run)
     numbers = [f"{last[counter]:,.0f}" if counter in last else "" for counter in ("env_steps", "updates")]

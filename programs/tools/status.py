@@ -16,15 +16,13 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
-from boonta.nodes.snapshots.store import SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import LEARNERS, SnapshotFolder, numbers
+from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
-from boonta.programs.wiring.run import BadInput
 
-# A run's folders of snapshots; each snapshot's number is that of the updates done.
-LEARNERS = ("checkpoints", "members")  # A run goes on from a snapshot in one of these.
-TABLES = "replay"
+TABLES = "replay"  # The folder of the tables' snapshots; each snapshot's number is that of the updates done.
 BEST = f"checkpoints/{store.BEST}"
 
 
@@ -35,10 +33,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
       workdir: the run's folder.
       lines: number of the newest lines of its log to print.
     """
-    try:
-        config = read_config(workdir)
-    except OSError as error:
-        raise BadInput(f"{workdir} holds no run: {error.strerror}") from error
+    config = read_config(workdir)
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
     log = _log(workdir)
     print(state_of(workdir, log))
@@ -47,7 +42,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
     last = _last_row(workdir)
     reached = {name: last[name] for name in ("env_steps", "updates", "seconds") if name in last}
     if reached:
-        print("reached " + ", ".join(f"{name} {value:,.6g}" for name, value in reached.items()))
+        print("reached " + ", ".join(f"{name} {shown(name, value)}" for name, value in reached.items()))
     waiting = view.waits(last)
     if waiting:
         print(f"waits {waiting} (shares of time between the last two rows of metrics)")

@@ -20,6 +20,7 @@ from boonta.envs.base import Env
 from boonta.programs.wiring import environments, help
 from boonta.programs.wiring.config_file import agent_of
 from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.integers import INTEGERS
 from boonta.programs.wiring.naming import folder_name
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
@@ -70,7 +71,7 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     usage = pathlib.Path(inspect.getfile(function)).name + (" [ENV]" if env is not None else "")
     try:
         words = [help.HELP[0] if word == help.ALL else word for word in given]
-        settings = tyro.cli(collect, prog=usage, args=words)
+        settings = tyro.cli(collect, prog=usage, args=words, registry=INTEGERS)
     finally:
         if help.asked(given):  # Tyro has shown its page, and exits.
             print(help.folded(function, flagged))
@@ -90,7 +91,7 @@ def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
     silence = io.StringIO()
     try:
         with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
-            run, _ = tyro.cli(Run, args=list(arguments), default=default, return_unknown_args=True)
+            run, _ = tyro.cli(Run, args=list(arguments), default=default, return_unknown_args=True, registry=INTEGERS)
     except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong, which `parse` reports.
         return None
     return run

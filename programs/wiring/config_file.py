@@ -11,6 +11,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, numbers
 from boonta.programs.wiring.provenance import ROOT, Inner, Provenance, from_root
 from boonta.programs.wiring.recorded import Picture, plain
 from boonta.programs.wiring.run import BadInput, Run
@@ -75,15 +76,34 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
       file: the file there; another one has the settings of an earlier start.
 
     Raises:
-      OSError: it can't be read.
-      BadInput: it is damaged, or not a run's.
+      BadInput: it can't be read, is damaged, or not a run's.
     """
     path = folder / file
     try:
         return schema.load(_CONFIG, schema.read(path))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and any(numbers(folder / name) for name in LEARNERS):
+            raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
+        raise BadInput(f"{folder} holds no run: {file} can't be read: {error.strerror}") from error
     except ValueError as error:
         hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
         raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
+
+
+def config_of(folder: pathlib.Path) -> pathlib.Path | None:
+    """A run's config.json; if it is gone, the copy in the newest snapshot that has one. None if there is no run.
+
+    Raises:
+      BadInput: there are snapshots, and none has a copy.
+    """
+    if (folder / schema.CONFIG).exists():
+        return folder / schema.CONFIG
+    snapshots = [folder / name / str(number) for name in LEARNERS for number in reversed(numbers(folder / name))]
+    copies = (path / schema.CONFIG for path in snapshots if (path / schema.CONFIG).exists())
+    found = next(copies, None)
+    if snapshots and found is None:
+        raise BadInput(f"{folder / schema.CONFIG} is missing, and no snapshot has a copy; choose another --workdir")
+    return found
 
 
 def agent_of(settings: Mapping[str, Any]) -> str:
@@ -103,9 +123,10 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
       BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
     """
     folder = pathlib.Path(run.workdir)
-    if not (folder / schema.CONFIG).exists():
+    found = config_of(folder)
+    if found is None:
         return None
-    old = read_config(folder)
+    old = read_config(found.parent)
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
     if old.agent and old.agent != agent_of(settings):

@@ -17,6 +17,7 @@ from boonta.envs.base import Env, EnvSpec, suggest
 from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
+from boonta.programs.wiring.integers import INTEGERS
 from boonta.programs.wiring.run import BadInput
 
 
@@ -177,9 +178,8 @@ def _given(settings: Any, arguments: Sequence[str]) -> dict[str, Any]:
 
     collect.__annotations__ = {"env": type(settings)}
     collect.__defaults__ = (settings,)
-    found, _ = tyro.cli(
-        collect, args=[word for word in arguments if word not in ("-h", "--help")], return_unknown_args=True
-    )
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    found, _ = tyro.cli(collect, args=words, return_unknown_args=True, registry=INTEGERS)
     return dataclasses.asdict(found)
 
 

@@ -13,12 +13,16 @@ import stat
 import time
 from typing import IO, Any
 
+import pydantic
+
 from boonta.nodes.snapshots import schema
-from boonta.programs.wiring.config_file import Config, agent_of, require_same_run
+from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
+from boonta.programs.wiring.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.recorded import plain
-from boonta.programs.wiring.run import BadInput, Run, newest_checkpoint
+from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, newest_checkpoint
 
+_COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
 
@@ -34,8 +38,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       The open lock file; closing it gives the folder up.
 
     Raises:
-      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one; or
-        there is nothing to start from.
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one, or one
+        without a sound checkpoint; or there is nothing to start from.
     """
     start = run.start_folder
     if start is not None and not newest_checkpoint(start):
@@ -43,14 +47,43 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
-    config = folder / schema.CONFIG
-    if (old := require_same_run(name, run, settings)) is not None:
+    before = config_of(folder)
+    if before is not None and (old := require_same_run(name, run, settings)) is not None:
+        _require_sound(run)
         _warn_of_changes(old, origin)
-        shutil.copyfile(config, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+        shutil.copyfile(before, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
     fresh = folder / f"{schema.CONFIG}.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
-    fresh.replace(config)  # This is atomic, so that a kill leaves no partial file.
+    fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
     return held
+
+
+def _require_sound(run: Run) -> None:
+    """Raises BadInput if none of the checkpoints is sound of those from which the run would go on."""
+    workdir = pathlib.Path(run.workdir)
+    folder = _goes_on_from(workdir)
+    _, fault = glance(folder)
+    if fault:
+        best, _ = glance(checkpoints_of(workdir, "best"))
+        start = f", where --start-from {workdir} --start-which best goes on from the best one"
+        other = f"choose another --workdir{'' if best is None else start}"
+        raise BadInput(f"none of the checkpoints in {folder} is sound: {fault}; {other}")
+
+
+def counts_of(run: Run) -> dict[str, float]:
+    """The counters from which a run goes on: those of its newest snapshot; none without one that can be read."""
+    folder = _goes_on_from(pathlib.Path(run.workdir))
+    number, _ = glance(folder)
+    try:
+        return schema.load(_COUNTS, schema.read(folder / str(number) / "counts" / "metadata"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
+    """The folder of the snapshots from which a run would go on: that of its members, if it is a population."""
+    learner, population = (workdir / name for name in LEARNERS)
+    return population if numbers(population) else learner
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
@@ -75,8 +108,9 @@ def lock(folder: pathlib.Path) -> IO[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
-    except OSError as error:
-        raise BadInput(f"--workdir {folder} can't be written: {error.strerror}") from error
+    except OSError as error:  # Where parents are made, nothing can be missing but what their file system refuses.
+        why = "no folder can be made there" if isinstance(error, FileNotFoundError) else error.strerror
+        raise BadInput(f"--workdir {folder} can't be written: {why}") from error
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -71,6 +71,9 @@ def read_servers(folder: pathlib.Path) -> Servers:
         if "monitor" not in servers.addresses:
             raise ValueError("it has no address of the monitor")
         return servers
+    except FileNotFoundError as error:
+        why = f"the run has ended, or its nodes haven't started yet (there is no {FILE})"
+        raise BadInput(f"no program that can be joined runs in {folder}: {why}") from error
     except (OSError, ValueError) as error:
         raise BadInput(f"no program that can be joined runs in {folder}: {FILE} can't be read: {error}") from error
 

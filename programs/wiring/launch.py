@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring import capacity, compiled, faults, interrupts, journal, network, stacks, temporary
 from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
-from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.folder import claim_workdir, counts_of
 from boonta.programs.wiring.guard import guard
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.provenance import built_from
@@ -67,7 +67,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         run, settings = parse(function, arguments)
         trackers.start(run)
         with trackers.kept():
-            _settle_network(run, arguments)
+            reachable = _settle_network(run, arguments)
         run.hosts.join(built_from(function, run, settings), run.workdir)
         program = function(run=run, **settings)
         start = prepare(program)
@@ -87,21 +87,24 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         interrupts.leave(run.leave)
     with kept, journal.kept_in(folder):
         journal.LOG.debug("%s--launch %s, process %d", journal.STARTED, run.launch, os.getpid())
-        shown = presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
+        shown = reachable, presets_of(settings, run.launch), network_of(program), f"run folder {run.workdir}"
         print("\n".join(filter(None, shown)), flush=True)
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
-            code = _run(start)
+            code = _run(start, run)
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)
     run.leave(code)
 
 
-def _run(start: Callable[[], int]) -> int:
-    """Runs a program that is prepared; returns the exit code."""
+def _run(start: Callable[[], int], run: Run) -> int:
+    """Runs a program that is prepared, unless it has done its work before; returns the exit code."""
     try:
+        if reached := run.stop.reached(counts_of(run)):
+            journal.LOG.info("done: %s", reached)
+            return 0
         return start()
     except KeyboardInterrupt:  # It came before the interpreter has caught signals.
         journal.LOG.info(interrupts.LINE)
@@ -121,8 +124,9 @@ def _end_with(codes: Sequence[int]) -> None:
         end_now(codes[0])
 
 
-def _settle_network(run: Run, arguments: Sequence[str] | None) -> None:
-    """Prints who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
-    if run.launch not in ("sebulba", "anakin"):
-        own = run.network == "private" and arguments is None
-        print(f"network: {network.isolate() if own else network.OPEN}", flush=True)
+def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:
+    """A line on who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
+    if run.launch in ("sebulba", "anakin"):
+        return ""
+    own = run.network == "private" and arguments is None
+    return f"network: {network.isolate() if own else network.OPEN}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from launchpad.launch import worker_manager
 from launchpad.nodes import base
 
 from boonta.nodes.base import Node
+from boonta.nodes.metrics import process_age
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.store import connect, joined
@@ -58,9 +60,12 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
         arguments["replay"] = joined(shards.handles, shards.first)
     if isinstance(meeting := arguments.get("agreement"), Meeting):
         arguments |= _learning_together(meeting, arguments)
-    if threading.current_thread() is threading.main_thread():
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:
         stacks.offer()
     made = node(**arguments)
+    if owns_process:
+        made.launched_at = time.monotonic() - process_age()
     made.limit_s = limit_s
     made.launcher = _launcher
     made.past_lives = int(os.environ.get(PAST_LIVES, "0"))

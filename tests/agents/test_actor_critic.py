@@ -91,7 +91,7 @@ def test_critics_share_nothing_and_policies_see_images():
     [
         (
             SPEC._replace(actions=specs.DiscreteArray(3)),
-            "takes actions of real numbers; this environment takes Discrete",
+            "takes actions of real numbers; this environment takes one of",
         ),
         (
             SPEC._replace(actions=specs.BoundedArray((2,), np.float32, -1, np.inf)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import haiku as hk
 import jax
 import jax.numpy as jnp
@@ -154,11 +156,15 @@ def test_a_space_without_a_head_is_refused_by_name(spec, message):
 
 def test_agents_for_one_kind_of_action_refuse_the_others_by_name():
     assert heads.num_actions(specs.DiscreteArray(4), "DQN") == 4
-    for spec in (CHOICES, TORQUE):
-        with pytest.raises(ValueError, match="DQN chooses among discrete actions; .*BoundedArray"):
+    choices, torques = math.prod(CHOICES.shape), math.prod(TORQUE.shape)
+    several = f"this environment takes {choices} choices at once, for which there are IMPALA and PPO$"
+    real = f"this environment takes {torques} real numbers, for which there are IMPALA, PPO, SAC and TD3$"
+    for spec, words in (CHOICES, several), (TORQUE, real):
+        with pytest.raises(ValueError, match=f"DQN chooses among discrete actions; {words}"):
             heads.num_actions(spec, "DQN")
-    for spec in (CHOICES, specs.DiscreteArray(4)):
-        with pytest.raises(ValueError, match="SAC takes actions of real numbers; .*Array"):
+    one = "this environment takes one of 4 discrete actions, for which there are IMPALA, PPO, MuZero and DQN$"
+    for spec, words in (CHOICES, several), (specs.DiscreteArray(4), one):
+        with pytest.raises(ValueError, match=f"SAC takes actions of real numbers; {words}"):
             heads.real_actions(spec, "SAC")
 
 

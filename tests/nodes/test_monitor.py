@@ -44,7 +44,8 @@ def test_goes_on_counting_from_a_checkpoint(monitor):
     [
         (StopRule(env_steps=10), {"env_steps": 12.0}, "env_steps reached 12"),
         (StopRule(updates=5), {"updates": 5.0}, "updates reached 5"),
-        (StopRule(seconds=1.5), {"seconds": 2.0}, "seconds reached 2"),
+        (StopRule(env_steps=10**7), {"env_steps": 10_000_580.0}, "env_steps reached 10,000,580 (limit 10,000,000)"),
+        (StopRule(seconds=1.5), {"seconds": 2.0}, "seconds reached 2 (limit 1.5)"),
         (StopRule(eval_return=18), {"eval_return": 18.5}, "eval_return reached 18.5"),
         (StopRule(eval_return=-20), {}, ""),
         (StopRule(env_steps=10), {"env_steps": 9.0}, ""),

@@ -62,6 +62,6 @@ def test_it_runs_as_processes(program, tmp_path):
 )
 def test_it_runs_and_no_other_network_resumes_it(launch, other, program, tmp_path):
     running = run(tmp_path, program, launch)
-    flags = ("--launch", other, "--stop.updates", "40", "--no-own", "--allow-changes", "--restarts.number", "0")
+    flags = ("--launch", other, "--stop.updates", "1000000", "--no-own", "--allow-changes", "--restarts.number", "0")
     with Running(tmp_path, program, *flags, workdir=running.workdir) as again:
         assert "is another network's" in again.finish(1)

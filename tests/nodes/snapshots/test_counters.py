@@ -100,6 +100,22 @@ def test_a_monitor_that_comes_back_goes_on(start):
     assert of(again) == (909.0, 42.0) and again.totals()["seconds"] >= 3_600.0
 
 
+def test_the_start_of_a_monitors_process_counts_once_each_time(start):
+    first = start()
+    first.launched_at -= 1_000.0
+    first.start()
+    beat(first, "learner")
+    first._save_counters()
+    again = start()
+    again.launched_at -= 500.0
+    again.start()
+    beat(again, "learner", known=True)
+    again._save_counters()
+    third = start()
+    beat(third, "learner", known=True)
+    assert 1_500.0 <= third.totals()["seconds"] < 2_000.0
+
+
 def test_a_node_that_was_answered_is_known_to_the_next_monitor_at_once(start):
     beat(start(), "actor/0")
     assert not beat(start(), "actor/0", known=True)["failure"]

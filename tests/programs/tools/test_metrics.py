@@ -66,11 +66,11 @@ def test_a_runs_newest_row_is_explained(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
     rows = [{"policy_lag": 1.0}, {"policy_lag": 2.5, "mine": None, "rss_mb/actor/0": 12345.0}]
     write_run(tmp_path, metrics=rows)
-    metrics.metrics(workdir=tmp_path)
+    metrics.metrics((str(tmp_path),))
     _, lag, mine, memory = capsys.readouterr().out.splitlines()
     assert lag.split()[:3] == ["policy_lag", "2.5", "updates"] and mine.split() == ["mine"]
     assert memory.split()[:3] == ["rss_mb/actor/0", "12,345", "MB"]
-    metrics.metrics(("lag",), tmp_path)
+    metrics.metrics((str(tmp_path), "lag"))
     assert len(capsys.readouterr().out.splitlines()) == 2
     monkeypatch.setenv("COLUMNS", "80")
     metrics.metrics(("share",))
@@ -95,5 +95,8 @@ def test_metrics_are_found_by_what_a_user_saw(asked, names, capsys, monkeypatch)
 def test_what_is_not_there_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no metric is called 'polcy_lag'; did you mean policy_lag"):
         metrics.metrics(("polcy_lag",))
-    with pytest.raises(BadInput, match="has no metrics"):
-        metrics.metrics(workdir=tmp_path)
+    with pytest.raises(BadInput, match=f"no metric is called '{tmp_path}'"):
+        metrics.metrics((str(tmp_path),))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(BadInput, match=f"{tmp_path} has no metrics"):
+        metrics.metrics((str(tmp_path),))

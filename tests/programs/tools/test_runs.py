@@ -61,9 +61,11 @@ def test_what_runs_and_what_is_damaged(tmp_path, capsys):
     run_folders.write_run(tmp_path / "damaged")
     (tmp_path / "damaged" / "config.json").write_text("{")
     (tmp_path / "no run").mkdir()
+    (tmp_path / "without" / "checkpoints" / "9").mkdir(parents=True)
     with lock(tmp_path / "fine"):
-        one, other = sorted(listed(tmp_path, capsys))
+        one, other, without = sorted(listed(tmp_path, capsys))
     assert one[:2] == ["damaged", "unreadable:"]
+    assert without[:2] == ["without", "unreadable:"] and " ".join(without).endswith("its checkpoints has a copy")
     assert other == ["fine", "anakin", "running"]
 
 

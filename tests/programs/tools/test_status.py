@@ -18,7 +18,7 @@ from boonta.programs.wiring.run import BadInput
 def folder(tmp_path) -> pathlib.Path:
     """A run that reached update 25 and has saved at 10 and 20."""
     (tmp_path / "config.json").write_text(json.dumps({"program": "impala", "seed": 3, "settings": {}}))
-    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 1000, "updates": 25, "seconds": 60.5}\n{"env_st')
+    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 32573200, "updates": 25, "seconds": 60.5}\n{"env_st')
     for number in (10, 20):
         with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(number) as new:
             new.mkdir()
@@ -43,7 +43,7 @@ def test_a_run_that_was_cut_off(folder, capsys):
     assert lines[1] == "it was cut off: its launcher was killed, or the machine went down"
     assert lines[5].endswith("WARNING actor/0 was killed by SIGKILL while acting; it starts again in 0.5 s")
     assert "DEBUG" not in "".join(lines) and "INFO" not in "".join(lines)
-    assert lines[6] == "reached env_steps 1,000, updates 25, seconds 60.5"
+    assert lines[6] == "reached env_steps 32,573,200, updates 25, seconds 60.5"
     assert lines[7] == "checkpoints:" and "  10  " in lines[8] and lines[8].endswith("1.5 MB  sound")
     assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
 
@@ -111,5 +111,11 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(BadInput, match=f"{tmp_path} holds no run: No such file"):
+    with pytest.raises(BadInput, match=f"{tmp_path} holds no run: config.json can't be read: No such file"):
         status(tmp_path)
+
+
+def test_a_run_without_its_config_is_told_where_copies_are(folder):
+    (folder / "config.json").unlink()
+    with pytest.raises(BadInput, match=f"{folder} has no config.json; each of its checkpoints has a copy"):
+        status(folder)

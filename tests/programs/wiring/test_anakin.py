@@ -89,8 +89,8 @@ def test_ctrl_c_saves_and_exits_130(tmp_path):
 
 
 def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
-    Checkpointer(tmp_path / "checkpoints").save(1, {"other": np.zeros(3)}, {})
-    done = run(tmp_path)
+    Checkpointer(tmp_path / "other" / "checkpoints").save(1, {"other": np.zeros(3)}, {})
+    done = run(tmp_path / "run", "--start-from", str(tmp_path / "other"))
     assert done.returncode == 1
     assert "error: anakin failed while restoring the checkpoint: ValueError: checkpoint" in done.stderr
     assert "is another network's" in done.stderr

@@ -96,6 +96,8 @@ def test_servers_are_in_the_folder_meanwhile_and_a_disk_that_takes_no_file_ends_
         monkeypatch.setattr(pathlib.Path, "unlink", fail)
     monkeypatch.undo()
     (tmp_path / FILE).unlink()
+    with pytest.raises(BadInput, match="no program that can be joined runs in .*: the run has ended, or its nodes"):
+        read_servers(tmp_path)
     monkeypatch.setattr(joining.files, "write_whole", fail)
     with servers.shown(tmp_path):
         assert "no node can join" in caplog.text

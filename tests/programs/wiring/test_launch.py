@@ -14,9 +14,12 @@ pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.agents.impala import CATCH  # noqa: E402
 from boonta.agents.ppo import Config as PPO  # noqa: E402
+from boonta.nodes.snapshots import store  # noqa: E402
+from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
+from boonta.nodes.watch.stopping import StopRule  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
-from boonta.programs.wiring import launch  # noqa: E402
+from boonta.programs.wiring import journal, launch  # noqa: E402
 from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
 from boonta.programs.wiring.folder import claim_workdir  # noqa: E402
 from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
@@ -30,7 +33,9 @@ def refused(capsys, *arguments: str) -> str:
     with pytest.raises(SystemExit) as ended:
         launch.main(tiny_program, list(arguments))
     assert ended.value.code == 2
-    return capsys.readouterr().err
+    out, told = capsys.readouterr()
+    assert "network: " not in out  # It is of no use before a refusal.
+    return told
 
 
 def test_flags_come_from_the_program_functions_signature(monkeypatch, tmp_path):
@@ -89,6 +94,11 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     assert f"--workdir {tmp_path}/file/run can't be written: Not a directory" in message
 
 
+def test_a_folder_where_the_file_system_makes_none(capsys):
+    message = refused(capsys, "--workdir", "/proc/none/run")
+    assert "--workdir /proc/none/run can't be written: no folder can be made there" in message
+
+
 def test_a_folder_in_use(capsys, tmp_path):
     with claim(tmp_path):
         assert "is in use by another process" in refused(capsys, "--workdir", str(tmp_path))
@@ -109,6 +119,61 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     claim(tmp_path, width=4, seed=1, allow_changes=True).close()
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
+    claim(tmp_path).close()
+    for number, folder in (9, "checkpoints"), (10, "members"):
+        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
+            new.mkdir()
+            (tmp_path / "config.json").rename(new / "config.json")
+        with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
+            claim(tmp_path, width=4, seed=1)
+        assert not (tmp_path / "config.json").exists()
+        claim(tmp_path).close()
+    (tmp_path / "checkpoints" / "9" / "config.json").write_text("{")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(BadInput, match="checkpoints/9/config.json is damaged, or not a run's"):
+        claim(tmp_path)
+    for copy in tmp_path.glob("*/*/config.json"):
+        copy.unlink()
+    with pytest.raises(BadInput, match="config.json is missing, and no snapshot has a copy; choose another --workdir"):
+        claim(tmp_path, allow_changes=True)
+
+
+def test_a_run_without_a_sound_checkpoint_is_refused_with_what_would_work(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    for folder, number in ("checkpoints", 9), ("checkpoints", 10), ("checkpoints/best", 9):
+        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
+            new.mkdir()
+            (new / "array").write_bytes(b"sound")
+    first, second, best = (tmp_path / "checkpoints" / name / "array" for name in ("9", "10", "best/9"))
+    second.write_bytes(b"short"[:4])
+    claim(tmp_path).close()
+    first.write_bytes(b"wrong")
+    other = f"--start-from {tmp_path} --start-which best goes on from the best one"
+    with pytest.raises(BadInput, match=f"/10: array has 4 bytes, not 5; choose another --workdir, where {other}"):
+        claim(tmp_path)
+    best.unlink()
+    with pytest.raises(BadInput, match="none of the checkpoints in .* is sound: .*; choose another --workdir$"):
+        claim(tmp_path)
+    monkeypatch.setattr(store, "SMALL", 4)  # A large one is not read.
+    claim(tmp_path).close()
+
+
+def test_a_run_that_has_reached_its_limit_starts_nothing(tmp_path, capsys):
+    started = []
+    for limit, newest in (7, None), (7, 6), (7, 7), (8, 7), (7, 9):
+        if newest is not None:
+            with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(newest) as new:
+                (new / "counts").mkdir(parents=True)
+                (new / "counts" / "metadata").write_text(json.dumps({"updates": float(newest), "seconds": 1.0}))
+        run = Run(workdir=str(tmp_path), stop=StopRule(updates=limit))
+        with journal.kept_in(tmp_path):
+            start = lambda pair=(limit, newest): started.append(pair) or 5  # noqa: E731
+            assert launch._run(start, run) == (5 if (newest or 0) < limit else 0)
+    assert started == [(7, None), (7, 6), (8, 7)]
+    assert capsys.readouterr().out.splitlines() == [f"done: updates reached {n} (limit 7)" for n in (7, 9)]
 
 
 def test_of_many_other_settings_a_few_are_listed(tmp_path):

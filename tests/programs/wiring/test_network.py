@@ -143,8 +143,7 @@ def test_a_process_becomes_itself_again(tmp_path):
     ("got", "words"),
     [(network.LOOPBACK, "which other users of this machine can reach"), (network.PRIVATE, "nothing outside can reach")],
 )
-def test_the_first_line_of_a_run_says_who_can_reach_it(monkeypatch, capsys, got, words):
+def test_the_first_line_of_a_run_says_who_can_reach_it(monkeypatch, got, words):
     monkeypatch.setenv(network.GOT, got)
-    launch._settle_network(launch.Run(), None)
-    (line,) = capsys.readouterr().out.splitlines()
+    line = launch._settle_network(launch.Run(), None)
     assert line.startswith("network: ") and line.endswith(words)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
 import tempfile
+import time
 
 import pytest
 
 from boonta.nodes.inference import Inference
+from boonta.nodes.metrics import process_age
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
@@ -27,6 +31,16 @@ class Address:
 @pytest.mark.parametrize("kind", [Monitor, VariableServer, Inference])
 def test_what_a_class_lists_is_there(kind):
     assert kind.served and all(callable(getattr(kind, name)) for name in kind.served)
+
+
+def test_a_node_with_a_process_of_its_own_was_launched_when_that_began(tmp_path):
+    from boonta.programs.wiring import worker
+
+    age, now = process_age(), time.monotonic()
+    make = functools.partial(worker.construct, Monitor, 300.0, name="monitor", folder=str(tmp_path), stop=StopRule())
+    assert make().launched_at < now - age + 1.0 < now
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        assert threads.submit(make).result().launched_at >= now
 
 
 def test_a_node_serves_what_it_lists_and_no_more_while_it_runs(tmp_path):
