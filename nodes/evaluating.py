@@ -92,10 +92,17 @@ class Evaluating(Periodic):
             if self._params.poll(0.0) is None:
                 return False
             answered(self.heartbeat)
-        count = self.program_counts.get(self._by, 0.0)
-        if self._target is None:
-            self._target = (count // self._every + 1) * self._every
-        return count >= self._target
+            self._target = self._next_multiple()
+        return self._count >= self._target
+
+    @property
+    def _count(self) -> float:
+        """The counter that the interval counts, as of the last heartbeat."""
+        return self.program_counts.get(self._by, 0.0)
+
+    def _next_multiple(self) -> float:
+        """The first multiple of the interval that the counter hasn't reached."""
+        return (self._count // self._every + 1) * self._every
 
     def compile_in(self, env: BatchedEnv, policy: Policy, act: Act, params: Any, seed: int) -> None:
         """Compiles policy and environments by a first step of these, and closes them: the first evaluation only plays.
@@ -116,7 +123,7 @@ class Evaluating(Periodic):
     def begin(self, version: int) -> float:
         """Reports that the evaluation of this version begins; returns the time, for `finish`."""
         if self._by != "seconds":
-            self._target = (self.program_counts.get(self._by, 0.0) // self._every + 1) * self._every
+            self._target = self._next_multiple()
         self.measure({"eval_started": float(version)})
         answered(self.heartbeat)  # On this report the learner keeps its state.
         return time.monotonic()

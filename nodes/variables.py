@@ -76,9 +76,7 @@ class VariableServer(Periodic):
     role = "variables"
     serves = 3
     served = ("put", "get", "newest")
-    away_s = (
-        5.0  # Params may take longer over a slow network, but who is asked to stop must not wait for a dead server.
-    )
+    away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 
     def __init__(self, name: str, monitor: Any = None, *, source: Sequence[Any] | None = None):
         super().__init__(name, monitor, every_s=1.0 if source is None else 0.0)

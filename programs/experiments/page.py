@@ -21,10 +21,8 @@ from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, i
 from boonta.programs.experiments.summary import Improvement, Reference
 
 LARGEST = 4_000_000  # Bytes of a picture or film that is put into the page.
-ENDS = [
-    "curve ends at env steps",
-    "curve ends at seconds",
-]  # The run itself may have gone on after its last evaluation.
+# Heads of columns; a run itself may have gone on after its last evaluation.
+ENDS = ["curve ends at env steps", "curve ends at seconds"]
 INTERVAL = f"{LEVEL:.0%} interval"
 STYLE = """
 body { font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; }
