@@ -228,6 +228,14 @@ def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
     return (np.random.SeedSequence(seed).generate_state(num_envs) >> 1).astype(np.int64)
 
 
+def mixed_seed(*numbers: int) -> int:
+    """A seed in [0, 2**31) of several numbers, such as a run's seed and how many evaluations there were.
+
+    The sum would not do: the next evaluation of one run would have the same seed as this one of a neighbouring run.
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0] >> 1)
+
+
 def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str) -> str:
     """Returns a hint for an unknown name: the nearest known names, or all of them if none is near.
 

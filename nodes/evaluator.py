@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from boonta.agents.base import Agent
-from boonta.envs.base import Env
+from boonta.envs.base import Env, mixed_seed
 from boonta.nodes.acting.local import Play, acting_params, evaluated_policy, jit_policy
 from boonta.nodes.evaluating import MAX_STEPS, Evaluating, play_out
 from boonta.nodes.metrics import standard_error
@@ -74,8 +74,7 @@ class Evaluator(Evaluating):
         self.wait_for("params", self._params.poll)
         version, params = self._params.snapshot()
         began = self.begin(version)
-        # Those of neighbouring runs would share episodes by `seed + evaluations`.
-        seed = int(np.random.SeedSequence([self._seed, self._evaluations]).generate_state(1)[0] >> 1)
+        seed = mixed_seed(self._seed, self._evaluations)
         self._evaluations += 1
         play = Play(self._env(self._episodes, seed), self._policy, self._act, seed, self.stopwatch)
         returns, cut = play_out(play, params, self._max_steps, lambda: self.stopping)

@@ -99,9 +99,7 @@ class Config:
     chance_codes: int = field(32, '"stochastic": outcomes of a chance node.', unit="codes", source="[S]", at_least=1)
 
     # Acting.
-    self_play: SelfPlay = field(
-        SelfPlay(), "How actors choose among the actions that a search found.", source="[M], App. D"
-    )
+    self_play: SelfPlay = field(SelfPlay(), "How actors choose among the actions of a search.", source="[M], App. D")
 
     # Targets.
     discount: float = field(
@@ -223,17 +221,18 @@ class Config:
         torso = self.torso
         require(self, "torso.kind", torso.kind in ("mlp", "tower"), "'mlp' or 'tower'")
         require(self, "torso.widths", torso.kind == "tower" or torso.widths != (), "one number at least, or None")
-        require(self, "torso.widths", torso.kind == "mlp" or not torso.widths, "None: a tower has no dense layers")
+        for name in ("widths", "activation", "orthogonal") if torso.kind == "tower" else ():
+            usual = getattr(Torso("tower"), name)
+            require(self, f"torso.{name}", getattr(torso, name) == usual, f"{usual!r}: a tower has no dense layers")
         require(self, "discount", self.discount != 0, "in [-1, 1], and not 0")
         paced = self.replay.samples_per_insert is not None or not self.self_play.temperature_steps
         require(self, "replay.samples_per_insert", paced, "a number, unless self_play.temperature_steps is empty")
         require(self, "support_bins", self.support_bins % 2 == 1, "odd, so that one of them is 0, and at least 3")
         if self.action_planes == "place":
-            require(self, "torso.kind", torso.kind == "tower", "'tower' where action_planes is 'place'")
-            choice = "0 where action_planes is 'place': a board keeps its size"
-            require(self, "torso.halvings", torso.halvings == 0, choice)
-            choice = "another where action_planes is 'place': chance codes have no place"
-            require(self, "search", self.search != "stochastic", choice)
+            where = "where action_planes is 'place'"
+            require(self, "torso.kind", torso.kind == "tower", f"'tower' {where}")
+            require(self, "torso.halvings", torso.halvings == 0, f"0 {where}: a board keeps its size")
+            require(self, "search", self.search != "stochastic", f"another {where}: chance codes have no place")
 
 
 # These are measured; agents/muzero/README.md shows the curves.

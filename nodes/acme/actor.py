@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import acme
 import dm_env
-import numpy as np
 from acme.utils import counting, loggers
 
 from boonta.agents.base import Agent, Author
-from boonta.envs.base import Env
+from boonta.envs.base import Env, mixed_seed
 from boonta.envs.one_slot import OneSlot
 from boonta.nodes.acme.acting import Published
 from boonta.nodes.acme.adder import StepsAdder, require_extras
@@ -73,7 +72,7 @@ class AcmeLoop(Node):
         self._seed = seed
 
     def start(self) -> None:
-        seed = int(np.random.SeedSequence([self._seed, self.past_lives]).generate_state(1)[0] >> 1)
+        seed = mixed_seed(self._seed, self.past_lives)
         with self.stopwatch("starting environments"):
             self._environment = _Watched(self, self._env, seed)
         self._logger = MonitorLogger(self)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import pathlib
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from boonta.programs.experiments.groups import GB, commits
 from boonta.programs.experiments.results import Result
@@ -31,6 +34,22 @@ def footer(results: Sequence[Result]) -> str:
     more = f" · and {len(shown) - SHORT} more" if len(shown) > SHORT else ""
     number = f"{len(results)} run{'s' if len(results) > 1 else ''}"
     return f"{number} · " + ("\n".join(shown[:SHORT]) or "origin not recorded") + more
+
+
+def command_of(tool: str, folders: Sequence[pathlib.Path], options: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The command line that makes a picture or a page again.
+
+    Args:
+      tool: the tool's name, "compare" for example.
+      folders: the folders of runs that it was given.
+      options: its options by name; None and [] stand for those that were not given.
+      usual: the defaults of the others, which the command line leaves out.
+    """
+    words = ["./run", "boonta", tool, *map(str, folders)]
+    for name, value in options.items():
+        if value not in (None, [], usual.get(name)):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
 
 
 def commands(results: Sequence[Result]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +79,7 @@ def compare(
     scale = summary.references(suite, reference)
     by_group = summary.normalised(suite, scale)
     content = Content(
-        _command(workdirs, options, out),
+        origins.command_of("compare", workdirs, {**options, "out": out}, {"which": "newest"}),
         metric,
         suite,
         scale,
@@ -162,14 +161,6 @@ def _made(target: pathlib.Path, key: str) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return recorded if whole else None
-
-
-def _command(workdirs: Sequence[pathlib.Path], options: Mapping[str, Any], out: pathlib.Path | None) -> str:
-    words = ["./run", "boonta", "compare", *map(str, workdirs)]
-    for name, value in {**options, "out": out}.items():
-        if value not in (None, [], "newest"):
-            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
-    return shlex.join(words)
 
 
 def _data(key: str, content: Content) -> dict[str, Any]:

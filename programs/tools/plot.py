@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fnmatch
 import pathlib
-import shlex
 from collections.abc import Sequence
 
 import tyro
@@ -69,7 +68,8 @@ def plot(
         found, name, of_it = results_of_all(runs, each, "newest")
         warnings |= dict.fromkeys(of_it)
         panels |= _panels(found, name, x)
-    _write(panels, target, x, shlex.join(["boonta", "plot", *map(str, workdirs)]), found)
+    made_by = origins.command_of("plot", workdirs, {"metric": list(metric), "x": x, "out": out}, {"x": "env_steps"})
+    _write(panels, target, x, made_by, found)
     for warning in warnings:
         print(f"warning: {warning}")
     print(target)

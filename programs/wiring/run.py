@@ -8,8 +8,7 @@ import pathlib
 import sys
 from typing import Literal, NoReturn
 
-import numpy as np
-
+from boonta.envs.base import mixed_seed
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
@@ -134,7 +133,7 @@ class Run:
     def acting_seed(self) -> int:
         """The seed of acting nodes; it changes with each checkpoint, so that a resumed run doesn't repeat steps."""
         updates = newest_checkpoint(self.path("checkpoints"))
-        return int(np.random.SeedSequence([self.seed, updates]).generate_state(1)[0] >> 1) if updates else self.seed
+        return mixed_seed(self.seed, updates) if updates else self.seed
 
     @property
     def own(self) -> Run:

@@ -1,6 +1,7 @@
 import dataclasses
 import functools
 import os
+import re
 import subprocess
 import sys
 
@@ -54,11 +55,11 @@ def test_config_refuses(field, bad):
         muzero.Config(**{field: bad})
 
 
-def test_a_tower_has_no_dense_layers():
-    with pytest.raises(
-        ValueError, match=r"muzero.Config: torso.widths is \(8,\); it must be None: a tower has no dense"
-    ):
-        muzero.Config(Torso("tower", widths=(8,)))
+@pytest.mark.parametrize("field, bad", [("widths", (8,)), ("activation", "tanh"), ("orthogonal", True)])
+def test_a_tower_has_no_dense_layers(field, bad):
+    message = rf"muzero.Config: torso.{field} is {re.escape(repr(bad))}; it must be .*: a tower has no dense layers"
+    with pytest.raises(ValueError, match=message):
+        muzero.Config(Torso("tower", **{field: bad}))
 
 
 def test_dense_layers_are_as_the_torso_says():

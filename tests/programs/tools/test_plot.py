@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from PIL import Image
 
@@ -41,7 +43,8 @@ def test_seeds_are_one_curve_and_each_metric_has_a_panel(tmp_path, drawn, capsys
     plot(tuple(folders), ("loss", "share/learner/*"), x="seconds")
     target = tmp_path / "plot-loss-share-learner-all-seconds.png"
     assert capsys.readouterr().out.splitlines()[-1] == str(target)
-    assert Image.open(target).format == "PNG"
+    words = f"./run boonta plot {shlex.join(map(str, folders))} --metric loss 'share/learner/*' --x seconds"
+    assert Image.open(target).text["Description"].splitlines()[0] == words
     ((panels, xlabel, formats),) = drawn
     assert list(panels) == ["loss", "share/learner/updating", "share/learner/publishing"]
     assert [list(bands) for bands in panels.values()] == [["impala", "ppo"]] * 3
