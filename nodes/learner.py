@@ -217,6 +217,8 @@ class Learner(Node):
 
     def _next(self, timeout_s: float) -> tuple[Batch, Drawn] | None:
         """The next batch; the last one again where the learner is to end and none comes."""
+        if self._finished.done():
+            self._finished.result()  # Raises what failed: what wasn't published may be what actors wait for.
         return self._dataset.next(timeout_s) or (self._newest if self._agreement.makes_do() else None)
 
     def _log_origin(self, drawn: Drawn, updates: int) -> None:

@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from boonta.agents.base import Agent
 from boonta.envs.catch import Catch
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.learner import Learner
@@ -162,22 +164,46 @@ def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch
     assert np.any(first != 0)
 
 
-def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def unsound_after(updates: int) -> Agent:
+    """An agent whose loss is no number after so many updates."""
     agent = tiny.make(Catch().spec)
 
     def step(state, batch):
         state, priorities, metrics = agent.update.step(state, batch)
-        bad = state.steps > 2
+        bad = state.steps > updates
         weights = jax.tree.map(lambda w: jnp.where(bad, jnp.nan, w), state.weights)
         return state._replace(weights=weights), priorities, {"loss": jnp.where(bad, jnp.nan, metrics["loss"])}
 
-    broken = agent._replace(update=agent.update._replace(step=step))
+    return agent._replace(update=agent.update._replace(step=step))
+
+
+def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
-    learner = Learner("learner", broken, None, VariableServer("v"), **settings)
+    learner = Learner("learner", unsound_after(2), None, VariableServer("v"), **settings)
     with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
         learner.run()
     assert sorted(int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()) == [1, 2]
+
+
+def test_a_loss_that_is_no_number_ends_it_though_no_batch_comes_any_more(tmp_path, monkeypatch):
+    """As with PPO, whose actors wait for the params that were not published."""
+
+    class Three(Batches):
+        polls = 1_200  # A minute, in which the third update is done on any machine.
+
+        def next(self, timeout_s):
+            if self.there > 17:
+                return super().next(timeout_s)
+            time.sleep(0.05)
+            self.polls -= 1
+            assert self.polls, "the learner waits for more"
+            return None
+
+    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Three)
+    learner = Learner("learner", unsound_after(2), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
+        learner.run()
 
 
 def test_a_learner_that_failed_does_not_save(tmp_path, monkeypatch):
