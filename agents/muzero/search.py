@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import chex
@@ -52,8 +52,11 @@ class Noise(NamedTuple):
       scale: float32 [B], in [0, 1], by which the noise at the root and the share of random actions are multiplied.
     """
 
-    temperature: jax.Array
-    scale: jax.Array
+    temperature: jax.Array | float
+    scale: jax.Array | float
+
+
+NO_NOISE = Noise(0.0, 0.0)
 
 
 class Search(Protocol):
@@ -98,11 +101,82 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
       num_actions: A, the number of real actions; the dummy action is one more.
       explore: whether to explore, as actors do; otherwise there is no noise, and the likeliest action is taken.
     """
-    support = make_support(config.support_limit, config.support_bins)
+    plan, scalar = _make_plan(config, model, num_actions), _make_scalar(config)
     num_simulations = config.num_simulations if explore else config.eval_simulations or config.num_simulations
 
-    def scalar(logits: jax.Array) -> jax.Array:
-        return expectation(support, logits)  # [B]
+    def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array, noise: Noise | None = None) -> Planned:
+        chex.assert_shape(legal, (jax.tree.leaves(stack)[0].shape[0], num_actions))
+        noise = noise_of(config.self_play, jnp.float32(0), jnp.zeros(len(legal))) if noise is None else noise
+        within = jax.tree.map(lambda x: x[:, None], noise) if explore else NO_NOISE  # [B, 1].
+        if not explore:
+            key = jax.random.PRNGKey(0)  # It breaks ties, here in the same way whatever the caller's key.
+        key, stray_key = jax.random.split(key)
+        hidden = model.represent(params, stack)
+        prediction = model.predict(params, hidden)
+        root: Any = mctx.RootFnOutput(prior_logits=prediction.logits, value=scalar(prediction.value), embedding=hidden)
+        out = plan(
+            params,
+            key,
+            root,
+            within,
+            num_simulations=num_simulations,
+            invalid_actions=jnp.pad(~legal, ((0, 0), (0, 1)), constant_values=True).astype(jnp.float32),
+        )
+        policy = out.action_weights[:, :num_actions]
+        value = policy_value(policy, out.search_tree.summary(), num_actions)
+        action = out.action.astype(jnp.int32)
+        if explore and config.self_play.random_actions:
+            action = random_actions(stray_key, action, legal, config.self_play.random_actions * noise.scale)
+        return Planned(action, policy, value, out.search_tree)
+
+    return search
+
+
+def _make_plan(config: Config, model: Model, num_actions: int) -> Callable[..., Any]:
+    """The policy of mctx that the config chooses.
+
+    It is `(params, key, root, noise, num_simulations=, invalid_actions=) -> mctx.PolicyOutput`, whose noise has leaves
+    [B, 1] or [].
+    """
+    recurrent, decide, happen = _make_steps(config, model, num_actions)
+
+    def puct_of(noise: Noise) -> dict[str, Any]:
+        return {
+            "dirichlet_alpha": config.puct.dirichlet_alpha,
+            "dirichlet_fraction": config.puct.dirichlet_fraction * noise.scale,
+            "temperature": noise.temperature,
+            "pb_c_init": config.puct.pb_c_init,
+            "pb_c_base": config.puct.pb_c_base,
+        }
+
+    def gumbel(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
+        return mctx.gumbel_muzero_policy(
+            params,
+            key,
+            root,
+            recurrent,
+            max_num_considered_actions=config.max_considered_actions or min(16, num_actions),
+            gumbel_scale=noise.scale,
+            qtransform=functools.partial(mctx.qtransform_completed_by_mix_value, epsilon=config.min_value_range),
+            **common,
+        )
+
+    def puct(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
+        return mctx.muzero_policy(params, key, root, recurrent, **common, **puct_of(noise))
+
+    def stochastic(params: Nest, key: jax.Array, root: Any, noise: Noise, **common: Any) -> Any:
+        with _tree_map():
+            return mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct_of(noise))
+
+    return {"gumbel": gumbel, "puct": puct, "stochastic": stochastic}[config.search]
+
+
+def _make_steps(config: Config, model: Model, num_actions: int) -> tuple[Callable[..., Any], ...]:
+    """The steps of a search's simulations, as mctx calls them: by an action; to its afterstate; and by a chance code.
+
+    The second and third are of a model with chance.
+    """
+    scalar = _make_scalar(config)
 
     def one_hot(action: jax.Array, hidden: jax.Array) -> jax.Array:
         return jax.nn.one_hot(action, num_actions + 1, dtype=hidden.dtype)
@@ -138,52 +212,13 @@ def make_search(config: Config, model: Model, num_actions: int, explore: bool) -
             action_logits=logits, value=out.value, reward=out.reward, discount=out.discount
         ), hidden
 
-    def search(params: Nest, key: jax.Array, stack: Nest, legal: jax.Array, noise: Noise | None = None) -> Planned:
-        chex.assert_shape(legal, (jax.tree.leaves(stack)[0].shape[0], num_actions))
-        noise = noise_of(config.self_play, jnp.float32(0), jnp.zeros(len(legal))) if noise is None else noise
-        temperature, scale = jax.tree.map(lambda x: x[:, None], noise) if explore else (0.0, 0.0)  # [B, 1].
-        puct: dict[str, Any] = {
-            "dirichlet_alpha": config.puct.dirichlet_alpha,
-            "dirichlet_fraction": config.puct.dirichlet_fraction * scale,
-            "temperature": temperature,
-            "pb_c_init": config.puct.pb_c_init,
-            "pb_c_base": config.puct.pb_c_base,
-        }
-        if not explore:
-            key = jax.random.PRNGKey(0)  # It breaks ties, here in the same way whatever the caller's key.
-        key, stray_key = jax.random.split(key)
-        hidden = model.represent(params, stack)
-        prediction = model.predict(params, hidden)
-        value = scalar(prediction.value)
-        root: Any = mctx.RootFnOutput(prior_logits=prediction.logits, value=value, embedding=hidden)
-        common: dict[str, Any] = {
-            "num_simulations": num_simulations,
-            "invalid_actions": jnp.pad(~legal, ((0, 0), (0, 1)), constant_values=True).astype(jnp.float32),
-        }
-        if config.search == "gumbel":
-            out: Any = mctx.gumbel_muzero_policy(
-                params,
-                key,
-                root,
-                recurrent,
-                max_num_considered_actions=config.max_considered_actions or min(16, num_actions),
-                gumbel_scale=scale,
-                qtransform=functools.partial(mctx.qtransform_completed_by_mix_value, epsilon=config.min_value_range),
-                **common,
-            )
-        elif config.search == "puct":
-            out = mctx.muzero_policy(params, key, root, recurrent, **common, **puct)
-        else:
-            with _tree_map():
-                out = mctx.stochastic_muzero_policy(params, key, root, decide, happen, **common, **puct)
-        policy = out.action_weights[:, :num_actions]
-        value = policy_value(policy, out.search_tree.summary(), num_actions)
-        action = out.action.astype(jnp.int32)
-        if explore and config.self_play.random_actions:
-            action = random_actions(stray_key, action, legal, config.self_play.random_actions * noise.scale)
-        return Planned(action, policy, value, out.search_tree)
+    return recurrent, decide, happen
 
-    return search
+
+def _make_scalar(config: Config) -> Callable[[jax.Array], jax.Array]:
+    """The value [B] of logits [B, Z] over the config's support."""
+    support = make_support(config.support_limit, config.support_bins)
+    return lambda logits: expectation(support, logits)
 
 
 def policy_value(policy: jax.Array, summary: Any, num_actions: int) -> jax.Array:
