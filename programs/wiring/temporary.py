@@ -6,8 +6,10 @@ import contextlib
 import os
 import pathlib
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 FOLDER = "tmp"
 ELSEWHERE = "elsewhere"  # A link to a temporary folder whose path within this one would be too long.
@@ -36,6 +38,7 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
         if before is not None:
             os.environ[VARIABLE] = before
         tempfile.tempdir = None
+        _end_multiprocessing()
         _remove(own)
 
 
@@ -70,6 +73,17 @@ def address_of(workdir: pathlib.Path, node: str) -> str:
     if not found:
         raise OSError(f"{workdir} has no running node {node!r} that serves: start the run with local_mp or local_mt")
     return f"unix:{found[0].resolve()}"
+
+
+def _end_multiprocessing() -> None:
+    """Has multiprocessing remove its own folder now: at this process's end it would miss it, with a traceback.
+
+    It makes one for the processes of environments (`envs.processes`), and has no public function that removes it.
+    """
+    util: Any = sys.modules.get("multiprocessing.util")
+    for finalizer in list(getattr(util, "_finalizer_registry", {}).values()):
+        if getattr(finalizer, "_callback", None) is getattr(util, "_remove_temp_dir", util):
+            finalizer()
 
 
 def _remove(own: pathlib.Path) -> None:

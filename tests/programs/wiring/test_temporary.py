@@ -23,6 +23,15 @@ def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path)
     assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == usual
 
 
+def test_multiprocessing_does_not_miss_its_own_folder_at_the_end(tmp_path):
+    code = (
+        "import multiprocessing.util, pathlib, sys\nfrom boonta.programs.wiring import temporary\n"
+        "with temporary.kept_in(pathlib.Path(sys.argv[1])):\n    multiprocessing.util.get_temp_dir()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stderr == "" and not list(tmp_path.iterdir())
+
+
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", "/")
     (tmp_path / "tmp" / "of old").mkdir(parents=True)
