@@ -153,6 +153,7 @@ class Anakin(Node):
             self._state = rest._replace(learner=learner)
         self._collector = futures.ThreadPoolExecutor(1, "collector")
         self._pending: list[Pending] = []  # The oldest first.
+        self._played: stage.Episodes | None = None  # Those since the last evaluation.
         self._pace = 0.0  # Rounds a second as measured here.
         self._lengths = Lengths(fused.program, self._eval_every, self._limits)
         self._decision = Decision()
@@ -258,13 +259,15 @@ class Anakin(Node):
         measured = self._fused.summarise({**self._last_update, **evaluated}, pending.updates)
         rounds, program = pending.rounds, self._fused.program
         episodes = jax.tree.map(lambda *sums: sum(sums), *(outcome.episodes for outcome in outcomes))
+        self._played = episodes if self._played is None else jax.tree.map(np.add, self._played, episodes)
         self.count(updates=rounds * program.updates)
         self._account(rounds * program.env_steps, rounds * program.renewed, episodes)
         self.measure(measured)
         if evaluation is not None:
             if self._agreement.first:
                 self.count(eval_episodes=self._eval_episodes * self._fused.learners)
-            given = pending.learner, self._last_update, episodes, pending.updates
+            given = pending.learner, self._last_update, self._played, pending.updates
+            self._played = None
             self.measure(self._evaluations.add(evaluation, *given, self._counters(), self._episodes.start))
             self.heartbeat()  # The next evaluation may come before a regular one, and take this one's place.
 

@@ -65,7 +65,7 @@ class Evaluations:
           evaluation: its results.
           learner: the learner state that was evaluated, which no one else changes.
           update: the metrics of the last update before it.
-          episodes: those played since the evaluation before.
+          episodes: those played since the evaluation before, by this process.
           updates: the number of updates so far.
           counts: the program's counters.
           start: the mean return of the first episodes, as a metric; empty where it isn't known.

@@ -15,6 +15,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.anakin import Anakin
 from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.fused import dispatch
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers.fused import ENV, agent
@@ -58,6 +59,17 @@ def test_members_learn_what_each_would_alone_and_the_best_is_kept_for_others(tmp
     again.start()
     assert again._updates == 20
     np.testing.assert_array_equal(again._state.learner.learner.weights["linear"]["w"], weights)
+
+
+def test_returns_of_members_are_of_all_episodes_since_the_last_evaluation(tmp_path, monkeypatch):
+    """However many updates the device is given at once, which is a matter of its speed."""
+    found = []
+    for seconds in (0.0, 1e9):
+        monkeypatch.setattr(dispatch, "DISPATCH_S", seconds)
+        run(population(tmp_path / str(seconds)))
+        found.append([row["return"] for row in metrics.read(tmp_path / str(seconds), metrics.MEMBERS)])
+    assert len(found[0]) == 8
+    np.testing.assert_allclose(*found, rtol=1e-5)
 
 
 def test_members_with_several_tables_renew_their_own(tmp_path):
