@@ -85,9 +85,12 @@ def group(
       number: how many nodes it has.
       label: the group's name; default: the class's role, such as "actor".
       restarts: when each node hangs, and how often it is started again; None is the run's `restarts`.
-      settings: arguments of the class's constructor; one that is None is left to the class's own default.
+      settings: arguments of the class's constructor; one that is None is left to the class's own default. An odd
+        `num_envs` is stepped by one thread, since two that alternate have as many each.
     """
     chosen = {name: value for name, value in settings.items() if value is not None}
+    if chosen.get("num_envs", 0) % 2 and "threads" in parameters(node):
+        chosen.setdefault("threads", 1)
     return Group(label or node.role or node.__name__.lower(), node, number, chosen, restarts)
 
 

@@ -256,7 +256,7 @@ def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("flag", "value", "message"),
     [
-        ("--num-envs", "7", "actor/0: num_envs is 7; it must divide over the threads, 2"),
+        ("--num-envs", "0", "actor/0: num_envs is 0; it must divide over the threads, 2"),
         ("--width", "0", "table 'trajectories': batch_size is 0; it must be at least 1"),
     ],
 )

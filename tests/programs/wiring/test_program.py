@@ -92,6 +92,13 @@ def test_actors_have_seeds_of_their_own(tmp_path):
     assert not {*seeds(0)} & {*fresh, *resumed}
 
 
+def test_an_odd_number_of_environments_is_stepped_by_one_thread():
+    assert group(Actor, num_envs=7).settings == {"num_envs": 7, "threads": 1}
+    assert group(Actor, num_envs=8).settings == {"num_envs": 8}
+    assert group(Actor, num_envs=9, threads=3).settings == {"num_envs": 9, "threads": 3}
+    assert group(Reanalyzer, num_envs=7).settings == {"num_envs": 7}  # It has one anyway.
+
+
 def test_reanalyzers_with_no_replay_table_to_read_are_refused(tmp_path):
     config = dataclasses.replace(muzero.REANALYZE_CATCH, reanalyze_ratio=0.0)
     program = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
