@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 import dm_env
 import numpy as np
-import tree
 from dm_env import specs
 
 FIRST = int(dm_env.StepType.FIRST)
@@ -247,32 +246,3 @@ def suggest(given: str, known: Iterable[str], shown: Callable[[str], str] = str)
     known = list(known)
     near = [repr(shown(match)) for match in difflib.get_close_matches(given, known, n=3, cutoff=0.5)]
     return f"did you mean {' or '.join(near)}?" if near else f"allowed: {', '.join(map(shown, known))}."
-
-
-class NanCheck:
-    """Refuses NaN in the time steps of a batch, before it reaches the params, where nobody can tell where it came from.
-
-    Whoever steps an environment passes every time step through one of these.
-    """
-
-    def __init__(self) -> None:
-        self._step = -1  # The number of the last step; that of `reset` is 0.
-
-    def __call__(self, timestep: TimeStep) -> TimeStep:
-        """Returns the same time step [B]; leaves that aren't numpy arrays, and may be on a device, are not read.
-
-        Raises:
-          FloatingPointError: the message has the leaf, the slot and the step.
-        """
-        self._step += 1
-        if not any(map(_has_nan, tree.flatten(timestep))):
-            return timestep
-        path, leaf = next((path, leaf) for path, leaf in tree.flatten_with_path(timestep) if _has_nan(leaf))
-        slot, *place = map(int, np.argwhere(np.isnan(leaf))[0])
-        name = ".".join(map(str, path)) + (str(place) if place else "")
-        raise FloatingPointError(f"the environment's {name} is nan in slot {slot} at step {self._step:,} of its stream")
-
-
-def _has_nan(leaf: Any) -> bool:
-    """Whether a numpy array of real numbers has a NaN, which its sum of squares then is, too: it takes no copy."""
-    return isinstance(leaf, np.ndarray) and leaf.dtype.kind == "f" and bool(np.isnan(np.vdot(leaf, leaf)))

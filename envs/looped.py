@@ -54,13 +54,18 @@ class LoopedEnv(base.BatchedEnv):
     def _batch(self, steps: list[dm_env.TimeStep]) -> base.TimeStep:
         step_type = np.array([step.step_type for step in steps], np.int32)
         # dm_env sets the reward and discount of FIRST to None.
-        reward = np.array([0.0 if step.first() else step.reward for step in steps], np.float32)
+        reward = np.array([0.0 if step.first() else np.squeeze(step.reward) for step in steps], np.float32)
+        if reward.shape != step_type.shape:
+            raise ValueError(f"the environment's reward has the shape {list(reward.shape[1:])}; it must be one number")
         discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
-        observation = tree.map_structure(
-            lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
-            self.spec.observations,
-            *[step.observation for step in steps],
-        )
+        try:
+            observation = tree.map_structure(
+                lambda spec, *leaves: np.stack(leaves, dtype=spec.dtype),
+                self.spec.observations,
+                *[step.observation for step in steps],
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the environment's observations are not as its spec says: {error}") from error
         self._last = step_type == base.LAST
         self._tracker.update(reward, first=step_type == base.FIRST, ended=self._last)
         return base.TimeStep(step_type, reward, discount, observation)

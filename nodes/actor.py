@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from boonta.agents.base import Agent, Author, Slots, Steps
-from boonta.envs.base import BatchedEnv, Env, NanCheck
+from boonta.envs.base import BatchedEnv, Env
+from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import GroupAct, open_acting, require_steady
 from boonta.nodes.base import Node
 from boonta.nodes.tables.base import open_writer
@@ -133,7 +134,7 @@ class _Group:
         self._node = node
         self.act = act
         self._writer = writer
-        self._checked = NanCheck()
+        self._checked = StepCheck(env.spec, env.num_envs)
         with node.stopwatch("starting environments"):
             self._timestep = self._checked(env.reset())
 

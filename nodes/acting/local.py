@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
-from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
+from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
+from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
@@ -196,7 +197,7 @@ class Play:
 
     def __init__(self, env: BatchedEnv, policy: Policy, act: Act, seed: int, stopwatch: Stopwatch):
         self.env = env
-        self._checked = NanCheck()
+        self._checked = StepCheck(env.spec, env.num_envs)
         self.timestep = self._checked(env.reset())
         self.chosen: Callable[[np.ndarray], None] = lambda action: None
         self._acting = Acting(policy, act, Slots(env.num_envs), seed, stopwatch)

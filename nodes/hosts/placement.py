@@ -15,7 +15,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps
-from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, NanCheck, TimeStep
+from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
+from boonta.envs.step_check import StepCheck
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,7 @@ class _PlacedBatch(BatchedEnv):
         self.spec = env.spec
         self._env = env
         self._device = device
-        self._checked = NanCheck()
+        self._checked = StepCheck(env.spec, env.num_envs)
 
     def reset(self) -> TimeStep:
         return jax.device_put(self._checked(self._env.reset()), self._device)

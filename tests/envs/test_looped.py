@@ -1,5 +1,6 @@
 import dm_env
 import numpy as np
+import pytest
 from dm_env import specs
 
 from boonta.envs import base
@@ -89,3 +90,30 @@ def test_looped_env_draws_slots_that_all_draw_themselves():
     assert env.steps_per_s == 20.0
     assert LoopedEnv([Drawn(1), Countdown(2)], SPEC).render() is None
     assert LoopedEnv([Countdown(2)], SPEC).steps_per_s is None
+
+
+class Rewarded(Countdown):
+    """Its rewards are arrays."""
+
+    def __init__(self, reward):
+        super().__init__(3)
+        self.reward = reward
+
+    def step(self, action):
+        return super().step(action)._replace(reward=self.reward)
+
+
+def test_a_reward_may_be_an_array_of_one_number():
+    env = LoopedEnv([Rewarded(np.array([0.5])), Rewarded(np.array(2.0))], SPEC)
+    env.reset()
+    assert env.step(np.array([0, 0])).reward.tolist() == [0.5, 2.0]
+
+
+def test_rewards_and_observations_of_another_form_are_named():
+    env = LoopedEnv([Rewarded(np.array([0.5, 1.0]))], SPEC)
+    env.reset()
+    with pytest.raises(ValueError, match=r"the environment's reward has the shape \[2\]; it must be one number"):
+        env.step(np.array([0]))
+    other = SPEC._replace(observations=[SPEC.observations["board"]])
+    with pytest.raises(ValueError, match="the environment's observations are not as its spec says: .*structure"):
+        LoopedEnv([Countdown(1)], other).reset()
