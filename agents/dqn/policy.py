@@ -46,8 +46,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table
     per_update = explores.env_steps_per_update if explores else 0.0
 
     def initial_state(batch_size: int) -> State:
-        shapes = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
-        return State(shapes, jnp.zeros(batch_size))
+        return State(sequences.no_frames(view, batch_size, config.frame_stack), jnp.zeros(batch_size))
 
     def placed(state: State, slots: Slots) -> State:
         return state._replace(rung=rungs(slots))

@@ -47,9 +47,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table
     per_update = explores.env_steps_per_update if explores else 0.0
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(
-            lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), spec.observations
-        )
+        frames = sequences.no_frames(spec.observations, batch_size, config.frame_stack)
         core = Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32))
         return State(frames, core, jnp.zeros(batch_size))
 
