@@ -100,10 +100,6 @@ class Transition(NamedTuple):
     stack_t: Nest
     mask_tm1: jax.Array
 
-    def mean(self, x: jax.Array) -> jax.Array:
-        """The mean of x [M] over the transitions that count, however many devices hold them."""
-        return jnp.sum(self.mask_tm1 * x) / jnp.maximum(jnp.sum(self.mask_tm1), 1)
-
 
 def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, discount: float) -> Transition:
     """The transitions of a batch.

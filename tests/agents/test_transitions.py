@@ -8,6 +8,7 @@ from dm_env import specs
 
 from boonta.agents.base import Batch, Steps
 from boonta.agents.heads import real_actions
+from boonta.agents.returns import mean_over
 from boonta.agents.transitions import Transitions, make_table, transitions_of
 from boonta.envs.base import FIRST, LAST, MID
 from boonta.nodes.fused.schedule import ratio
@@ -38,9 +39,9 @@ def test_one_transition_of_a_sequence():
 def test_what_the_env_ignored_does_not_count():
     found = transitions_of(batch_of([LAST, FIRST], [0, 1]), BOX, Transitions(), 1, 0.9)
     np.testing.assert_array_equal(found.mask_tm1, [0, 0])
-    assert float(found.mean(np.array([3.0, 5.0]))) == 0
+    assert float(mean_over(found.mask_tm1)(np.array([3.0, 5.0]))) == 0
     found = found._replace(mask_tm1=np.array([1.0, 0.0]))
-    assert float(found.mean(np.array([3.0, 5.0]))) == 3
+    assert float(mean_over(found.mask_tm1)(np.array([3.0, 5.0]))) == 3
 
 
 def test_several_transitions_of_several_steps_stop_at_a_truncation():
