@@ -16,11 +16,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from boonta.agents.base import Nest
 from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_warning
-
-Nest = Any
 
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
+from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, NanCheck, TimeStep
 from boonta.nodes.acting.base import Acted, OpenAct
 from boonta.nodes.acting.refresh import Refresh, allowance_of
@@ -18,7 +18,6 @@ from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
-Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
 REFRESH_ROWS = 4  # Env steps of a slot that share a look for newer params.
