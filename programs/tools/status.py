@@ -16,14 +16,13 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
-from boonta.nodes.snapshots.store import LEARNERS, SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import CHECKPOINTS, LEARNERS, TABLES, SnapshotFolder, numbers
 from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
 
-TABLES = "replay"  # The folder of the tables' snapshots; each snapshot's number is that of the updates done.
-BEST = f"checkpoints/{store.BEST}"
+BEST = f"{CHECKPOINTS}/{store.BEST}"
 
 
 def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None:
