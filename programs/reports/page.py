@@ -48,7 +48,7 @@ def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str
 def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -> str:
     """The page of a run; its pictures are named by their files."""
     log = journal.last_start(folder)
-    state = status.state_of(folder, log).capitalize()
+    state = status.SENTENCES[status.state_of(folder, log)].capitalize()
     parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
     rows = rows_of(folder)
     newest = rows[-1] if rows else {}
