@@ -21,7 +21,7 @@ from boonta.agents.n_step import ahead_of_roots, n_step
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class Transitions:
+class TransitionReplay:
     """A replay table of transitions, see `make_table`.
 
     Sources: [SAC] https://arxiv.org/abs/1812.05905, [D4PG] https://arxiv.org/abs/1804.08617, [REDQ]
@@ -101,7 +101,7 @@ class Transition(NamedTuple):
     mask_tm1: jax.Array
 
 
-def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, discount: float) -> Transition:
+def transitions_of(batch: Batch, box: Box, data: TransitionReplay, frame_stack: int, discount: float) -> Transition:
     """The transitions of a batch.
 
     Args:
@@ -128,7 +128,7 @@ def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, 
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), whole)
 
 
-def make_table(data: Transitions, frame_stack: int) -> Table:
+def make_table(data: TransitionReplay, frame_stack: int) -> Table:
     """The table "transitions", which keeps the ratio of updates to env steps."""
     return Table(
         name="transitions",
