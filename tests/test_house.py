@@ -70,7 +70,7 @@ def is_concrete(name: str) -> bool:
     return (
         package == "envs"
         and rest != ""
-        and not {"actions", "base", "names", "one_slot", "purity"} & set(rest.split("."))
+        and not {"actions", "base", "names", "one_slot", "purity", "wrapped"} & set(rest.split("."))
     )
 
 
