@@ -195,7 +195,7 @@ def make_policy(
     """
 
     def initial_state(batch_size: int) -> Nest:
-        return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), spec.observations)
+        return sequences.no_frames(spec.observations, batch_size, frame_stack)
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, frames: Nest) -> tuple[jax.Array, Nest, Nest]:
         stack, frames = sequences.push(frames, timestep.observation, timestep.step_type)

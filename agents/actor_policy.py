@@ -54,7 +54,7 @@ def make_policy(
     """
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, frame_stack - 1), x.dtype), spec.observations)
+        frames = sequences.no_frames(spec.observations, batch_size, frame_stack)
         action = jnp.zeros((batch_size, *spec.actions.shape), spec.actions.dtype)
         return State(frames, Core(network.initial_state(batch_size), action))
 

@@ -158,11 +158,11 @@ class Table:
       share: share of an update's sequences that come from this table, in [0, 1]. The learner takes none from a table
         with share 0: reanalyzers read it.
       core_row: row of a sequence with whose `Steps.core` the learner starts: with L stacked frames the row L-1.
-      max_lag: updates by which the params that act may be older than those that learn, on average over a batch; beyond
-        it a run warns. None allows any.
-      max_staleness: updates by which the params that acted in any step that is learned from may be older than those
-        that learn; 0 allows only the params now published. Stores, actors and learners keep it, see
-        `nodes.tables.freshness`; only a queue can. None allows any.
+      max_lag: a run warns where the params that acted are on average over a batch more than this many updates older
+        than those that learn. None never warns.
+      max_staleness: the learner leaves a sequence out if any of its steps was acted with params that are more than this
+        many updates older than those that learn; 0 keeps only steps of the newest params. Only a queue can have it,
+        see `nodes.tables.freshness`. None sets no bound.
       errors: `(steps, leaves [T, B, ...]) -> [B]`, the errors of fresh sequences, computed where they are written from
         what the policy has stored with the steps; None if the policy can't tell. Only "proportional" uses them. Writers
         may lack JAX, and get the leaves of `Steps.extras` alone, in their order; a fused program traces it. So it is a
@@ -197,7 +197,7 @@ class Table:
 
     @property
     def env_steps_per_update(self) -> float:
-        """Env steps for each update of a table that is all that is learned from.
+        """Env steps per update, if the learner draws from this table alone.
 
         Each env step inserts 1 / period sequences, each of which is drawn `definite_samples_per_insert` times.
         """

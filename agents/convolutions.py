@@ -28,7 +28,7 @@ def no_device() -> Iterator[None]:
 class Convolution(hk.Module):
     """A convolution without padding, computed in the way the backend is fast at; the parameters are `hk.Conv2D`'s."""
 
-    def __init__(self, channels: int, kernel: int, stride: int, input_gradient: bool, name: str | None = None):
+    def __init__(self, channels: int, kernel: int, stride: int, input_gradient: bool):
         """Sets the layer up.
 
         Args:
@@ -36,9 +36,8 @@ class Convolution(hk.Module):
           kernel: height and width of the window.
           stride: rows and columns between windows.
           input_gradient: whether anything below this layer learns; not so for the first layer.
-          name: the module's name.
         """
-        super().__init__(name=name or "conv2_d")
+        super().__init__(name="conv2_d")
         self._channels = channels
         self._kernel = kernel
         self._stride = stride

@@ -41,8 +41,8 @@ def make_optimiser(settings: Optimiser, rate: float | jax.Array, weights: Nest =
 
     Args:
       settings: the optimiser's settings.
-      rate: the learning rate of this update. A schedule of optax's would count steps, of which an update takes several
-        where it has minibatches, and none where an entry of the params rests.
+      rate: the learning rate of this update. A schedule of optax's would count the optimiser's steps: an update with
+        minibatches takes several, and one in which an entry of the params rests takes none.
       weights: the params that decay, with 0 in place of those that don't; None if none does.
     """
     # As a number it would take the count of steps out of the optimiser's state, which checkpoints hold.

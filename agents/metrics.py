@@ -49,6 +49,9 @@ METRICS = (
         "learning_rate", "The optimiser's learning rate at this update, from its schedule.", healthy="by its schedule"
     ),
     Metric("learning_rate/<optimiser>", "The same for one of several optimisers.", healthy="by its schedule"),
+    Metric(
+        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
+    ),
     Metric("value", "Mean of the predicted values of a batch.", "discounted return", "near the returns that are seen"),
     Metric(
         "entropy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import chex
@@ -14,6 +15,8 @@ from boonta.agents.base import Steps
 from boonta.agents.groups import Replay
 from boonta.agents.light_rlax import rlax
 from boonta.envs.base import LAST
+
+Mean = Callable[[jax.Array], jax.Array]  # Of `mean_over`: [*S] -> [].
 
 
 class VTrace(NamedTuple):
@@ -126,6 +129,30 @@ def value_targets(steps: Steps, value: jax.Array, discount: float, bootstrap_len
     )
     returns = jnp.concatenate([returns, value[-1:]])
     return jnp.where(last, jnp.where(steps.discount == 0, 0.0, value), returns)
+
+
+def number_of(mask: jax.Array) -> jax.Array:
+    """The number [] of transitions that count, at least 1, of a mask [*S].
+
+    It is that of the whole batch, however many devices hold it, so that the number of devices makes no difference.
+    """
+    return jnp.maximum(jnp.sum(mask), 1)
+
+
+def mean_over(mask: jax.Array) -> Mean:
+    """Makes the function that gives the mean of numbers [*S] over the transitions that count, by a mask [*S]."""
+    number = number_of(mask)
+    return lambda x: jnp.sum(mask * x) / number
+
+
+def variance(x: jax.Array, mean: Mean) -> jax.Array:
+    """The variance [] of numbers [*S] over the transitions that count."""
+    return mean((x - mean(x)) ** 2)
+
+
+def explained(target: jax.Array, value: jax.Array, mean: Mean) -> jax.Array:
+    """The share [] of the variance of targets [*S] that values [*S] explain: 1 where they are equal."""
+    return 1 - mean((target - value) ** 2) / (variance(target, mean) + 1e-8)
 
 
 def importance_weights(probability: jax.Array, updates: jax.Array, replay: Replay) -> tuple[jax.Array, jax.Array]:

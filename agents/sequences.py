@@ -100,6 +100,11 @@ def stack(observation: Nest, step_type: jax.Array, length: int) -> Nest:
     return jax.tree.map(leaf, observation)
 
 
+def no_frames(spec: Nest, batch_size: int, length: int) -> Nest:
+    """The frames [B, ..., L-1] that a policy has before an episode, for specs of one frame: zeros."""
+    return jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, length - 1), x.dtype), spec)
+
+
 def push(frames: Nest, observation: Nest, step_type: jax.Array) -> tuple[Nest, Nest]:
     """Stacks one step's frame onto those in the policy's state.
 

@@ -21,7 +21,7 @@ from boonta.agents.n_step import ahead_of_roots, n_step
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class Transitions:
+class TransitionReplay:
     """A replay table of transitions, see `make_table`.
 
     Sources: [SAC] https://arxiv.org/abs/1812.05905, [D4PG] https://arxiv.org/abs/1804.08617, [REDQ]
@@ -100,12 +100,8 @@ class Transition(NamedTuple):
     stack_t: Nest
     mask_tm1: jax.Array
 
-    def mean(self, x: jax.Array) -> jax.Array:
-        """The mean of x [M] over the transitions that count, however many devices hold them."""
-        return jnp.sum(self.mask_tm1 * x) / jnp.maximum(jnp.sum(self.mask_tm1), 1)
 
-
-def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, discount: float) -> Transition:
+def transitions_of(batch: Batch, box: Box, data: TransitionReplay, frame_stack: int, discount: float) -> Transition:
     """The transitions of a batch.
 
     Args:
@@ -132,7 +128,7 @@ def transitions_of(batch: Batch, box: Box, data: Transitions, frame_stack: int, 
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), whole)
 
 
-def make_table(data: Transitions, frame_stack: int) -> Table:
+def make_table(data: TransitionReplay, frame_stack: int) -> Table:
     """The table "transitions", which keeps the ratio of updates to env steps."""
     return Table(
         name="transitions",

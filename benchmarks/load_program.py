@@ -21,7 +21,7 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
-from boonta.nodes.tables.base import open_dataset, open_writer
+from boonta.nodes.tables.base import open_dataset
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.calls import answered
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
@@ -105,7 +105,7 @@ class SimulatedActors(Metered):
 
     def _actor(self, number: int) -> Callable[[], None]:
         """A simulated actor: a function that writes until a sequence is complete, and then fetches params."""
-        writer = open_writer(self._replay, [TABLE], self._num_envs, self.wait_for, number - self._first)
+        writer = self._replay.open_writer([TABLE], self._num_envs, self.wait_for, number - self._first)
         shape = (FRAMES, self._num_envs, *FRAME)
         noise = np.random.default_rng(number).integers(256, size=shape, dtype=np.uint8)
         t, have = 0, -1

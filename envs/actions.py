@@ -43,6 +43,15 @@ def check_action(action: Any, spec: specs.Array, num_envs: int) -> np.ndarray:
     return action
 
 
+def check_legal(action: np.ndarray, legal: np.ndarray) -> None:
+    """Raises ValueError, with the slot and its legal actions, if an action [B] is illegal by `legal`, bool [B, A]."""
+    illegal = ~legal[np.arange(len(action)), action]
+    if illegal.any():
+        slot = int(np.argmax(illegal))
+        allowed = np.flatnonzero(legal[slot]).tolist()
+        raise ValueError(f"action of slot {slot} is {action[slot]}, which is illegal there; legal: {allowed}")
+
+
 def random_actions(spec: specs.BoundedArray, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Draws actions [*size, ...] within the spec; a missing bound is 2 away from the other one, or -1 or 1."""
     low, high = _bounds(spec)

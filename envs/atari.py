@@ -178,9 +178,8 @@ class _AtariBatch(base.BatchedEnv):
         self._lives = lives
         self._was_over, self._was_cut, self._was_life_lost = over & ~first, cut & ~first, life_lost
         last = self._was_over | self._was_cut | life_lost
-        step_type = np.where(first, base.FIRST, np.where(last, base.LAST, base.MID)).astype(np.int32)
         return base.TimeStep(
-            step_type=step_type,
+            step_type=base.step_types(first, last),
             reward=np.where(first, 0, reward).astype(np.float32),
             discount=np.where(self._was_over | life_lost, 0, 1).astype(np.float32),
             observation=self._squeeze(frame),

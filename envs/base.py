@@ -212,6 +212,18 @@ class EpisodeTracker:
         return finished
 
 
+def reward_of_player_0(timestep: TimeStep, num_players: int) -> np.ndarray:
+    """The rewards [B] from player 0's view: player 1 acted where player 0 is to move now, and the game is zero-sum."""
+    if num_players == 1:
+        return timestep.reward
+    return np.where(timestep.observation.player == 0, -timestep.reward, timestep.reward)
+
+
+def step_types(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The step types, int32 [B], of slots by whether they are at FIRST and at LAST, bool [B]; FIRST outranks LAST."""
+    return np.where(first, FIRST, np.where(last, LAST, MID)).astype(np.int32)
+
+
 def slot_seeds(num_envs: int, seed: int) -> np.ndarray:
     """Derives a seed for each slot: int64 [B], each in [0, 2**31), so that simulators can store it as a C int.
 

@@ -253,8 +253,7 @@ def _check_episodes(play: _Play, lives: bool, num_players: int) -> None:
     wanted = []
     for timestep in play.steps:
         first, last = timestep.step_type == base.FIRST, timestep.step_type == base.LAST
-        by_player_1 = num_players == 2 and timestep.observation.player == 0  # Player 1 acted; the game is zero-sum.
-        tracker.update(np.where(by_player_1, -timestep.reward, timestep.reward), first, last)
+        tracker.update(base.reward_of_player_0(timestep, num_players), first, last)
         wanted.append(tracker.take())
     if lives:
         games, ends = (sum(map(len, episodes)) for episodes in (play.episodes, wanted))

@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from boonta.envs import base
+from boonta.envs.wrapped import WrappedEnv
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,40 +42,13 @@ class Continuing:
         return _ContinuingBatch(self.env(num_envs, seed))
 
 
-class _ContinuingBatch(base.BatchedEnv):
+class _ContinuingBatch(WrappedEnv):
     """Turns FIRST and LAST into MID, and the discount of LAST into 1."""
 
-    def __init__(self, env: base.BatchedEnv):
-        self.num_envs = env.num_envs
-        self.spec = env.spec
-        self._env = env
-
-    def reset(self) -> base.TimeStep:
-        return self._env.reset()
-
     def step(self, action: np.ndarray) -> base.TimeStep:
-        timestep = self._env.step(action)
+        timestep = self.env.step(action)
         last = timestep.step_type == base.LAST
         return timestep._replace(
             step_type=np.full_like(timestep.step_type, base.MID),
             discount=np.where(last, 1, timestep.discount).astype(np.float32),
         )
-
-    def episodes(self) -> list[base.Episode]:
-        return self._env.episodes()
-
-    def render(self) -> np.ndarray | None:
-        return self._env.render()
-
-    @property
-    def steps_per_s(self) -> float | None:  # type: ignore[override]
-        return self._env.steps_per_s
-
-    def text(self, slot: int) -> str | None:
-        return self._env.text(slot)
-
-    def action_name(self, slot: int, action: int) -> str:
-        return self._env.action_name(slot, action)
-
-    def close(self) -> None:
-        self._env.close()

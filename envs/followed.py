@@ -14,6 +14,7 @@ from boonta.envs import base
 from boonta.envs.jax.base import Batched
 from boonta.envs.jax.pgx import Pgx
 from boonta.envs.open_spiel import OpenSpiel
+from boonta.envs.wrapped import WrappedEnv
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +59,7 @@ def with_open_spiel_states(env: base.Env) -> base.Env:
     return Followed(env, OpenSpiel(env.env.game))
 
 
-class FollowedBatch(base.BatchedEnv):
+class FollowedBatch(WrappedEnv):
     """The batch of the game and the batch of the OpenSpiel game that follows it.
 
     Attributes:
@@ -66,22 +67,15 @@ class FollowedBatch(base.BatchedEnv):
     """
 
     def __init__(self, settings: Followed, num_envs: int, seed: int):
-        self.num_envs, self.spec = num_envs, settings.spec
-        self._env = settings.env(num_envs, seed)
+        super().__init__(settings.env(num_envs, seed))
         self.follower = settings.by(num_envs, seed)
         self._name = settings.by.game
 
     def reset(self) -> base.TimeStep:
-        return self._same(self._env.reset(), self.follower.reset())
+        return self._same(self.env.reset(), self.follower.reset())
 
     def step(self, action: np.ndarray) -> base.TimeStep:
-        return self._same(self._env.step(action), self.follower.step(action))
-
-    def episodes(self) -> list[base.Episode]:
-        return self._env.episodes()
-
-    def render(self) -> np.ndarray | None:
-        return self._env.render()
+        return self._same(self.env.step(action), self.follower.step(action))
 
     def text(self, slot: int) -> str:
         return self.follower.text(slot)
@@ -90,7 +84,7 @@ class FollowedBatch(base.BatchedEnv):
         return self.follower.action_name(slot, action)
 
     def close(self) -> None:
-        with contextlib.closing(self._env), contextlib.closing(self.follower):
+        with contextlib.closing(self.env), contextlib.closing(self.follower):
             pass
 
     def _same(self, ours: base.TimeStep, theirs: base.TimeStep) -> base.TimeStep:

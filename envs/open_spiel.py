@@ -16,7 +16,7 @@ import pyspiel
 from dm_env import specs
 
 from boonta.envs import base, drawing
-from boonta.envs.actions import check_action
+from boonta.envs.actions import check_action, check_legal
 
 _PROBES, _PROBE_MOVES = 10, 200  # Random games, and moves of each, played by `_moves_again`.
 _BOTTOM_UP = {"connect_four"}  # Games whose planes begin with the lowest row.
@@ -106,7 +106,7 @@ class OpenSpielBatch(base.BatchedEnv):
 
     def step(self, action: np.ndarray) -> base.TimeStep:
         action = check_action(action, self.spec.actions, self.num_envs)
-        self._check_legal(action)
+        check_legal(action, self._legal)
         first = self._last
         reward = np.zeros(self.num_envs, np.float32)
         for slot in range(self.num_envs):
@@ -136,13 +136,6 @@ class OpenSpielBatch(base.BatchedEnv):
             return "pass"
         return self.states[slot].action_to_string(self.states[slot].current_player(), action)
 
-    def _check_legal(self, action: np.ndarray) -> None:
-        illegal = ~self._legal[np.arange(self.num_envs), action]
-        if illegal.any():
-            slot = int(np.argmax(illegal))
-            legal = np.flatnonzero(self._legal[slot]).tolist()
-            raise ValueError(f"action of slot {slot} is {action[slot]}, which is illegal there; legal: {legal}")
-
     def _start(self, slot: int) -> None:
         self.states[slot] = state = self.game.new_initial_state()
         _draw(state, self._rngs[slot])
@@ -169,15 +162,14 @@ class OpenSpielBatch(base.BatchedEnv):
         self._last, self._legal = last, np.zeros_like(self._legal)
         for slot, state in enumerate(self.states):
             self._legal[slot, -1 if waits[slot] else slice(None) if last[slot] else state.legal_actions()] = True
-        # The other player took the action that led here.
-        sign = np.where(self._player == 0, -1, 1) if self.spec.num_players == 2 else 1
-        self._tracker.update(sign * reward, first=first, ended=last)
-        return base.TimeStep(
-            step_type=np.where(first, base.FIRST, np.where(last, base.LAST, base.MID)).astype(np.int32),
+        timestep = base.TimeStep(
+            step_type=base.step_types(first, last),
             reward=reward,
             discount=np.where(last, 0, 1).astype(np.float32),
             observation=base.BoardView(self._view(waits), self._legal.copy(), self._player.copy()),
         )
+        self._tracker.update(base.reward_of_player_0(timestep, self.spec.num_players), first=first, ended=last)
+        return timestep
 
     def _view(self, waits: np.ndarray) -> np.ndarray:
         """Returns what the player to move of each slot sees, float32 [B, ...]."""

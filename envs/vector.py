@@ -78,7 +78,7 @@ class VectorBatch(base.BatchedEnv):
         self._tracker.update(reward, first, ended=self._last)
         observation = spaces.from_space(self._env.single_observation_space, observation)
         return base.TimeStep(
-            step_type=np.where(first, base.FIRST, np.where(self._last, base.LAST, base.MID)).astype(np.int32),
+            step_type=base.step_types(first, self._last),
             reward=reward,
             discount=np.where(terminated & ~first, 0, 1).astype(np.float32),
             observation=tree.map_structure(

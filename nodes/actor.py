@@ -12,7 +12,6 @@ from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import GroupAct, open_acting, require_steady
 from boonta.nodes.base import Node
-from boonta.nodes.tables.base import open_writer
 from boonta.nodes.tables.contract import written_by
 from boonta.nodes.tables.freshness import require_slots
 
@@ -91,7 +90,7 @@ class Actor(Node):
             slots = Slots(size, self._slots.first + k * size, self._slots.total or self._num_envs)
             with self.stopwatch("starting environments"):
                 env = self.make_env(size, seed)
-            writer = open_writer(self._replay, tables, size, self.wait_for, i)
+            writer = self._replay.open_writer(tables, size, self.wait_for, i)
             self._groups.append(_Group(self, env, open_act(i, slots, seed), writer))
         self._turn = 0
 

@@ -31,7 +31,7 @@ from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_s
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.metrics import start_seconds
-from boonta.nodes.snapshots.store import KEEP, Retention
+from boonta.nodes.snapshots.store import KEEP, MEMBERS, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.watch.calls import polled
 from boonta.nodes.watch.reuse import reused
@@ -197,7 +197,7 @@ class Anakin(Node):
     @property
     def _state_folder(self) -> pathlib.Path:
         """The folder for the learner state; a population's is apart from the best member's."""
-        return self._folder if self._fused.best is None else self._folder.parent / "members"
+        return self._folder if self._fused.best is None else self._folder.parent / MEMBERS
 
     def _dispatch(self, rounds: int) -> Pending:
         """Dispatches rounds, or none where a limit is reached: then hosts only exchange their reports."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Agent
+from boonta.agents.base import Agent, Nest
 from boonta.envs.base import Env, Player
 from boonta.nodes.acting.local import acting_params, evaluated_policy, jit_policy
 from boonta.nodes.evaluating import Evaluating
@@ -15,8 +15,6 @@ from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result, shares
 from boonta.nodes.metrics import standard_error
 from boonta.nodes.variables import open_params
-
-Nest = Any
 
 
 class Arena(Evaluating):

@@ -36,11 +36,12 @@ class Node:
 
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
-      serves: 0 if nobody calls it; else it ends after all with a lower number: 1 or 2 if it calls others, 3 if none.
+      serves: when the node may end: 0, at any time, since no node calls it; else after all nodes with a lower number.
+        It is 1 or 2 for a server that itself calls others, 3 for one that calls none.
       served: the names of the methods that they may call.
       answer_s: seconds that a call of one of them may take.
       away_s: seconds for which callers try to reach it, after which they may go on without it; None for `answer_s`.
-      limit_s: seconds in one activity after which the node hangs; see `watch.pulse.stuck`.
+      limit_s: seconds in one activity after which the node counts as hung; see `watch.pulse.stuck`.
       ending: the program ends; a node that serves goes on until the others are gone, and can save meanwhile.
       failure: why the program fails, as of the last heartbeat; empty if it doesn't.
       snapshot_request: how many snapshots have been asked for, as of the last heartbeat, and the last one's number.

@@ -16,11 +16,10 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
+from boonta.agents.base import Nest
 from boonta.nodes.hosts import coordination
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder, print_warning
-
-Nest = Any
 
 SAVE_DEADLINE_S = 1_800.0  # Time that other hosts wait for the first one's save, and a thread for another's.
 
@@ -276,10 +275,9 @@ def _require_same_shapes(saved: Any, like: Nest, where: str) -> None:
 
 
 def _shapes(nest: Nest) -> dict[str, tuple[int, ...]]:
+    """The shapes of the leaves by path, which is the same for tuples, namedtuples and dicts of one structure.
+
+    Orbax converts a namedtuple into a dict.
+    """
     leaves = jax.tree_util.tree_flatten_with_path(nest)[0]
-    return {"/".join(_name(key) for key in path): tuple(leaf.shape) for path, leaf in leaves}
-
-
-def _name(key: Any) -> str:
-    """Names a JAX key in the same way for tuples, namedtuples and dicts, which orbax converts into each other."""
-    return str(next(getattr(key, field) for field in ("name", "key", "idx") if hasattr(key, field)))
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): tuple(leaf.shape) for path, leaf in leaves}

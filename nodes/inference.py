@@ -26,7 +26,6 @@ from boonta.nodes.acting.requests import Group, Lane, Request
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.variables import VariableClient
 
-Nest = Any
 REFRESH_S = 0.05  # Seconds between polls for newer params.
 FORGET_S = 1_800.0  # Time after which it is forgotten: a longer pause of an actor costs it its recurrent state.
 

@@ -184,7 +184,7 @@ class Appended:
             self._waiting = self._waiting[self._file.write(self._waiting) :]
 
 
-def _ends_within_a_line(path: pathlib.Path) -> bool:
+def ends_within_a_line(path: pathlib.Path) -> bool:
     """Whether a file's last line lacks its end; False for one that is missing or empty."""
     if not path.exists() or not path.stat().st_size:
         return False
@@ -215,7 +215,7 @@ class Rows:
 
     def __init__(self, path: pathlib.Path, warn: Callable[[str], None]):
         self._lines = Appended(path, warn)
-        if _ends_within_a_line(path):  # The run's earlier part was killed within a row.
+        if ends_within_a_line(path):  # The run's earlier part was killed within a row.
             self._lines.append(b"\n")
 
     def write(self, row: Mapping[str, float]) -> dict[str, float | None]:

@@ -203,9 +203,9 @@ class Monitor(Periodic):
     def status(self, to_launcher: bool = True) -> dict[str, Any]:
         """Everything that a view shows: totals, rates, metrics, nodes, and how the program ends.
 
-        "snapshot" is the newest one, "away" the nodes that it does without and for how many seconds, "saving" the nodes
-        that save, "reason" why it ends, "done" whether that is its stop rule, "failure" why it has failed, "health" the
-        rules of health that hold and their warnings.
+        "snapshot" is the newest one. "away" has the seconds of each node that it does without, "saving" the nodes that
+        save. "reason" says why it ends, "done" whether that is its stop rule, and "failure" why it has failed. "health"
+        has the warning of each rule of health that holds.
         """
         with self._state:
             if to_launcher:

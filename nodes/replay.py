@@ -15,7 +15,7 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.snapshots import manifest, parts
-from boonta.nodes.snapshots.store import KEEP, Retention, SnapshotFolder
+from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, Retention, SnapshotFolder
 from boonta.nodes.tables.division import SERVERS, divided, require_divisible
 from boonta.nodes.tables.reverb.server import Server, make_table, require_same, table_info
 
@@ -61,7 +61,7 @@ class Replay(Periodic):
         folder: str,
         monitor: Any = None,
         *,
-        beside: str = "checkpoints",
+        beside: str = CHECKPOINTS,
         save_every_s: float = 300.0,
         retention: Retention = KEEP,
         shard: int = 0,

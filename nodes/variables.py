@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import safetensors.numpy
 
+from boonta.agents.base import Nest
 from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.periodic import Periodic
 from boonta.nodes.watch.calls import answered
 
-Nest = Any
 LOOK_S = 0.5  # Time for which a server that fetches from the first one waits there for newer params.
 EMPTY = "waiting for params of the first variable server"  # What it does until it has fetched any.
 

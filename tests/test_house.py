@@ -67,11 +67,8 @@ def is_concrete(name: str) -> bool:
     package, _, rest = name.partition(".")
     if package == "agents":
         return (ROOT / "agents" / rest.partition(".")[0]).is_dir() and rest != ""
-    return (
-        package == "envs"
-        and rest != ""
-        and not {"actions", "base", "names", "one_slot", "step_check"} & set(rest.split("."))
-    )
+    shared = {"actions", "base", "names", "one_slot", "purity", "step_check", "wrapped"}
+    return package == "envs" and rest != "" and not shared & set(rest.split("."))
 
 
 def test_agents_and_envs_know_nothing_of_processes():

@@ -23,7 +23,7 @@ from boonta.agents.heads import mask_illegal
 from boonta.agents.n_step import ahead_of_roots, n_step, sequence_error
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.recurrence import folded
-from boonta.agents.returns import importance_weights
+from boonta.agents.returns import importance_weights, mean_over
 from boonta.agents.views import legal_of, view_of
 
 
@@ -68,11 +68,7 @@ def dqn_loss(
         loss += config.conservative_cost * (best - expected(config, values))
     # 4. Sequences drawn with a higher probability count less; a root that is LAST doesn't count.
     weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
-    transitions = jnp.maximum(jnp.sum(moved.mask), 1)
-
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.sum(moved.mask * x) / transitions
-
+    mean = mean_over(moved.mask)
     wanted = moved.reward + moved.discount * expected(config, target.values)
     metrics = {
         "value": mean(expected(config, values)),

@@ -14,9 +14,6 @@ METRICS = (
         "rising, as the table is filled by better policies",
     ),
     Metric(
-        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
-    ),
-    Metric(
         "largest_target_share",
         "C51: the largest target of the batch, in units of the support's limit.",
         healthy="at most 1",

@@ -29,25 +29,24 @@ class State(NamedTuple):
     rung: jax.Array
 
 
-def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table | None) -> Policy:
+def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | None) -> Policy:
     """Acts by action values.
 
     Args:
       config: hyper-parameters.
       network: `ActingParams` hold its params.
       spec: the environment's spec.
-      explores: the table that it acts for, whose ratio says how many env steps an update stands for; random actions,
+      table: the table that it acts for, whose ratio says how many env steps an update stands for; random actions,
         and noise, are only then. None makes a greedy policy.
 
     Returns:
       `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
     """
     view = view_of(spec.observations)
-    per_update = explores.env_steps_per_update if explores else 0.0
+    per_update = table.env_steps_per_update if table else 0.0
 
     def initial_state(batch_size: int) -> State:
-        shapes = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), view)
-        return State(shapes, jnp.zeros(batch_size))
+        return State(sequences.no_frames(view, batch_size, config.frame_stack), jnp.zeros(batch_size))
 
     def placed(state: State, slots: Slots) -> State:
         return state._replace(rung=rungs(slots))
@@ -55,11 +54,11 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table
     def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
         network_key, action_key = jax.random.split(key)
         stack, frames = sequences.push(state.frames, view_of(timestep.observation), timestep.step_type)
-        outputs = network.apply(acting.params, network_key if explores else None, stack)
+        outputs = network.apply(acting.params, network_key if table else None, stack)
         q = expected(config, outputs.values)  # [B, A]
-        settings = config.exploration if explores else None
+        settings = config.exploration if table else None
         env_steps = acting.updates * per_update
         action, estimates = choose(action_key, q, timestep.observation, settings, env_steps, state.rung)
         return action, estimates, state._replace(frames=frames)
 
-    return Policy(initial_state, step, deterministic=not explores, placed=placed)
+    return Policy(initial_state, step, deterministic=not table, placed=placed)

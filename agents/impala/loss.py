@@ -6,8 +6,6 @@ See "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 
@@ -19,7 +17,7 @@ from boonta.agents.impala.config import Config
 from boonta.agents.metrics import histogram
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
-from boonta.agents.returns import v_trace
+from boonta.agents.returns import explained, mean_over, number_of, v_trace
 
 
 def impala_loss(
@@ -49,13 +47,7 @@ def impala_loss(
     rho_tm1 = mask_tm1 * jnp.exp(log_pi_a - log_mu_a)
     v_tm1, v_t = outputs.value[:-1], outputs.value[1:]
     trace = v_trace(v_tm1, v_t, reward_t, discount_t, rho_tm1, config.clip_rho, config.trace_lambda)
-
-    # Counted over the whole batch, however many devices hold it, so that their number makes no difference.
-    transitions = jnp.maximum(jnp.sum(mask_tm1), 1)
-
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.sum(mask_tm1 * x) / transitions
-
+    mean, transitions = mean_over(mask_tm1), number_of(mask_tm1)
     entropy = mean(policy.entropy())
     metrics = {
         "policy_loss": mean(-log_pi_a * trace.advantage_tm1),
@@ -65,14 +57,10 @@ def impala_loss(
         "rho_clipped": mean(rho_tm1 > config.clip_rho),
         "reward": mean(reward_t),
         "value": mean(v_tm1),
-        "value_explained": 1 - mean((trace.target_tm1 - v_tm1) ** 2) / (_variance(trace.target_tm1, mean) + 1e-8),
+        "value_explained": explained(trace.target_tm1, v_tm1, mean),
         "transitions": transitions,
         **entropy_metrics(head, entropy),
     }
     loss = metrics["policy_loss"] + config.baseline_cost * metrics["baseline_loss"]
     loss = loss - config.entropy_cost * entropy
     return loss * transitions if config.reduction == "sum" else loss, Outcome(None, metrics)
-
-
-def _variance(x: jax.Array, mean: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    return mean((x - mean(x)) ** 2)

@@ -120,20 +120,21 @@ def make_reanalyzed_table(config: Config, period: int, share: float) -> Table:
 
 
 def make_tables(config: Config) -> tuple[Table, ...]:
-    """One table, "trajectories"; three if reanalyzers take part, or two if all that is learned from is theirs.
+    """The tables by their share r of reanalyzed sequences; without reanalyzers there is only the first.
 
-    Reanalyzers read "past", which holds the same sequences as "trajectories", in the same chunks under other items, so
-    that nothing is stored twice. It draws uniformly: every state's targets are to be renewed, and those whose error was
-    large are drawn more often from "trajectories" anyway. They write a sequence to "reanalyzed" for each that they
-    read.
+        trajectories  actors write it; the learner draws 1 - r of a batch from it, by `config.replay.sampler`
+        past          it holds the same sequences, stored once; reanalyzers draw from it, uniformly
+        reanalyzed    reanalyzers write a sequence for each that they read; the learner draws r of a batch, uniformly
 
-    "reanalyzed" draws uniformly, too, whatever `config.replay.sampler` is. A priority is the error of a target that is
-    kept; these are kept for a few updates only, so that by the time an error is known its sequence is nearly gone, and
-    another one with the same steps and newer targets may come. It is small for the same reason: a table of n
-    sequences that are drawn k times each holds targets of about n k / (r B) updates, here 4 k / r.
+    "past" draws uniformly because every state's targets are to be renewed; those whose error was large are drawn more
+    often from "trajectories" anyway.
 
-    With r = 1 there is no "trajectories", whose rate the actors would keep to. They keep to that of "past" instead,
-    from which reanalyzers draw each sequence so often that it is learned from `samples_per_insert` times.
+    "reanalyzed" is small, so that its targets stay new: n sequences that are drawn k times each hold the targets of
+    about n k / (r B) updates, here 4 k / r. It ignores the sampler, because a sequence is gone before its error could
+    be used.
+
+    With r = 1 there is no "trajectories", and "past" sets the actors' pace: reanalyzers draw each of its sequences so
+    often that it is learned from `samples_per_insert` times.
     """
     fresh = config.replay.table("trajectories", config.sequence_length, config.roots, fresh_errors(config))
     ratio = config.reanalyze_ratio

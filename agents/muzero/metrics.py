@@ -53,9 +53,6 @@ METRICS = (
         "falling slowly; it stays high where the model can't tell actions apart",
     ),
     Metric(
-        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
-    ),
-    Metric(
         "largest_target",
         "The largest value or reward of the batch, as a distance from 0.",
         "discounted return",

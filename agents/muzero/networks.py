@@ -137,9 +137,7 @@ def make_model(config: Config, view: Nest, num_actions: int, torso: networks.Mak
 
         def dynamics(hidden: jax.Array, choice: jax.Array) -> tuple[jax.Array, jax.Array]:
             x = trunk.advance(hidden, choice, "dynamics")
-            return scale_hidden(x), dense_head(
-                trunk.look(x, "outcome"), config.support_bins, config.head_width, "reward"
-            )
+            return scale_hidden(x), head(trunk.look(x, "outcome"), config.support_bins, "reward")
 
         def project(hidden: jax.Array) -> jax.Array:
             x = perceptron(hk.Flatten()(hidden), [config.head_width], "projection", normalised=True)

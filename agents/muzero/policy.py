@@ -98,10 +98,10 @@ def make_policy(step: Planner) -> Policy:
       `Policy`; its params are `ActingParams`, its actions int32 [B], its states `State`.
     """
     config, spec = step.config, step.spec
-    seen, past = history.spec_of(config, view_of(spec.observations), spec.actions.num_values), config.frame_stack - 1
+    seen = history.spec_of(config, view_of(spec.observations), spec.actions.num_values)
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(lambda x: jnp.zeros((batch_size, *x.shape, past), x.dtype), seen)
+        frames = sequences.no_frames(seen, batch_size, config.frame_stack)
         return State(frames, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size))
 
     def placed(state: State, slots: Slots) -> State:

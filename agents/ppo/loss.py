@@ -5,7 +5,6 @@ See "Proximal Policy Optimization Algorithms" (https://arxiv.org/abs/1707.06347)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.policy_value import Network
 from boonta.agents.ppo.config import Config
 from boonta.agents.recurrence import Inputs, inputs_as_acted
-from boonta.agents.returns import generalised_advantages, v_trace
+from boonta.agents.returns import Mean, explained, generalised_advantages, mean_over, v_trace, variance
 from boonta.agents.views import view_of
 
 
@@ -129,11 +128,7 @@ def ppo_loss(
     """
     rows = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), units._replace(core=()))  # [S, N, ...]
     outputs, _ = network.unroll(params, rows.inputs, units.core)
-    number = jnp.maximum(jnp.sum(rows.mask), 1)
-
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.sum(rows.mask * x) / number
-
+    mean = mean_over(rows.mask)
     policy = head.distribution(outputs.logits)
     # Where there was no transition, the action may be impossible, and its ratio infinite.
     log_ratio = jnp.where(rows.mask > 0, policy.log_prob(rows.action) - rows.log_prob, 0.0)
@@ -157,7 +152,7 @@ def ppo_loss(
         "rho_error": mean(jnp.abs(rows.rho - 1)),
         "reward": mean(rows.reward),
         "value": mean(rows.value),
-        "value_explained": 1 - mean((rows.target - rows.value) ** 2) / (variance(rows.target, mean) + 1e-8),
+        "value_explained": explained(rows.target, rows.value, mean),
         "entropy_cost": entropy_cost(context.updates, config),
         **entropy_metrics(head, entropy),
     }
@@ -176,11 +171,6 @@ def entropy_cost(updates: jax.Array, config: Config) -> jax.Array:
     return jnp.float32(config.entropy_cost * left)
 
 
-def normalised(x: jax.Array, mean: Callable[[jax.Array], jax.Array]) -> jax.Array:
+def normalised(x: jax.Array, mean: Mean) -> jax.Array:
     """Numbers with mean 0 and variance 1 over the transitions that count."""
     return (x - mean(x)) / jnp.sqrt(variance(x, mean) + 1e-8)
-
-
-def variance(x: jax.Array, mean: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """The variance over the transitions that count."""
-    return mean((x - mean(x)) ** 2)

@@ -8,8 +8,6 @@ from boonta.agents.config import check, documented, field, recast, replaced, req
 from boonta.agents.exploration import Exploration, require_pace
 from boonta.agents.groups import Optimiser, Replay, Torso
 
-OWN = "own choice, as in the runs of agents/r2d2/README.md"
-
 
 @documented
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.r2d2.config import Config
 from boonta.agents.r2d2.networks import Network
 from boonta.agents.recurrence import burn_in, inputs_as_acted
-from boonta.agents.returns import importance_weights
+from boonta.agents.returns import importance_weights, mean_over
 from boonta.agents.views import legal_of
 
 
@@ -72,11 +72,7 @@ def r2d2_loss(
         soft = jax.nn.logsumexp(mask_illegal(values, legal)[: config.roots], axis=-1)
         loss += config.conservative_cost * (soft - chosen)
     weights, beta = importance_weights(batch.probability, context.updates, config.replay)  # [B]
-    transitions = jnp.maximum(jnp.sum(moved.mask), 1)
-
-    def mean(x: jax.Array) -> jax.Array:
-        return jnp.sum(moved.mask * x) / transitions
-
+    mean = mean_over(moved.mask)
     # 4. A sequence's priority is made of its roots' errors.
     priorities = jax.lax.stop_gradient(sequence_error(jnp.abs(error), moved.mask, config.priority_mix))
     metrics = {

@@ -7,7 +7,4 @@ from boonta.agents.metrics import Metric
 METRICS = (
     Metric("value_target", "Mean of the targets of a batch's values.", "discounted return", "near value"),
     Metric("value_error", "Mean distance between values and their targets, both rescaled.", healthy="falling"),
-    Metric(
-        "importance_exponent", "Exponent of the weights that make up for prioritised drawing.", healthy="rises to 1"
-    ),
 )

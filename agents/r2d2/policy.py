@@ -31,25 +31,23 @@ class State(NamedTuple):
     rung: jax.Array
 
 
-def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table | None) -> Policy:
+def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | None) -> Policy:
     """Acts by action values.
 
     Args:
       config: hyper-parameters.
       network: `ActingParams` hold its params.
       spec: the environment's spec.
-      explores: the table that it acts for, whose ratio says how many env steps an update stands for; random actions
+      table: the table that it acts for, whose ratio says how many env steps an update stands for; random actions
         are only then. None makes a greedy policy.
 
     Returns:
       `Policy`; actions are int32 [B], extras `exploration.Estimates`, states `State`.
     """
-    per_update = explores.env_steps_per_update if explores else 0.0
+    per_update = table.env_steps_per_update if table else 0.0
 
     def initial_state(batch_size: int) -> State:
-        frames = jax.tree.map(
-            lambda x: jnp.zeros((batch_size, *x.shape, config.frame_stack - 1), x.dtype), spec.observations
-        )
+        frames = sequences.no_frames(spec.observations, batch_size, config.frame_stack)
         core = Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32))
         return State(frames, core, jnp.zeros(batch_size))
 
@@ -61,7 +59,7 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table
         inputs = Inputs(stack, timestep.step_type, timestep.reward, state.core.action_tm1)
         inputs = jax.tree.map(lambda x: x[None], inputs)  # [1, B, ...]
         values, lstm = network.unroll(acting.params, inputs, state.core.lstm)
-        settings = config.exploration if explores else None
+        settings = config.exploration if table else None
         env_steps = acting.updates * per_update
         action, estimates = choose(
             key, values[0], timestep.observation, settings, env_steps, state.rung, raw_of(config)
@@ -71,4 +69,4 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, explores: Table
     def executed(state: State, action: jax.Array) -> State:
         return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, jnp.int32)))
 
-    return Policy(initial_state, step, lambda state: state.core, not explores, placed, executed)
+    return Policy(initial_state, step, lambda state: state.core, not table, placed, executed)

@@ -7,7 +7,7 @@ import dataclasses
 from boonta.agents.actor_critic import Layers
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Optimiser
-from boonta.agents.transitions import Transitions
+from boonta.agents.transitions import TransitionReplay
 
 ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 
@@ -24,7 +24,7 @@ class Config:
     layers: Layers = field(Layers(), "The networks of policy and critics.")
 
     # Data.
-    replay: Transitions = field(Transitions(), "The replay table, and the ratio of updates to env steps.")
+    replay: TransitionReplay = field(TransitionReplay(), "The replay table, and the ratio of updates to env steps.")
 
     # Loss.
     discount: float = field(

@@ -12,6 +12,7 @@ from boonta.agents.actor_critic import Networks
 from boonta.agents.base import Batch, Nest
 from boonta.agents.heads import ActionHead, Box, entropy_metrics
 from boonta.agents.optimisation import Context, Outcome
+from boonta.agents.returns import mean_over
 from boonta.agents.sac.config import Config
 from boonta.agents.transitions import transitions_of
 
@@ -35,7 +36,7 @@ def sac_loss(
     """
     stop = jax.lax.stop_gradient
     data = transitions_of(batch, box, config.replay, config.layers.frame_stack, config.discount)  # [M]
-    mean, alpha = data.mean, jnp.exp(params["temperature"])
+    mean, alpha = mean_over(data.mask_tm1), jnp.exp(params["temperature"])
     next_key, key = jax.random.split(context.key)
 
     # Critics: Eq. 5, with the target of Eq. 6 by the least of the targets.

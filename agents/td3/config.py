@@ -7,7 +7,7 @@ import dataclasses
 from boonta.agents.actor_critic import Layers
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Optimiser
-from boonta.agents.transitions import Transitions
+from boonta.agents.transitions import TransitionReplay
 
 ADAM = Optimiser("adam", learning_rate=3e-4, max_grad_norm=float("inf"))
 
@@ -31,7 +31,7 @@ class Config:
         source="[T], section 6.1",
         at_least=0,
     )
-    replay: Transitions = field(Transitions(), "The replay table, and the ratio of updates to env steps.")
+    replay: TransitionReplay = field(TransitionReplay(), "The replay table, and the ratio of updates to env steps.")
 
     # Loss.
     discount: float = field(

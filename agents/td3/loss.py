@@ -13,6 +13,7 @@ from boonta.agents.base import Batch, Nest
 from boonta.agents.descent import is_due
 from boonta.agents.heads import Box
 from boonta.agents.optimisation import Context, Outcome
+from boonta.agents.returns import mean_over
 from boonta.agents.td3.config import Config
 from boonta.agents.transitions import transitions_of
 
@@ -34,7 +35,7 @@ def td3_loss(
       The loss [], and an `Outcome` whose statistics are the number of transitions, and whose metrics are means.
     """
     data = transitions_of(batch, box, config.replay, config.layers.frame_stack, config.discount)  # [M]
-    mean, targets = data.mean, context.target_params
+    mean, targets = mean_over(data.mask_tm1), context.target_params
 
     # Critics: the target is the least of the target critics' values, of an action near the target policy's: Eq. 14.
     action_t = smoothed(context.key, networks.policy(targets["policy"], data.stack_t), config)

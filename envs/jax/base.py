@@ -19,10 +19,7 @@ import numpy as np
 from dm_env import specs
 
 from boonta.envs import base
-from boonta.envs.actions import check_action
-from boonta.envs.jax.purity import check_pure
-
-__all__ = ["Batched", "Game", "JaxEnv", "Stream", "as_env", "check_pure", "draw_bits"]
+from boonta.envs.actions import check_action, check_legal
 
 Nest = Any
 
@@ -32,7 +29,7 @@ class JaxEnv(abc.ABC):
 
     A slot is the same endless stream as in `envs.base`: FIRST, MID…, LAST, FIRST, …; the step after LAST begins the
     next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key,
-    which is part of the state. `check_pure`, and `envs.conformance` applied to `as_env(env)`, check these rules.
+    which is part of the state. `purity.check_pure`, and `envs.conformance` applied to `as_env(env)`, check these rules.
     """
 
     @property
@@ -211,7 +208,8 @@ class _JaxBatch(base.BatchedEnv):
         action = check_action(action, self.spec.actions, self.num_envs)
         if self._timestep is None:
             return self.reset()
-        self._check_legal(action)
+        if isinstance(self._timestep.observation, base.BoardView):
+            check_legal(action, self._timestep.observation.legal)
         return self._take(_step(self._env, self._state, action.astype(self.spec.actions.dtype)))
 
     def episodes(self) -> list[base.Episode]:
@@ -223,22 +221,10 @@ class _JaxBatch(base.BatchedEnv):
     def _take(self, out: tuple[Nest, base.TimeStep]) -> base.TimeStep:
         """Keeps the state [B, ...] that `init` or `step` returned, and counts its time step."""
         self._state, self._timestep = out[0], jax.device_get(out[1])
-        reward = self._timestep.reward
-        if self.spec.num_players == 2:  # Player 1 acted where player 0 is to move now; the game is zero-sum.
-            reward = np.where(self._timestep.observation.player == 0, -reward, reward)
+        reward = base.reward_of_player_0(self._timestep, self.spec.num_players)
         step_type = self._timestep.step_type
         self._tracker.update(reward, first=step_type == base.FIRST, ended=step_type == base.LAST)
         return self._timestep
-
-    def _check_legal(self, action: np.ndarray) -> None:
-        assert self._timestep is not None
-        if not isinstance(self._timestep.observation, base.BoardView):
-            return
-        illegal = ~self._timestep.observation.legal[np.arange(self.num_envs), action]
-        if illegal.any():
-            slot = int(np.argmax(illegal))
-            legal = np.flatnonzero(self._timestep.observation.legal[slot]).tolist()
-            raise ValueError(f"action of slot {slot} is {action[slot]}, which is illegal there; legal: {legal}")
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -11,7 +11,6 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,9 +19,8 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import random_actions
-from boonta.envs.jax.base import Game
+from boonta.envs.jax.base import Game, Nest
 
-Nest = Any
 Start = Callable[[base.TimeStep, int, Nest], Nest]
 Adapt = Callable[[Nest], Nest]
 Choose = Callable[[base.TimeStep, np.random.Generator], np.ndarray]

@@ -7,7 +7,7 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.extend
@@ -17,9 +17,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs import base
-
-if TYPE_CHECKING:
-    from boonta.envs.jax.base import JaxEnv
+from boonta.envs.jax.base import JaxEnv
 
 _CALLBACK = re.compile(r"\b(pure_callback|io_callback)\[")
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
@@ -40,8 +38,6 @@ def check_pure(env: JaxEnv) -> None:
       ValueError: it is not a JAX environment, not a pure JAX program, or doesn't match its spec; the message names the
         leaf, what it is and what it must be.
     """
-    from boonta.envs.jax.base import JaxEnv  # The other module imports this one.
-
     if not isinstance(env, JaxEnv):
         kind = type(env)
         raise ValueError(f"env is of {kind.__module__}.{kind.__qualname__}; it must be a JaxEnv, see envs.jax.base")

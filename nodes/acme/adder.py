@@ -17,7 +17,7 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.acme.acting import row_of
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.tables.base import Store, open_writer
+from boonta.nodes.tables.base import Store
 from boonta.nodes.tables.contract import written_by
 
 
@@ -84,7 +84,7 @@ class StepsAdder(adders.Adder):
         self._nothing = zeros.action, zeros.extras
         self._core = jax.device_get(agent.policy.core(agent.policy.initial_state(1)))
         self._timestep: dm_env.TimeStep | None = None
-        self._writer = open_writer(replay, written_by("actor", agent.tables), 1, self._node.wait_for, 0)
+        self._writer = replay.open_writer(written_by("actor", agent.tables), 1, self._node.wait_for, 0)
 
     def add_first(self, timestep: dm_env.TimeStep) -> None:
         self.reset()

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Slots, Table
+from boonta.agents.base import Agent, Nest, Slots, Table
 from boonta.envs.base import TimeStep
 from boonta.nodes.base import Node
 from boonta.nodes.tables.freshness import bounded
 from boonta.nodes.watch.calls import answered
-
-Nest = Any
 
 ANSWER_DEADLINE_S = 300.0  # This is long because an inference node compiles before its first answers.
 

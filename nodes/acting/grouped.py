@@ -11,11 +11,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Policy
+from boonta.agents.base import Nest, Policy
 from boonta.envs.base import TimeStep
 from boonta.nodes.acting.local import jit_policy
 
-Nest = Any
 ActForGroups = Callable[[Nest, Any, Any, TimeStep, Sequence[Nest]], tuple[Any, Nest, Nest, list[Nest]]]
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Policy, Slots, Steps, Table, initial_state_of
+from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table, initial_state_of
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct
@@ -19,7 +19,6 @@ from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.tables import contract
 from boonta.nodes.variables import Colocated, VariableClient
 
-Nest = Any
 Act = Callable[[Nest, Any, int, TimeStep, Nest], tuple[Any, Nest, Nest, Nest]]  # The type of what `jit_policy` returns.
 
 REFRESH_ROWS = 4  # Env steps of a slot that share a look for newer params.
@@ -71,66 +70,31 @@ class Acting:
         self._state = self._executed(self._state, action)
 
 
-class LocalAct:
-    """The policy of a group of environments, which gets the newest params every so many steps.
+class RefreshingAct:
+    """The policy of a group of environments, which takes newer params where they are due.
 
     Args:
       acting: the policy in the group's stream.
-      params: the client that has the newest params.
       refresh: when to look for newer params.
+      fetch: `(timeout_s) -> (version, params)`, or None if they aren't there within that time.
       wait_for: the node's `wait_for`.
-    """
-
-    def __init__(self, acting: Acting, params: VariableClient, refresh: Refresh, wait_for: Callable[..., Any]):
-        self._acting = acting
-        self.executed = acting.executed
-        self._params = params
-        self._refresh = refresh
-        self._wait_for = wait_for
-
-    def __call__(self, timestep: TimeStep) -> Acted:
-        if self._refresh.due:
-            self._version, self._held = self._wait_for(self._refresh.waits_for, self._poll)
-        self._refresh.rows += 1
-        return Acted(self._version, *self._acting(self._held, timestep))
-
-    def ready(self) -> bool:
-        if not self._refresh.due or self._refresh.allowance is None:
-            return True
-        return self._params.poll(0.0) is None or self._refresh.allowance.may_begin(self._params.snapshot()[0])
-
-    def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
-        if self._params.poll(timeout_s) is None:
-            return None
-        return self._refresh.allowed(self._params.snapshot(), timeout_s)  # Other groups may fetch newer ones.
-
-
-class ColocatedAct:
-    """The policy of a group of environments on a device to which the learner sends the params; extras stay on it.
-
-    Args:
-      acting: the policy in the group's stream.
-      place: the params on the device, and the lock-step if there is one.
-      group: number of the group, over all actors.
-      refresh: when to look for newer params: where a sequence has just ended, so that in lock-step an update may wait
-        for it, or at every so many steps.
-      wait_for: the node's `wait_for`.
+      ready: whether the next call would not wait.
     """
 
     def __init__(
         self,
         acting: Acting,
-        place: Colocated,
-        group: int,
         refresh: Refresh,
+        fetch: Callable[[float], tuple[int, Nest] | None],
         wait_for: Callable[..., Any],
+        ready: Callable[[], bool] = lambda: True,
     ):
         self._acting = acting
         self.executed = acting.executed
-        self._place = place
-        self._group = group
         self._refresh = refresh
+        self._fetch = fetch
         self._wait_for = wait_for
+        self.ready = ready
 
     def __call__(self, timestep: TimeStep) -> Acted:
         if self._refresh.due:
@@ -138,14 +102,9 @@ class ColocatedAct:
         self._refresh.rows += 1
         return Acted(self._version, *self._acting(self._params, timestep))
 
-    def ready(self) -> bool:
-        return True
-
     def _poll(self, timeout_s: float) -> tuple[int, Nest] | None:
-        lock_step, refresh = self._place.lock_step, self._refresh
-        updates = lock_step and lock_step.updates(self._group, contract.completed(refresh.table, refresh.rows))
-        found = self._place.variables.get(self._place.device, updates, timeout_s)
-        return None if found is None else refresh.allowed(found, timeout_s)
+        found = self._fetch(timeout_s)
+        return None if found is None else self._refresh.allowed(found, timeout_s)
 
 
 def open_local_acting(
@@ -159,21 +118,38 @@ def open_local_acting(
                 f"{node.name}: refresh_every is {refresh_every}; in lock-step params change where a sequence has ended"
             )
 
-        def open_colocated(group: int, slots: Slots, seed: int) -> ColocatedAct:
+        def open_colocated(group: int, slots: Slots, seed: int) -> RefreshingAct:
             acting = Acting(agent.policy, act, slots, seed, node.stopwatch, variables.device)
+            lock_step = variables.lock_step
             # Lock-step bounds staleness by itself.
-            allowance = None if variables.lock_step else allowance_of(node, table, slots)
-            return ColocatedAct(acting, variables, group, Refresh(table, refresh_every, allowance), node.wait_for)
+            refresh = Refresh(table, refresh_every, None if lock_step else allowance_of(node, table, slots))
+
+            def fetch(timeout_s: float) -> tuple[int, Nest] | None:
+                updates = lock_step and lock_step.updates(group, contract.completed(table, refresh.rows))
+                return variables.variables.get(variables.device, updates, timeout_s)
+
+            return RefreshingAct(acting, refresh, fetch, node.wait_for)
 
         return open_colocated
     params = VariableClient(variables, acting_params(agent))
 
-    def open_act(group: int, slots: Slots, seed: int) -> LocalAct:
+    def open_act(group: int, slots: Slots, seed: int) -> RefreshingAct:
         del group
         acting = Acting(agent.policy, act, slots, seed, node.stopwatch)
         allowance = allowance_of(node, table, slots)
         every = refresh_every or (refresh_rows(table) if allowance is None else None)
-        return LocalAct(acting, params, Refresh(table, every, allowance), node.wait_for)
+        refresh = Refresh(table, every, allowance)
+
+        def fetch(timeout_s: float) -> tuple[int, Nest] | None:
+            return None if params.poll(timeout_s) is None else params.snapshot()  # Other groups may fetch newer ones.
+
+        def ready() -> bool:
+            if not refresh.due or allowance is None:
+                return True
+            found = fetch(0.0)
+            return found is None or allowance.may_begin(found[0])
+
+        return RefreshingAct(acting, refresh, fetch, node.wait_for, ready)
 
     return open_act
 

@@ -9,7 +9,7 @@ import tree
 
 from boonta.agents.base import Nest, Steps
 from boonta.envs.actions import check_action
-from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep
+from boonta.envs.base import FIRST, LAST, BatchedEnv, EnvSpec, Episode, EpisodeTracker, TimeStep, reward_of_player_0
 
 Source = Callable[[], Steps]  # Returns another trajectory at each call, leaves [T, ...] with T >= 1.
 
@@ -82,6 +82,6 @@ class Replayed(BatchedEnv):
         )
         first, last = step_type == FIRST, step_type == LAST
         self._whole |= first
-        by_player_1 = self.spec.num_players == 2 and observation.player == 0  # Player 1 acted; the game is zero-sum.
-        self._tracker.update(np.where(by_player_1, -reward, reward), first, last & self._whole)
-        return TimeStep(step_type, reward, discount, observation)
+        timestep = TimeStep(step_type, reward, discount, observation)
+        self._tracker.update(reward_of_player_0(timestep, self.spec.num_players), first, last & self._whole)
+        return timestep

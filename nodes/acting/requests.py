@@ -14,7 +14,8 @@ from typing import Any
 import jax
 import numpy as np
 
-Nest = Any
+from boonta.agents.base import Nest
+
 LATELY_S = 10.0  # Time since its last request after which no batch waits for a group: its actor may have left.
 
 

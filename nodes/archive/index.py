@@ -180,15 +180,7 @@ def _is_newer(content: dict[str, Any]) -> bool:
 def leaves(nest: Nest) -> dict[str, Any]:
     """Returns the leaves of a nest by path, such as "observation/view"; the path of a single leaf is ""."""
     flat, _ = jax.tree_util.tree_flatten_with_path(nest)
-    return {"/".join(_part(key) for key in path): leaf for path, leaf in flat}
-
-
-def _part(key: Any) -> str:
-    """Converts a JAX key to one part of a path: a field's name, a dict's key, or an index."""
-    for attribute in ("name", "key", "idx"):
-        if hasattr(key, attribute):
-            return str(getattr(key, attribute))
-    return str(key)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in flat}
 
 
 def _leaf(spec: specs.Array) -> Leaf:

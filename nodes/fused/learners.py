@@ -13,7 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
-from boonta.envs.jax.base import check_pure
+from boonta.envs.jax.purity import check_pure
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.evaluating import MAX_STEPS

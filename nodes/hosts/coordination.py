@@ -31,9 +31,8 @@ from jax._src import distributed, xla_bridge
 from jax._src.lib import _jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
+from boonta.agents.base import Nest
 from boonta.nodes.watch.calls import in_thread
-
-Nest = Any
 
 SILENT_S = 10  # Time without a heartbeat after which a process counts as dead, and the others end.
 BEAT_S = 2

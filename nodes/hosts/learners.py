@@ -59,8 +59,9 @@ class Together:
 class SeveralLearners(SeveralHosts):
     """The agreement of several learners that have one monitor.
 
-    Until the first update none waits in one for another, and so may end at once. Each posts once whether it has a batch
-    for that update, or is to end without; if one of them is, so are all, and nothing was learned that could be saved.
+    Before the first update a learner may end by itself, because no other can be waiting for it inside an update. Each
+    posts, once, whether it has a batch for that update. If one has none, all end; nothing was learned that could be
+    saved.
 
     Args:
       hosts: all learners, and which one this is.

@@ -15,8 +15,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Batch, Steps
-from boonta.envs.base import BatchedEnv, Env, EnvSpec, Episode, TimeStep
+from boonta.envs.base import BatchedEnv, Env, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
+from boonta.envs.wrapped import WrappedEnv
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,33 +95,19 @@ class Placed:
         return _PlacedBatch(self.env(num_envs, seed), self.device)
 
 
-class _PlacedBatch(BatchedEnv):
+class _PlacedBatch(WrappedEnv):
     """See `Placed`."""
 
     def __init__(self, env: BatchedEnv, device: jax.Device):
-        self.num_envs = env.num_envs
-        self.spec = env.spec
-        self._env = env
+        super().__init__(env)
         self._device = device
         self._checked = StepCheck(env.spec, env.num_envs)
 
     def reset(self) -> TimeStep:
-        return jax.device_put(self._checked(self._env.reset()), self._device)
+        return jax.device_put(self._checked(self.env.reset()), self._device)
 
     def step(self, action: np.ndarray) -> TimeStep:
-        return jax.device_put(self._checked(self._env.step(action)), self._device)
-
-    def executed_action(self, action: np.ndarray) -> np.ndarray:
-        return self._env.executed_action(action)
-
-    def episodes(self) -> list[Episode]:
-        return self._env.episodes()
-
-    def render(self) -> np.ndarray | None:
-        return self._env.render()
-
-    def close(self) -> None:
-        self._env.close()
+        return jax.device_put(self._checked(self.env.step(action)), self._device)
 
 
 def make_mesh(devices: int | None, batch_size: int) -> Mesh:

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from boonta.agents.base import Policy, Slots
+from boonta.agents.base import Nest, Policy, Slots
 from boonta.envs import base
 from boonta.nodes.acting.local import Act, Acting
 from boonta.nodes.base import Stopped
 from boonta.nodes.matches import elo
 from boonta.nodes.metrics import Stopwatch
-
-Nest = Any
 
 # The number of random moves that start a game between two policies. Without them, two deterministic policies would play
 # the same two games over and over.

@@ -15,11 +15,7 @@ REACH_S = 30.0  # Deadline of the server's first answer, after which the row is 
 
 
 class WandB(Numbered):
-    """A run on Weights & Biases, with charts over env steps and its files in `wandb/` in the run's folder.
-
-    Its own step is the number of the row: a row that comes twice counts once, and a run that goes on from an older
-    checkpoint, with fewer env steps than before, is not refused.
-    """
+    """A run on Weights & Biases, with charts over env steps and its files in `wandb/` in the run's folder."""
 
     def begin(self, run: TrackedRun) -> None:
         tracker = wandb.init(

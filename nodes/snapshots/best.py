@@ -11,15 +11,14 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pydantic
 
+from boonta.agents.base import Nest
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import BEST, Retention, SnapshotFolder
 
-Nest = Any
 State = tuple[Nest, dict[str, float]]  # A copy of the learner state, and the program's counters.
 
 RECORD = "evaluation.json"

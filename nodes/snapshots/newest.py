@@ -8,10 +8,9 @@ from typing import Any
 
 from boonta.nodes.snapshots import manifest
 from boonta.nodes.snapshots.parts import parts_of
-from boonta.nodes.snapshots.store import numbers
+from boonta.nodes.snapshots.store import LEARNERS, numbers
 
 LOOK_S = 5.0  # Time between two looks at the disk.
-FOLDERS = ("checkpoints", "members")  # The folders in which a learner, or a population, saves.
 
 
 class Newest:
@@ -30,7 +29,7 @@ class Newest:
         """Looks at the disk again, unless the last look was a moment ago."""
         if time.monotonic() - self._looked_at > LOOK_S:
             self._looked_at = time.monotonic()
-            self._found = max(filter(None, map(self._find, FOLDERS)), default=None)
+            self._found = max(filter(None, map(self._find, LEARNERS)), default=None)
 
     @property
     def snapshot(self) -> dict[str, Any] | None:

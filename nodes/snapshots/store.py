@@ -21,7 +21,9 @@ from boonta.nodes.snapshots import files, manifest, parts
 from boonta.nodes.snapshots.manifest import Unsound
 
 SCRATCH = "unfinished"  # The folder of snapshots that are being written or removed.
-LEARNERS = ("checkpoints", "members")  # A run's folders of snapshots; it goes on from one in one of these.
+# A run's folders of snapshots: of a learner, of a population, and of tables, which have the numbers of the checkpoints.
+CHECKPOINTS, MEMBERS, TABLES = "checkpoints", "members", "replay"
+LEARNERS = (CHECKPOINTS, MEMBERS)  # A run goes on from a snapshot in one of these.
 SMALL = 100_000_000  # Bytes of a snapshot that is read within a second.
 BEST = "best"  # The folder, within that of the checkpoints, of the one with the best evaluation.
 

@@ -167,11 +167,6 @@ class ReplayStore(Store, Protocol):
         ...
 
 
-def open_writer(store: Store, tables: Sequence[Table], num_envs: int, wait_for: WaitFor, group: int) -> Writer:
-    """A group's writer into a store's tables; see `Store.open_writer`."""
-    return store.open_writer(tables, num_envs, wait_for, group)
-
-
 def open_dataset(store: Store, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
     """The learner's batches from a store's tables; see `Store.open_dataset`."""
     return store.open_dataset(tables, sharding, updates)

@@ -191,7 +191,7 @@ def require_errors(table: Table, errors: np.ndarray) -> np.ndarray:
 
 
 def light(steps: Steps) -> Steps:
-    """Steps without what errors don't look at, which is nearly all that they hold."""
+    """Steps without observations and cores: these leaves are the large ones, and `Table.errors` never reads them."""
     return steps._replace(observation=(), core=())
 
 

@@ -7,11 +7,11 @@ after `i` others, so that it is known when a sequence is drawn how old it will b
 - Actors begin no sequence that would be left out (`Allowance`). With each version its slots may begin as many sequences
   as an update takes, and no more than `max_staleness` versions ahead.
 
-With `max_staleness` 0, the presets' choice, an update takes all that its version began, so that nothing is left out
-while no node dies. With more, other slots go on while one is slow: what it began may be overtaken in the queue by so
-many newer sequences that it is too old at last. Without these the others could not make a batch one day, so the slots
-begin as many again as the learner has left out, by the monitor's counter. Nobody counts the sequences that died with a
-node, and a slot can't begin a part of one: so each wait ends after `PATIENCE_S`.
+With `max_staleness` 0, the presets' choice, an update takes exactly the sequences that its version began, so nothing is
+left out while no node dies. With a larger bound, fast slots may overtake a slow one in the queue; its sequence is then
+too old and left out. The monitor counts these, and slots begin as many again; otherwise there would one day be too few
+for a batch. Sequences that died with a node are in no counter, and a slot can't begin a fraction of one: so no slot
+waits longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations

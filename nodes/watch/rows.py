@@ -35,12 +35,12 @@ def evaluation(reports: Iterable[Mapping[str, Any]], away: Collection[str]) -> d
 
 
 class Mark(NamedTuple):
-    """A moment of a program, since which the rates of a row are taken.
+    """The counters of a program at one moment. The rates of a row compare two of these.
 
     Attributes:
-      at: the time in seconds of any clock that never goes back.
+      at: the moment, in seconds of any clock that never goes back.
       totals: the program's counters.
-      seconds: seconds of a thread by activity, of each node's present life, by the node's name and the life.
+      seconds: the seconds that a thread of each node has spent on each activity, by the node's name and its life.
     """
 
     at: float

@@ -75,7 +75,7 @@ def append(folder: pathlib.Path, evaluations: list[Evaluated]) -> None:
     path = folder / FILE
     lines = [{name: value for name, value in vars(each).items() if value is not None} for each in evaluations]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    torn = path.exists() and not path.read_bytes().endswith(b"\n")
+    torn = metrics.ends_within_a_line(path)
     file = metrics.Appended(path, print_warning)
     file.append((b"\n" if torn else b"") + text.encode())
     file.close()

@@ -293,7 +293,7 @@ def _ending(folder: pathlib.Path, config: Config) -> list[str]:
     if journal.last_code(folder) == 0:
         return []
     log = journal.last_start(folder)
-    state, end = status.state_of(folder, log), journal.end_of(log)
+    state, end = status.SENTENCES[status.state_of(folder, log)], journal.end_of(log)
     if end:
         state = f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
     what = "has not reached its" if config.has_stop_rule else "has no"

@@ -63,8 +63,10 @@ class Live:
         """The monitor's status, its age in seconds, and whether the run goes on, as JSON."""
         known = page.status_of(self._folder)
         log = journal.last_start(self._folder)
+        state = status.state_of(self._folder, log)
         run = {
-            "state": status.state_of(self._folder, log),
+            "state": state,
+            "sentence": status.SENTENCES[state],
             "end": journal.end_of(log) or "",
             "age_s": time.time() - known["at"] if "at" in known else None,
         }

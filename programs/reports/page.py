@@ -11,6 +11,7 @@ from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, TABLES
 from boonta.programs.experiments import curves, evaluations, figures
 from boonta.programs.experiments.page import escaped, html, number, table
 from boonta.programs.reports import charts, picture
@@ -22,7 +23,7 @@ from boonta.programs.wiring.config_file import Config
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")
-NOT_MEDIA = ("comparison", "checkpoints", "logs", "members", "replay", "tensorboard", "tmp")  # Folders within a run's.
+NOT_MEDIA = ("comparison", "logs", "tensorboard", "tmp", *LEARNERS, TABLES)  # Folders within a run's.
 MOST_MEDIA = 20
 
 
@@ -47,7 +48,7 @@ def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str
 def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -> str:
     """The page of a run; its pictures are named by their files."""
     log = journal.last_start(folder)
-    state = status.state_of(folder, log).capitalize()
+    state = status.SENTENCES[status.state_of(folder, log)].capitalize()
     parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
     rows = rows_of(folder)
     newest = rows[-1] if rows else {}

@@ -26,7 +26,7 @@ from boonta.nodes.fused import stage
 from boonta.nodes.fused.population import Member
 from boonta.nodes.population import Population
 from boonta.nodes.snapshots.best import read_record
-from boonta.nodes.snapshots.store import print_warning
+from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.results import folders_of
@@ -101,7 +101,7 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
     deterministic = _deterministic(program) if task.deterministic is None else task.deterministic
     policy = evaluated_policy(program.agent, deterministic)
     population = _population(program) if task.which == "newest" else None
-    newest = Checkpointer(checkpoints_of(folder, task.which) if population is None else folder / "members").latest()
+    newest = Checkpointer(checkpoints_of(folder, task.which) if population is None else folder / MEMBERS).latest()
     if newest is None:
         raise BadInput(f"it has no {task.which} checkpoint yet")
     wanted = Evaluated(newest, task.which, task.episodes, policy.deterministic, task.seed, (), max_steps=task.max_steps)
@@ -153,7 +153,7 @@ def _play_members(
     node: Population, folder: pathlib.Path, task: Task, deterministic: bool | None
 ) -> list[tuple[Sequence[float], int]]:
     """The same of each member of a population; all meet the same episodes."""
-    state, _ = Checkpointer(folder / "members").restore(node.initial_state)
+    state, _ = Checkpointer(folder / MEMBERS).restore(node.initial_state)
 
     def one(member: Member, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         agent = node.make(with_values(node.config, member.values))

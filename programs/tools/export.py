@@ -13,6 +13,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.archive.episodes import stitch
 from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index, summary
+from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
@@ -45,7 +46,7 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     if not tables:
         raise BadInput(f"{workdir} is a run with a queue, which keeps nothing; only replay can be exported")
     table = max(tables, key=lambda table: table.size)
-    checkpoints = newest_checkpoints(workdir / "replay")
+    checkpoints = newest_checkpoints(workdir / TABLES)
     if not checkpoints:
         raise BadInput(f"{workdir} has no replay checkpoint; a run writes one when it ends")
     writer = ArchiveWriter(out, env)

@@ -23,8 +23,6 @@ from boonta.programs.wiring.run import BadInput
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.
-STATES = {"it is running": "running", "it never started": "never started"}  # Short forms of what `state_of` returns.
-CUT_OFF = "cut off"
 
 
 def runs(workdirs: tyro.conf.Positional[pathlib.Path] = pathlib.Path("runs")) -> None:
@@ -86,9 +84,7 @@ def _state(run: pathlib.Path) -> str:
     """Its state, or the line of its log with the way in which it ended."""
     log = journal.last_start(run)
     state = state_of(run, log)
-    if state != "it has ended":
-        return STATES.get(state, CUT_OFF)
-    return journal.end_of(log) or "ended"
+    return (journal.end_of(log) or state) if state == "ended" else state
 
 
 def main() -> None:

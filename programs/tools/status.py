@@ -9,6 +9,7 @@ import datetime
 import fcntl
 import pathlib
 import time
+from typing import Literal
 
 import tyro
 
@@ -16,14 +17,20 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
-from boonta.nodes.snapshots.store import LEARNERS, SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import CHECKPOINTS, LEARNERS, TABLES, SnapshotFolder, numbers
 from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring import journal, view
 from boonta.programs.wiring.config_file import read_config
 from boonta.programs.wiring.faults import command
 
-TABLES = "replay"  # The folder of the tables' snapshots; each snapshot's number is that of the updates done.
-BEST = f"checkpoints/{store.BEST}"
+State = Literal["running", "ended", "cut off", "never started"]  # Of a run.
+SENTENCES: dict[State, str] = {
+    "running": "it is running",
+    "ended": "it has ended",
+    "cut off": "it was cut off: its launcher was killed, or the machine went down",
+    "never started": "it never started",
+}
+BEST = f"{CHECKPOINTS}/{store.BEST}"
 
 
 def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None:
@@ -36,7 +43,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
     config = read_config(workdir)
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
     log = _log(workdir)
-    print(state_of(workdir, log))
+    print(SENTENCES[state_of(workdir, log)])
     for line in log[-lines:]:
         print(f"  {journal.for_people(line)}")
     last = _last_row(workdir)
@@ -59,14 +66,14 @@ def snapshots_of(workdir: pathlib.Path) -> list[str]:
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]
 
 
-def state_of(workdir: pathlib.Path, log: list[str]) -> str:
-    """Whether a run is running, has ended, or was cut off."""
+def state_of(workdir: pathlib.Path, log: list[str]) -> State:
+    """The state of a run with this log; for people `SENTENCES` has it."""
     if is_held(workdir):
-        return "it is running"
+        return "running"
     last = journal.since_start(log)
     if journal.end_of(last or log) is not None:
-        return "it has ended"
-    return "it was cut off: its launcher was killed, or the machine went down" if last else "it never started"
+        return "ended"
+    return "cut off" if last else "never started"
 
 
 def is_held(workdir: pathlib.Path) -> bool:

@@ -22,7 +22,7 @@ from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
-from boonta.nodes.snapshots.store import Retention
+from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.provenance import Inner
@@ -31,7 +31,6 @@ from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.slots import slots_of
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
-CHECKPOINTS, TABLES = "checkpoints", "replay"
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 # By role, the end of a message to a program that has no such nodes: what it may do instead.
 INSTEAD = {

@@ -12,7 +12,7 @@ from boonta.envs.base import mixed_seed
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.sinks.base import TENSORBOARD, check_names
-from boonta.nodes.snapshots.store import BEST, numbers
+from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.restarts import Restarts
@@ -132,7 +132,7 @@ class Run:
     @property
     def acting_seed(self) -> int:
         """The seed of acting nodes; it changes with each checkpoint, so that a resumed run doesn't repeat steps."""
-        updates = newest_checkpoint(self.path("checkpoints"))
+        updates = newest_checkpoint(self.path(CHECKPOINTS))
         return mixed_seed(self.seed, updates) if updates else self.seed
 
     @property
@@ -155,7 +155,7 @@ class Run:
 
 def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
     """The folder in a run's folder whose newest checkpoint is the run's newest, or the one with the best evaluation."""
-    folder = workdir / "checkpoints"
+    folder = workdir / CHECKPOINTS
     return folder if which == "newest" else folder / BEST
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,13 +11,12 @@ from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables.reverb.store import connect
-from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
+from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring import interrupts
 from boonta.programs.wiring.checks import check_nodes
-from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Program, construct, signature_of
 from boonta.programs.wiring.several import dealt
-from boonta.programs.wiring.view import View, warn_of_health
+from boonta.programs.wiring.view import View, conclude
 
 
 def prepare(program: Program) -> Callable[[], int]:
@@ -45,14 +43,8 @@ def run(program: Program) -> int:
         with View() as view, contextlib.ExitStack() as endings:
             status = _loop(_start(build(program), endings), view)
     except KeyboardInterrupt as interrupt:
-        LOG.info("ended by %s", signal.Signals(interrupt.args[0]).name)
-        return 128 + interrupt.args[0]
-    warn_of_health(status)
-    if failure := failure_of(status):
-        LOG.error(failure)
-        return 1
-    LOG.info("done: %s", status["reason"])
-    return COLLAPSED_CODE if has_collapsed(status) else 0
+        return conclude({}, "", interrupt.args[0])
+    return conclude(status, failure_of(status))
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 from boonta.nodes.monitor import START_S
 from boonta.nodes.watch.program_end import SAVING_S
-from boonta.nodes.watch.stopping import COLLAPSED_CODE, failure_of, has_collapsed
+from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring import guard, together
 from boonta.programs.wiring.grace import Grace
 from boonta.programs.wiring.interrupts import Signals
 from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.memory import OutOfMemory
 from boonta.programs.wiring.restarts import History, Restarts, past, pending
-from boonta.programs.wiring.view import View, warn_of_health
+from boonta.programs.wiring.view import View, conclude
 from boonta.programs.wiring.workers import Thread, Worker
 
 GRACE_S = 14.0  # Time between the stop request and SIGKILL, besides at most SAVING_S in which nodes save.
@@ -72,35 +72,38 @@ class _Supervisor:
         self._status: dict[str, Any] = {}
         self._fresh = False  # Whether the monitor answered the last call.
         self._met_at: float | None = None  # The time at which the monitor's present life first answered.
-        self._asked_at, self._silent_s, self._passed_s = now, 0.0, 0.0
+        self._polled_at = now  # The time of the last call to the monitor.
+        self._silent_s = self._passed_s = 0.0
         self._signals = signals
         self._failure = self._monitor_failure = ""
-        self._asked: float | None = None
+        self._ending_since: float | None = None  # The time since which the nodes are to end.
         self._terminated = self._waits = False
         self._grace = Grace(THREADS_GRACE_S if any(isinstance(worker, Thread) for worker in workers) else GRACE_S)
         (self._monitor_worker,) = (worker for worker in workers if worker.name == "monitor")
 
     def watch(self) -> None:
         """Returns when all workers have ended, except for threads that hang."""
-        while any(worker.alive() for worker in self._workers) or (self._asked is None and pending(self._histories)):
+        while any(worker.alive() for worker in self._workers) or (
+            self._ending_since is None and pending(self._histories)
+        ):
             self._refresh()
             guard.report(self._has_worked())
-            if self._asked is None:
+            if self._ending_since is None:
                 self._tend_all()
-            elif self._is_over(self._asked):
+            elif self._is_over(self._ending_since):
                 return self._kill_the_late()
             elif not self._monitor_worker.alive() and not self._terminated:
                 self._terminate_all()  # Nodes that are still starting haven't received the monitor's request.
             time.sleep(POLL_S)
 
-    def _is_over(self, asked: float) -> bool:
+    def _is_over(self, since: float) -> bool:
         """Whether the time is over that nodes have to end, since they were asked to."""
         living = {worker.name for worker in self._workers if worker.alive()}
         saving = sorted(living & set(self._status.get("saving", ()))) if self._fresh else []
-        if saving and not self._waits and time.monotonic() - asked > self._grace.limit_s:
+        if saving and not self._waits and time.monotonic() - since > self._grace.limit_s:
             self._waits = True
             LOG.info("the end waits for %s to save, at most %g s", ", ".join(saving), SAVING_S)
-        return self._grace.is_over(asked, time.monotonic(), bool(saving))
+        return self._grace.is_over(since, time.monotonic(), bool(saving))
 
     def report(self) -> int:
         """Prints how the program ended, and returns the exit code: 0 only where a limit was reached."""
@@ -108,15 +111,7 @@ class _Supervisor:
         if not failure and not self._signals.number and not self._status.get("done"):
             failure = failure_of(self._status) or "all nodes ended before the program's stop rule was reached"
         guard.report(self._has_worked(), ending=True, failure=failure)
-        warn_of_health(self._status)
-        if failure:
-            LOG.error(failure)
-            return 1
-        if self._signals.number:
-            LOG.info("ended by %s", signal.Signals(self._signals.number).name)
-            return 128 + self._signals.number
-        LOG.info("done: %s", self._status["reason"])
-        return COLLAPSED_CODE if has_collapsed(self._status) else 0
+        return conclude(self._status, failure, self._signals.number)
 
     def _has_worked(self) -> bool:
         """Whether all nodes have come as far as their work."""
@@ -135,9 +130,9 @@ class _Supervisor:
             self._fresh, self._silent_s = True, 0.0
         except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
             self._fresh = False
-            self._silent_s += min(time.monotonic() - self._asked_at, ASKED_S)
-        self._passed_s = min(time.monotonic() - self._asked_at, ASKED_S)
-        self._asked_at = time.monotonic()
+            self._silent_s += min(time.monotonic() - self._polled_at, ASKED_S)
+        self._passed_s = min(time.monotonic() - self._polled_at, ASKED_S)
+        self._polled_at = time.monotonic()
         if self._fresh:
             self._view.show({**self._status, "restarts": past(self._histories)} if self._restarts else self._status)
 
@@ -148,9 +143,9 @@ class _Supervisor:
         if self._signals.number:
             self._ask(f"{signal.Signals(self._signals.number).name} to the launcher")
         elif self._status.get("reason"):
-            self._asked = time.monotonic()
+            self._ending_since = time.monotonic()
         for worker in together.victims_last(self._workers, self._reported):
-            if self._asked is None:
+            if self._ending_since is None:
                 self._tend(worker)
 
     def _tend(self, worker: Worker) -> None:
@@ -266,7 +261,7 @@ class _Supervisor:
 
     def _ask(self, reason: str, dead: str = "") -> None:
         """Asks all nodes to end; `dead` is the one whose death is the reason."""
-        self._asked = time.monotonic()
+        self._ending_since = time.monotonic()
         try:
             if dead:
                 self._monitor.report_end(dead, reason)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import collections
 import datetime
 import math
+import signal
 import sys
 import time
 from typing import Any
 
 from rich import live, markup, table
 
+from boonta.nodes.watch.stopping import COLLAPSED_CODE, has_collapsed
 from boonta.programs.wiring.journal import LOG, outliving_terminal
 
 LINE_EVERY_S = 10.0
@@ -127,6 +129,25 @@ def warn_of_health(status: dict[str, Any]) -> None:
     """Logs, at the end of a run, what was wrong with its learning at that time."""
     for warning in status.get("health", {}).values():
         LOG.warning("at the end: %s", warning)
+
+
+def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
+    """Logs how a program ended, and what was wrong with its learning then; returns its exit code, see `launch.prepare`.
+
+    Args:
+      status: the last status of the monitor; empty if it is lost.
+      failure: why the program failed; empty if it didn't.
+      caught: number of the signal that ended it; 0 if none did.
+    """
+    warn_of_health(status)
+    if failure:
+        LOG.error(failure)
+        return 1
+    if caught:
+        LOG.info("ended by %s", signal.Signals(caught).name)
+        return 128 + caught
+    LOG.info("done: %s", status["reason"])
+    return COLLAPSED_CODE if has_collapsed(status) else 0
 
 
 def short(row: dict[str, float]) -> list[tuple[str, str]]:

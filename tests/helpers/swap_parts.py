@@ -9,7 +9,7 @@ from boonta.agents.actor_critic import Layers
 from boonta.agents.base import Agent
 from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
-from boonta.agents.transitions import Transitions
+from boonta.agents.transitions import TransitionReplay
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.envs.gymnasium import Gymnasium
@@ -44,7 +44,7 @@ R2D2 = replaced(
     r2d2.CATCH, {**SMALL, "lstm_size": 8, "head_width": 8, "burn_in": 2, "roots": 4, "period": 4, "replay.min_size": 8}
 )
 LAYERS = Layers(widths=(8,))
-TRANSITIONS = Transitions(batch_size=8, min_size=16, updates_per_env_step=0.5, bootstrap_length=2)
+TRANSITIONS = TransitionReplay(batch_size=8, min_size=16, updates_per_env_step=0.5, bootstrap_length=2)
 
 
 def make_agent(env: Env, agent: str, reanalyzers: int, acting: str = "local") -> Agent:

@@ -32,7 +32,6 @@ class ReverbDataset:
       sharding: a `Batch` of shardings for the leaves.
       signature: one raw step in the agent's own classes, as `nodes.acting.local.step_shapes` gives it.
       updates: updates before the one that gets the first batch.
-      ahead: batches held on the devices before they are asked for. On-policy agents want few: each is policy lag.
       patience_s, start_patience_s: as for `MixedDataset`.
     """
 
@@ -43,7 +42,6 @@ class ReverbDataset:
         sharding: Batch,
         signature: Steps,
         updates: int = 0,
-        ahead: int = 1,
         patience_s: float = PATIENCE_S,
         start_patience_s: float = START_PATIENCE_S,
     ):
@@ -61,7 +59,8 @@ class ReverbDataset:
         self._mixed = MixedDataset(tables, self._streams, sharding, patience_s, start_patience_s)
         self._error: BaseException | None = None
         self._batches: queue.Queue[tuple[Batch, Drawn]] = queue.Queue()
-        self._space = threading.Semaphore(ahead)  # It is taken before drawing, so that no further batch ages in hand.
+        # It is taken before drawing, so that a single batch ages in hand: each further one would be policy lag.
+        self._space = threading.Semaphore(1)
         threading.Thread(target=self._fill, daemon=True).start()
 
     @property

@@ -219,7 +219,7 @@ class ShardedStream:
 
 
 class _Mailbox:
-    """Gives a server priorities in a thread of its own, since a call of a server that is away ends when it is back.
+    """Sends priorities to one server in a thread of its own: a call to a server that is away returns once it is back.
 
     Args:
       mutate: as for `Shard`.

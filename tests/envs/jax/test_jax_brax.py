@@ -10,7 +10,8 @@ pytest.importorskip("brax")
 
 from boonta.envs import base, conformance, rendering  # noqa: E402
 from boonta.envs.jax import brax as jax_brax  # noqa: E402
-from boonta.envs.jax.base import as_env, check_pure  # noqa: E402
+from boonta.envs.jax.base import as_env  # noqa: E402
+from boonta.envs.jax.purity import check_pure  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
 

@@ -6,10 +6,11 @@ import pytest
 from boonta.envs import base, catch, conformance
 from boonta.envs.jax import base as jax_base
 from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.purity import check_pure
 
 
 def test_keeps_the_contract():
-    jax_base.check_pure(Catch())
+    check_pure(Catch())
     conformance.check(jax_base.as_env(Catch(rows=4, columns=3)), steps=40)
 
 

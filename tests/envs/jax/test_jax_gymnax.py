@@ -6,8 +6,9 @@ import pytest
 from dm_env import specs
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.base import as_env
 from boonta.envs.jax.gymnax import Gymnax
+from boonta.envs.jax.purity import check_pure
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 

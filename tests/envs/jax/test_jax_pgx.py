@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env, check_pure
+from boonta.envs.jax.base import as_env
 from boonta.envs.jax.pgx import Pgx
+from boonta.envs.jax.purity import check_pure
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 

@@ -8,8 +8,9 @@ import pytest
 from dm_env import specs
 
 from boonta.envs import base, catch
-from boonta.envs.jax.base import Game, check_pure
+from boonta.envs.jax.base import Game
 from boonta.envs.jax.catch import Catch
+from boonta.envs.jax.purity import check_pure
 
 SPEC = base.EnvSpec(specs.Array((2,), np.float32, "two"), specs.DiscreteArray(3, np.int32, "action"))
 

@@ -46,5 +46,5 @@ def test_one_of_several_learners_draws_a_part_of_each_batch_of_the_whole_table()
         drawn_by_one(TABLE, 5)
     fresh = Table("t", "queue", 6, 6, batch_size=4, size=8, max_staleness=0)
     assert drawn_by_one(fresh, 1) == fresh
-    with pytest.raises(ValueError, match="max_staleness is 0, so that no learner may draw before its time, as 2 learn"):
+    with pytest.raises(ValueError, match="max_staleness is 0, which needs a single learner: of 2, one would"):
         drawn_by_one(fresh, 2)

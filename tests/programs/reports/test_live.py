@@ -94,7 +94,7 @@ def test_it_tells_all_about_a_node(run):
     with served(run) as address:
         status = json.loads(get(f"{address}status"))
         assert status["nodes"]["learner"]["activity"] == "waiting for data" and 0 <= status["age_s"] < 60
-        assert status["state"] == "it has ended" and status["end"] == "done: updates reached 3"
+        assert status["state"] == "ended" and status["end"] == "done: updates reached 3"
         assert get(f"{address}log?node=actor/0") == "the actor's <words>\n"
         assert "updates reached 3" in get(f"{address}log?node=learner")  # It has no log of its own.
         assert "updates reached 3" in get(f"{address}log?node=../../../../etc/passwd")

@@ -73,7 +73,7 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
         (
             [group(Learner), group(Actor)],
             {"make": ppo.make, "config": ppo.CATCH},
-            "max_staleness is 0, so that no learner may draw before its time, as 2 learners do: give one, or",
+            "max_staleness is 0, which needs a single learner: of 2, one would draw for its next update what another",
         ),
     ],
 )
