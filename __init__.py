@@ -4,6 +4,6 @@
 `boonta.programs` are whole programs, and `boonta.deploy` runs them on clusters.
 """
 
-from boonta.programs.wiring import interrupts
+from boonta.programs.wiring.supervision import interrupts
 
 interrupts.install()  # Here, since imports take seconds, in which a user may press Ctrl-C.

@@ -45,9 +45,9 @@ from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.impala import impala as impala_program
 from boonta.programs.impala_atari import impala_atari
-from boonta.programs.wiring import anakin, sebulba
 from boonta.programs.wiring.environments import make_env
 from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.interpreters import anakin, sebulba
 from boonta.programs.wiring.launch import Program, Run
 
 FRAMES = 4  # Frames per env step.

@@ -33,8 +33,8 @@ from boonta.nodes.hosts.placement import Placement
 from boonta.programs.impala_atari import impala_atari
 from boonta.programs.muzero import muzero as muzero_program
 from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run
-from boonta.programs.wiring.sebulba import build
 
 START_S = 240.0
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from boonta.nodes import metrics
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring.local import ON_CPU
+from boonta.programs.wiring.interpreters.local import ON_CPU
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # A run evaluates at most a tenth of its time, but the first minutes have more of it, and the limit has none.

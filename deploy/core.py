@@ -20,15 +20,15 @@ from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
 from boonta.nodes.rpc.wire import UNIX
-from boonta.programs.wiring import interrupts
 from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.view import View
+from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision.view import View
 
 if TYPE_CHECKING:
     from boonta.deploy.tunnelled import Route
-    from boonta.programs.wiring.launchpad import Launchable
+    from boonta.programs.wiring.interpreters.launchpad import Launchable
 
 BASE_PORT = 20_000  # Linux assigns higher ports to clients.
 REACH_S = 900.0  # Hosts may still have to start, and to pull images.
@@ -161,7 +161,7 @@ def bind(
     Raises:
       OSError: the tunnel can't be opened.
     """
-    from boonta.programs.wiring import alone, launchpad
+    from boonta.programs.wiring.interpreters import alone, launchpad
 
     launchable = launchpad.to_launchpad(patient(program), key, only)
     if route is not None:
@@ -189,7 +189,7 @@ def run(
     Raises:
       OSError: a port is taken, or a server can't be reached.
     """
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     servers = alone.servers_of(launchable, task.name)
     if route is None:

@@ -29,8 +29,8 @@ import yaml
 from boonta.deploy import resources
 from boonta.deploy.roles import INDEX, KEY, MANY, Deployment, Role, prepare, prepare_sweep
 from boonta.deploy.sweeps import Planned, is_sweep
-from boonta.programs.wiring import faults
-from boonta.programs.wiring.arguments import split_flags
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.run import BadInput
 
 Manifest = dict[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from boonta.programs.wiring import learners, shards
-from boonta.programs.wiring.arguments import function_of, parse
-from boonta.programs.wiring.local import group_environment
+from boonta.programs.wiring.command_line.arguments import function_of, parse
+from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
 
@@ -67,7 +67,10 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
 def require_unit(program: Program) -> None:
     """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
-    from boonta.programs.wiring import anakin, sebulba  # A node of its own process needs neither, and they load much.
+    from boonta.programs.wiring.interpreters import (  # A node of its own process needs neither, and they load much.
+        anakin,
+        sebulba,
+    )
 
     if program.run.launch == "sebulba":
         sebulba.require_threads(program)

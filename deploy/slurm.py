@@ -27,12 +27,12 @@ import tyro
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags
 from boonta.deploy.sweeps import Planned, is_sweep, planned
-from boonta.programs.wiring import faults
-from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import FILE
-from boonta.programs.wiring.provenance import ROOT, from_root
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
 
 WARN_S = 120  # Time before the limit at which the tasks are asked to save and end.
 LINGER_S = 60  # Time for the other tasks to end once one has ended.

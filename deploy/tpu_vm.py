@@ -28,12 +28,13 @@ import tyro
 from boonta.deploy import core
 from boonta.deploy.program import Built, build, host_flags
 from boonta.nodes.rpc import keys
-from boonta.programs.wiring import faults, interrupts
-from boonta.programs.wiring.arguments import split_flags
 from boonta.programs.wiring.checks import check_nodes
-from boonta.programs.wiring.journal import outliving_terminal
-from boonta.programs.wiring.provenance import ROOT, from_root
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.journal import outliving_terminal
+from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
+from boonta.programs.wiring.supervision import interrupts
 
 # A silent connection counts as broken after 45 s; a password is never asked for.
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3")

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from boonta.deploy.core import Task
 from boonta.nodes.rpc import tunnel
 from boonta.nodes.rpc.wire import UNIX
-from boonta.programs.wiring import network
+from boonta.programs.wiring.machine import network
 
 EXIT = "BOONTA_EXIT"  # Set in a replay server's process: the descriptor of the socket where its tunnel's exit listens.
 TABLES = "replay"  # The label of the replay servers.

@@ -18,10 +18,11 @@ from boonta.agents.config import declared_of, leaves
 from boonta.programs.reports import picture
 from boonta.programs.tools.list import choices, described
 from boonta.programs.tools.train import programs
-from boonta.programs.wiring import anakin, help, sebulba
-from boonta.programs.wiring.arguments import function_of, parse
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.command_line import help
+from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.environments import EXAMPLES
+from boonta.programs.wiring.interpreters import anakin, sebulba
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run

@@ -15,8 +15,8 @@ from boonta.envs.base import Env
 from boonta.envs.jax.base import as_env
 from boonta.envs.jax.gymnax import Gymnax
 from boonta.nodes.population import Population
+from boonta.programs.wiring.command_line.fields import numbers_by_field
 from boonta.programs.wiring.evaluation import Evaluation
-from boonta.programs.wiring.fields import numbers_by_field
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.programs.wiring.run import BadInput
 

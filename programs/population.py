@@ -13,8 +13,8 @@ from boonta.agents.impala import Config, make
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
 from boonta.nodes.population import Population
+from boonta.programs.wiring.command_line.fields import numbers_by_field
 from boonta.programs.wiring.evaluation import Evaluation
-from boonta.programs.wiring.fields import numbers_by_field
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 
 

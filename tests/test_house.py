@@ -123,7 +123,7 @@ def test_docstrings_describe_arguments_and_never_finish_their_names():
 
 def test_launchpad_is_touched_where_a_program_becomes_one_of_its_own():
     """The first code in that program's processes may import it, too."""
-    known = {f"programs/wiring/{name}.py" for name in ("alone", "launchpad", "worker")}
+    known = {f"programs/wiring/interpreters/{name}.py" for name in ("alone", "launchpad", "worker")}
     assert {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"launchpad"})} == known
 
 
@@ -153,13 +153,13 @@ def written(pattern: str) -> set[str]:
 def test_what_libraries_keep_private_and_abrupt_ends_are_in_known_places():
     """Each place has the reason, and the version that makes it needless."""
     private = {words.partition(" ")[0] for words in offences((*ROOMS, "benchmarks"), {"jax"}) if "jax._src" in words}
-    assert private == {"nodes/hosts/coordination.py", "programs/wiring/accelerators.py"}
+    assert private == {"nodes/hosts/coordination.py", "programs/wiring/machine/accelerators.py"}
     assert written(r"\bos\._exit\(") == {"nodes.watch.ending"}
     assert written(r"\bjax\.tree_map = ") == {"agents.muzero.search"}
     hidden = {"agents.light_rlax", "nodes.tables.reverb.library"}  # Distrax and TensorFlow.
     assert written(r"\bsys\.modules\[.*\] = ") == hidden | {
         "envs.processes",  # The main module, from workers.
-        "programs.wiring.arguments",  # The program's own file.
+        "programs.wiring.command_line.arguments",  # The program's own file.
     }
 
 

@@ -28,11 +28,11 @@ from gymnax.environments import spaces
 
 from boonta.envs.minatar import MinAtar
 from boonta.nodes import metrics
-from boonta.programs.wiring import journal
 from boonta.programs.wiring.environments import name_of
-from boonta.programs.wiring.folder import claim_workdir
-from boonta.programs.wiring.provenance import provenance_of
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.folder import claim_workdir
+from boonta.programs.wiring.run_folder.provenance import provenance_of
 
 PUBLISHED = {
     "LR": 5e-3,

@@ -1,8 +1,8 @@
 """Sends the rows of a run to a tracker: a process beside the run, which reads `metrics.jsonl` as it grows.
 
 A tracker that hangs or crashes can neither delay nor end the run. The process is outside of the program's private
-network (`programs.wiring.network`), which reaches no tracker. The run's folder has the number of rows that were sent,
-and the tracker's id of the run, so that a process that starts again goes on from there.
+network (`programs.wiring.machine.network`), which reaches no tracker. The run's folder has the number of rows that
+were sent, and the tracker's id of the run, so that a process that starts again goes on from there.
 
 This command sends the rows that a tracker has not got, after the run has ended:
 

@@ -19,9 +19,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes.snapshots.schema import flattened
-from boonta.programs.wiring.config_file import require_same_run
-from boonta.programs.wiring.recorded import plain
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.config_file import require_same_run
+from boonta.programs.wiring.run_folder.recorded import plain
 
 DEADLINE_S = 900.0  # Time to build every run's program, and to trace it if it may join a population.
 BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.
@@ -117,7 +117,7 @@ class _Checker:
     """Answers a question."""
 
     def __init__(self, question: Mapping[str, Any]):
-        from boonta.programs.wiring.arguments import function_of
+        from boonta.programs.wiring.command_line.arguments import function_of
 
         self._function = function_of(pathlib.Path(question["file"]))
         self._commands, self._most = question["commands"], question["most"]
@@ -143,10 +143,10 @@ class _Checker:
         """
         from boonta.agents.config import leaves, number_fields
         from boonta.programs.experiments.together import fused
-        from boonta.programs.wiring import local
-        from boonta.programs.wiring.anakin import fused as fuse
-        from boonta.programs.wiring.anakin import jax_env_of
         from boonta.programs.wiring.checks import check_nodes
+        from boonta.programs.wiring.interpreters import local
+        from boonta.programs.wiring.interpreters.anakin import fused as fuse
+        from boonta.programs.wiring.interpreters.anakin import jax_env_of
 
         run, settings = _parsed(self._function, command)
         if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():
@@ -211,7 +211,7 @@ class _Checker:
     def _is_traced(self, built: Mapping[int, _Built], runs: Sequence[int], field: str) -> bool:
         """Whether the members of a population may differ in a field."""
         from boonta.programs.experiments.together.fused import population
-        from boonta.programs.wiring import anakin
+        from boonta.programs.wiring.interpreters import anakin
 
         first = built[runs[0]]
         other = next(built[i] for i in runs if built[i].numbers[field] != first.numbers[field])
@@ -236,7 +236,7 @@ def _parsed(function: Any, command: Sequence[str]) -> tuple[Run, dict[str, Any]]
     Raises:
       BadInput: it has unknown flags or wrong values; the message is the parser's, with near matches.
     """
-    from boonta.programs.wiring.arguments import parse
+    from boonta.programs.wiring.command_line.arguments import parse
 
     printed = io.StringIO()
     try:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.programs.experiments.results import Result
-from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import Provenance
 
 UNSET = "unset"  # The value of a setting that a run's program doesn't have.
 SHOWN = 3  # Runs that a message names.

@@ -9,7 +9,7 @@ from typing import Any
 
 from boonta.programs.experiments.groups import GB, commits
 from boonta.programs.experiments.results import Result
-from boonta.programs.wiring.provenance import Provenance
+from boonta.programs.wiring.run_folder.provenance import Provenance
 
 SHORT = 2  # Origins that a picture's footer has room for.
 MAIN = ("python", "jax")  # The versions in it.

@@ -16,10 +16,10 @@ from boonta.programs.experiments import values
 from boonta.programs.experiments.check import Member, check
 from boonta.programs.experiments.spec import Entry, Spec
 from boonta.programs.experiments.values import Value
-from boonta.programs.wiring import naming
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.provenance import from_root
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder import naming
+from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.provenance import from_root
 
 FILE = "sweep.json"
 FUSED = str(pathlib.Path(__file__).parent / "together" / "fused.py")  # The program of a population.

@@ -18,7 +18,7 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.outcome import OUTPUT
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, PRUNED, RUNNING, State
-from boonta.programs.wiring.journal import outliving_terminal
+from boonta.programs.wiring.run_folder.journal import outliving_terminal
 
 TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 TABLE_EVERY_S = 2.0

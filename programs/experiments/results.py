@@ -16,10 +16,10 @@ from boonta.programs.experiments.curves import Curve, Moment, Row
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
 from boonta.programs.tools import status
-from boonta.programs.wiring import journal
-from boonta.programs.wiring.config_file import Config, read_config
-from boonta.programs.wiring.provenance import Provenance
 from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import Config, read_config
+from boonta.programs.wiring.run_folder.provenance import Provenance
 
 SWEEP = "sweep.json"
 COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.

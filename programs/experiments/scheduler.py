@@ -19,8 +19,8 @@ from boonta.programs.experiments import dependent, outcome
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
 from boonta.programs.tools.status import is_held
-from boonta.programs.wiring.interrupts import Signals
-from boonta.programs.wiring.supervise import THREADS_GRACE_S
+from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.supervise import THREADS_GRACE_S
 
 POLL_S = 0.25
 DEPENDENT = (sys.executable, "-I", "-S", dependent.__file__)

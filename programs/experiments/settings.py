@@ -9,7 +9,7 @@ import pydantic
 
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.curves import EVALUATED
-from boonta.programs.wiring.config_file import Config
+from boonta.programs.wiring.run_folder.config_file import Config
 
 NO_HYPER_PARAMETERS = ("member", "updates", "loss", "seed", "return")  # Other columns of members; see `EVALUATED`, too.
 OF_POPULATIONS = ("members", "seeds", "vary")  # Settings that list the members, each of which has values of its own.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from boonta.programs.wiring import accelerators
+from boonta.programs.wiring.machine import accelerators
 from boonta.programs.wiring.run import BadInput
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -17,8 +17,8 @@ from boonta.programs.experiments import values
 from boonta.programs.experiments.slots import Slots
 from boonta.programs.experiments.values import Value
 from boonta.programs.tools import train
-from boonta.programs.wiring import naming
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import naming
 
 SUFFIXES = (".yaml", ".yml")  # A sweep's file ends in one of these.
 MOST_RUNS = 10_000

@@ -23,10 +23,11 @@ from boonta.programs.experiments.curves import Moment, moments
 from boonta.programs.reports import charts, page, picture
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found
-from boonta.programs.wiring import journal, stacks, temporary
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.recorded import Picture
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import journal, temporary
+from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.recorded import Picture
+from boonta.programs.wiring.supervision import stacks
 
 HTML = pathlib.Path(__file__).with_name("live.html")
 LOOPBACK = "127.0.0.1"

@@ -18,8 +18,8 @@ from boonta.programs.reports import charts, picture
 from boonta.programs.reports.charts import Chart
 from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found, healthy
-from boonta.programs.wiring import journal
-from boonta.programs.wiring.config_file import Config
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import Config
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")

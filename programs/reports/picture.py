@@ -8,7 +8,7 @@ from typing import Any
 
 import matplotlib
 
-from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
 
 matplotlib.use("agg")
 from matplotlib import patches, pyplot  # noqa: E402  # The backend must be chosen first.

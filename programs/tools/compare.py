@@ -31,10 +31,11 @@ from boonta.programs.experiments.results import (
 )
 from boonta.programs.experiments.summary import Band
 from boonta.programs.tools import status
-from boonta.programs.wiring import journal, tables
-from boonta.programs.wiring.faults import command
-from boonta.programs.wiring.provenance import source_digest
+from boonta.programs.wiring.command_line import tables
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.provenance import source_digest
 
 DATA, PAGE, HTML = "results.json", "page.md", "index.html"
 READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # A run's files besides its config.json files.

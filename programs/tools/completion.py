@@ -19,8 +19,8 @@ import tyro
 from boonta.__main__ import TOOLS
 from boonta.programs.tools.sweep import Asked
 from boonta.programs.tools.train import programs
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.environments import EXAMPLES
-from boonta.programs.wiring.faults import command
 
 Shell = Literal["bash", "zsh"]
 

@@ -13,8 +13,8 @@ from boonta.nodes.archive.index import summary
 from boonta.programs.tools.datasets import rlds
 from boonta.programs.tools.datasets.episodes import require_empty, write
 from boonta.programs.tools.datasets.minari import MinariDataset
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.environments import make_env
-from boonta.programs.wiring.faults import command
 from boonta.programs.wiring.run import BadInput
 
 

@@ -28,7 +28,7 @@ from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.tools.play import agent_and_env, frame_of, params_of, picture
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
 
 matplotlib.use("agg")

@@ -17,10 +17,10 @@ from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.tools.play import agent_and_env
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.faults import command
-from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.folder import lock
 
 
 def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> None:

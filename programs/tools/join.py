@@ -20,13 +20,13 @@ from boonta.nodes.rpc import keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
 from boonta.programs.tools.play import program_of
-from boonta.programs.wiring import network
-from boonta.programs.wiring.config_file import Config, read_config
-from boonta.programs.wiring.faults import command
-from boonta.programs.wiring.interrupts import Signals
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
-from boonta.programs.wiring.provenance import differs_from
+from boonta.programs.wiring.machine import network
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.config_file import Config, read_config
+from boonta.programs.wiring.run_folder.provenance import differs_from
+from boonta.programs.wiring.supervision.interrupts import Signals
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from boonta.programs.tools.train import FOLDER, programs
-from boonta.programs.wiring import tables
+from boonta.programs.wiring.command_line import tables
 from boonta.programs.wiring.environments import FAMILIES
 
 

@@ -21,7 +21,7 @@ from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_sid
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.tools.play import agent_and_env, params_of
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
 
 

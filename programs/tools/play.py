@@ -28,11 +28,11 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.snapshots.schema import checked
 from boonta.programs.reports import frames as drawings
-from boonta.programs.wiring.arguments import load, parse
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.arguments import load, parse
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
+from boonta.programs.wiring.run_folder.config_file import read_config
 
 # Env steps in a second of the picture, by number of players, where an environment has no time of its own.
 # People need more time for the moves of a game.

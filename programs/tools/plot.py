@@ -25,9 +25,9 @@ from boonta.programs.experiments.results import (
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
-from boonta.programs.wiring import naming
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import naming
 
 FORMATS = (".png", ".svg", ".pdf")
 

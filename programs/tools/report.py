@@ -10,9 +10,9 @@ import pathlib
 import tyro
 
 from boonta.nodes.snapshots import files
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.config_file import read_config
 
 FILE = "report.html"
 

@@ -16,10 +16,11 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
 from boonta.programs.tools.status import state_of
-from boonta.programs.wiring import journal, tables
-from boonta.programs.wiring.config_file import Config, read_config
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line import tables
+from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import Config, read_config
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.

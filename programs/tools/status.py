@@ -19,9 +19,10 @@ from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
 from boonta.nodes.snapshots.store import CHECKPOINTS, LEARNERS, TABLES, SnapshotFolder, numbers
 from boonta.nodes.watch.stopping import shown
-from boonta.programs.wiring import journal, view
-from boonta.programs.wiring.config_file import read_config
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.supervision import view
 
 State = Literal["running", "ended", "cut off", "never started"]  # Of a run.
 SENTENCES: dict[State, str] = {

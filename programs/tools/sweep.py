@@ -22,10 +22,11 @@ from boonta.programs.experiments.progress import Progress, failures, summary
 from boonta.programs.experiments.scheduler import DONE, Scheduler
 from boonta.programs.experiments.slots import Slots, divide, this_machine
 from boonta.programs.experiments.spec import Spec
-from boonta.programs.wiring import faults, naming
-from boonta.programs.wiring.arguments import split_flags
-from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import naming
+from boonta.programs.wiring.run_folder.folder import lock
 
 
 @dataclasses.dataclass(frozen=True)

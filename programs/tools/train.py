@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from boonta.envs.base import suggest
-from boonta.programs.wiring import faults
+from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1]

@@ -17,7 +17,7 @@ from boonta.envs.base import Env, EnvSpec, suggest
 from boonta.envs.conformance import ConformanceError, check_spec
 from boonta.envs.jax.base import Batched, JaxEnv, as_env
 from boonta.envs.names import named
-from boonta.programs.wiring.integers import INTEGERS
+from boonta.programs.wiring.command_line.integers import INTEGERS
 from boonta.programs.wiring.run import BadInput
 
 

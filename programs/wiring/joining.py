@@ -14,9 +14,9 @@ from boonta.agents.base import Slots
 from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.snapshots import files, schema
 from boonta.nodes.tables.freshness import bounded
-from boonta.programs.wiring.journal import LOG
 from boonta.programs.wiring.program import Group, Program, parameters
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.slots import slots_of
 
 MOST = 10_000  # Actors that may join, over the whole run.

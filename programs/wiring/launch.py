@@ -12,26 +12,37 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.wiring import capacity, compiled, faults, interrupts, journal, network, stacks, temporary
-from boonta.programs.wiring.arguments import RunFlags, name_of, network_of, origin_of, parse, presets_of, run_of
-from boonta.programs.wiring.folder import claim_workdir, counts_of
-from boonta.programs.wiring.guard import guard
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import (
+    RunFlags,
+    name_of,
+    network_of,
+    origin_of,
+    parse,
+    presets_of,
+    run_of,
+)
+from boonta.programs.wiring.machine import capacity, network
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
-from boonta.programs.wiring.provenance import built_from
-from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.trackers import Trackers
+from boonta.programs.wiring.run_folder import compiled, journal, temporary
+from boonta.programs.wiring.run_folder.folder import claim_workdir, counts_of
+from boonta.programs.wiring.run_folder.provenance import built_from
+from boonta.programs.wiring.run_folder.trackers import Trackers
+from boonta.programs.wiring.supervision import interrupts, stacks
+from boonta.programs.wiring.supervision.guard import guard
+from boonta.programs.wiring.supervision.restarts import Restarts
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 
 # Each module has `prepare(program)`. It returns a function that runs the program and returns the exit code, or raises
 # ValueError if the program can't run this way.
 INTERPRETERS = {
-    "local_mp": "boonta.programs.wiring.local",
-    "local_mt": "boonta.programs.wiring.local",
-    "serial": "boonta.programs.wiring.serial",
-    "sebulba": "boonta.programs.wiring.sebulba",
-    "anakin": "boonta.programs.wiring.anakin",
+    "local_mp": "boonta.programs.wiring.interpreters.local",
+    "local_mt": "boonta.programs.wiring.interpreters.local",
+    "serial": "boonta.programs.wiring.interpreters.serial",
+    "sebulba": "boonta.programs.wiring.interpreters.sebulba",
+    "anakin": "boonta.programs.wiring.interpreters.anakin",
 }
 
 

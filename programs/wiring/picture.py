@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from boonta.programs.wiring.program import WRITERS, Group, Program, parameters
-from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
 
 
 def picture_of(program: Program) -> Picture:

@@ -25,10 +25,10 @@ from boonta.nodes.replay import Replay
 from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
-from boonta.programs.wiring.provenance import Inner
-from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.run_folder.provenance import Inner
 from boonta.programs.wiring.slots import slots_of
+from boonta.programs.wiring.supervision.restarts import Restarts
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
 FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.

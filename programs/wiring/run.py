@@ -15,8 +15,8 @@ from boonta.nodes.sinks.base import TENSORBOARD, check_names
 from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
-from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.several import check_numbers
+from boonta.programs.wiring.supervision.restarts import Restarts
 
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
 

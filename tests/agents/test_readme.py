@@ -25,7 +25,7 @@ from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
-from boonta.programs.wiring import anakin, threads
+from boonta.programs.wiring.interpreters import anakin, threads
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.tests.helpers.params import drawn
 

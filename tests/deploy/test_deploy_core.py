@@ -10,12 +10,12 @@ import pytest
 
 from boonta.deploy import core, program
 from boonta.nodes.monitor import Monitor
-from boonta.programs.wiring.arguments import split_flags
+from boonta.programs.wiring.command_line.arguments import split_flags
 from boonta.programs.wiring.joining import with_joined
 from boonta.programs.wiring.launch import group
 from boonta.programs.wiring.program import Program
-from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.provenance import ROOT
 
 LIGHT = pathlib.Path(__file__).parents[1] / "helpers" / "light_program.py"
 TINY = LIGHT.parent / "tiny_program.py"
@@ -40,7 +40,7 @@ def test_the_plan_names_every_node_and_no_two_share_a_port():
 
 @pytest.mark.cluster
 def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_host():
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     built = program.build(TINY, [])
     tasks = core.plan(built.program, 5000)
@@ -57,7 +57,7 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
 
 @pytest.mark.cluster
 def test_of_nodes_that_nobody_calls_only_the_own_one_is_made():
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     larger = with_joined(program.build(TINY, []).program, "actor", 7)
     addresses = core.addresses_of(core.plan(larger, 5000), lambda task: task.label)
@@ -68,7 +68,7 @@ def test_of_nodes_that_nobody_calls_only_the_own_one_is_made():
 
 @pytest.mark.cluster
 def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch):
-    from boonta.programs.wiring import launchpad
+    from boonta.programs.wiring.interpreters import launchpad
 
     built, seen = light(), []
     variables = launchpad.to_launchpad(built.program).nodes["variables"]
@@ -83,7 +83,7 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
 
 @pytest.mark.cluster
 def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bound(monkeypatch):
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     built, asked = light(), []
 
@@ -210,7 +210,7 @@ def test_flags_after_two_dashes_are_the_programs():
 
 @pytest.mark.cluster
 def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     built = program.build(DQN, ["catch", "--replay-servers", "2"])
     tasks = core.plan(built.program, 5000)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run_folder.provenance import ROOT
 
 # Renders for every platform, with the nodes on hosts of their own and in units, and prints the modules imported.
 RENDER = """

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from boonta.deploy import core, jobset, resources, roles, slurm, tpu_vm
-from boonta.programs.wiring.local import ON_CPU, ROLE_ENVIRONMENT
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.manifests import container, job, pod

@@ -8,8 +8,8 @@ import kubernetes_validate
 import pytest
 
 from boonta.deploy import jobset, resources
-from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container, job, pod
 

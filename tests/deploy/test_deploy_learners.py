@@ -6,8 +6,8 @@ import pytest
 
 from boonta.deploy import core, jobset, resources, slurm, tpu_vm
 from boonta.deploy.program import build
-from boonta.programs.wiring.provenance import ROOT
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container, job
 
@@ -97,7 +97,7 @@ def test_the_first_learner_has_a_port_that_no_other_node_has():
 
 @pytest.mark.cluster
 def test_the_other_learners_meet_at_the_first_ones_host():
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     program = build(IMPALA, ["catch", "--learners", "2"]).program
     addresses = core.addresses_of(core.plan(program, 5000), lambda task: task.name)

@@ -7,8 +7,8 @@ import re
 import textwrap
 
 from boonta.deploy import program, resources
-from boonta.programs.wiring.local import ROLE_ENVIRONMENT
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.interpreters.local import ROLE_ENVIRONMENT
+from boonta.programs.wiring.run_folder.provenance import ROOT
 
 PAGE = (pathlib.Path(__file__).parents[2] / "deploy" / "README.md").read_text()
 ACCELERATORS = (pathlib.Path(__file__).parents[2] / "deploy" / "ACCELERATORS.md").read_text()

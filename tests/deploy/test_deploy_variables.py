@@ -6,7 +6,7 @@ import pytest
 
 from boonta.deploy import core, jobset, resources, slurm, tpu_vm
 from boonta.deploy.program import build
-from boonta.programs.wiring.provenance import ROOT
+from boonta.programs.wiring.run_folder.provenance import ROOT
 from boonta.tests.helpers import schemas
 from boonta.tests.helpers.manifests import container, job
 
@@ -32,7 +32,7 @@ def test_slurm_and_ssh_start_each(tmp_path):
 
 @pytest.mark.cluster
 def test_callers_are_dealt_to_them_and_the_learner_publishes_to_the_first():
-    from boonta.programs.wiring import alone
+    from boonta.programs.wiring.interpreters import alone
 
     program = build(IMPALA, FLAGS).program
     hosts = core.addresses_of(core.plan(program, 5000), lambda task: task.name)

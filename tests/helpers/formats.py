@@ -27,8 +27,8 @@ from boonta.programs.experiments import plan, results
 from boonta.programs.experiments import spec as sweeps
 from boonta.programs.tools import play
 from boonta.programs.wiring.environments import env_of_archive
-from boonta.programs.wiring.folder import claim_workdir
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import malformed, run_folders
 from boonta.tests.helpers.archives import SIGNATURE, make
 

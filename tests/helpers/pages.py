@@ -26,7 +26,7 @@ from boonta.nodes.watch import ending
 from boonta.programs.experiments import spec
 from boonta.programs.tools import sweep
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.arguments import function_of, parse, split_flags
+from boonta.programs.wiring.command_line.arguments import function_of, parse, split_flags
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import Run
 

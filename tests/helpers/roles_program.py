@@ -7,8 +7,8 @@ from typing import Any
 
 from boonta.agents.base import Agent
 from boonta.nodes.monitor import Monitor
-from boonta.programs.wiring import accelerators
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
+from boonta.programs.wiring.machine import accelerators
 from boonta.tests.helpers.light_program import Actor, Board, Counter, Learner
 
 

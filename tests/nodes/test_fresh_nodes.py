@@ -18,8 +18,8 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.tables import freshness
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer
+from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.once

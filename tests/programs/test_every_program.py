@@ -8,8 +8,8 @@ import pathlib
 import pytest
 
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from boonta.nodes import metrics
-from boonta.programs.wiring import network
+from boonta.programs.wiring.machine import network
 from boonta.tests.helpers import intruder
 from boonta.tests.helpers.archives import write_by_chance
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare

@@ -14,7 +14,7 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
 from boonta.programs.tools.status import status
-from boonta.programs.wiring.temporary import kept_in
+from boonta.programs.wiring.run_folder.temporary import kept_in
 from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.launched import LIGHT, TINY, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.runs import saved

@@ -20,9 +20,9 @@ from boonta.programs.impala import impala as impala_program
 from boonta.programs.impala_atari import impala_atari
 from boonta.programs.muzero import muzero as muzero_program
 from boonta.programs.tools import play
-from boonta.programs.wiring.arguments import parse
+from boonta.programs.wiring.command_line.arguments import parse
+from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group, main
-from boonta.programs.wiring.sebulba import build
 
 pytestmark = pytest.mark.once
 
@@ -112,7 +112,7 @@ def test_the_atari_programs_build_every_node():
     ids=["divided", "one at least", "chosen"],
 )
 def test_cores_are_divided_among_the_groups_whose_environments_have_threads(monkeypatch, cores, flags, threads):
-    monkeypatch.setattr("boonta.programs.wiring.cores.usable", lambda: cores)
+    monkeypatch.setattr("boonta.programs.wiring.machine.cores.usable", lambda: cores)
     run, settings = parse(impala_program, ["atari/Pong", "--launch", "sebulba", "--placement.threads", "4", *flags])
     _, nodes = build(impala_program(run, **settings))
     (actor,) = (node for node in nodes if isinstance(node, Actor))

@@ -11,7 +11,7 @@ import tempfile
 import psutil
 import pytest
 
-from boonta.programs.wiring.temporary import ELSEWHERE, FOLDER
+from boonta.programs.wiring.run_folder.temporary import ELSEWHERE, FOLDER
 from boonta.tests.helpers.apart import LIGHT
 from boonta.tests.helpers.launched import ROOT, finish, pids, wait_for_rows
 

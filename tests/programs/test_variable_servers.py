@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from boonta.nodes.rpc.client import Client
-from boonta.programs.wiring.temporary import address_of
+from boonta.programs.wiring.run_folder.temporary import address_of
 from boonta.tests.helpers.running import Running
 
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]

@@ -9,12 +9,12 @@ from typing import Any
 
 from boonta.agents.base import Agent
 from boonta.nodes.population import Population
-from boonta.programs.wiring import anakin
-from boonta.programs.wiring.arguments import function_of, parse
+from boonta.programs.wiring.command_line.arguments import function_of, parse
+from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
 from boonta.programs.wiring.program import ProgramFunction
-from boonta.programs.wiring.provenance import ROOT, Inner, from_root, source_of
-from boonta.programs.wiring.recorded import plain
+from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, from_root, source_of
+from boonta.programs.wiring.run_folder.recorded import plain
 
 CONFIG = "config"  # The argument of program functions with the agent's hyper-parameters.
 

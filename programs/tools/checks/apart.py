@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring import network
+from boonta.programs.wiring.machine import network
 
 DEADLINE_S = 120.0  # Time for an answer; importing TensorFlow and starting an accelerator take longest.
 ANSWER = "boonta doctor: "  # The beginning of the line with the answer; libraries print other lines.

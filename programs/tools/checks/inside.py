@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from boonta.programs.tools.checks.apart import ANSWER
-from boonta.programs.wiring import network as networks
+from boonta.programs.wiring.machine import network as networks
 
 CALL_S = 30.0  # Deadline of one call of a replay server.
 
@@ -38,7 +38,7 @@ def network() -> dict[str, Any]:
 
 def launchpad() -> dict[str, Any]:
     """Imports the module that turns a program into processes."""
-    import boonta.programs.wiring.launchpad  # noqa: F401
+    import boonta.programs.wiring.interpreters.launchpad  # noqa: F401
 
     return {}
 

@@ -9,7 +9,7 @@ import shutil
 import socket
 
 from boonta.programs.tools.checks.finding import Finding
-from boonta.programs.wiring import memory as wiring_memory
+from boonta.programs.wiring.machine import memory as wiring_memory
 
 ROOT = pathlib.Path("/")
 GB = 1e9

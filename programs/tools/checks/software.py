@@ -11,7 +11,8 @@ import sys
 
 from boonta.programs.tools.checks.apart import Answer, ask
 from boonta.programs.tools.checks.finding import Finding
-from boonta.programs.wiring import accelerators, network, provenance
+from boonta.programs.wiring.machine import accelerators, network
+from boonta.programs.wiring.run_folder import provenance
 
 WHOLE, NEWEST = (3, 10), (3, 13)
 BUILD = "remove .venv*, so that ./run builds the environment again"

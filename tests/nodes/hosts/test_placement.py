@@ -22,9 +22,9 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.placement import Placed, Placement, make_mesh, split
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import Colocated, DeviceVariables
-from boonta.programs.wiring.anakin import fused
+from boonta.programs.wiring.interpreters.anakin import fused
+from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.sebulba import build
 from boonta.tests.helpers import tiny
 
 pytestmark = pytest.mark.once

@@ -9,9 +9,9 @@ import pytest
 from boonta.programs.experiments import plan, spec
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.spec import Spec
-from boonta.programs.wiring.arguments import function_of, origin_of, parse
-from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.folder import claim_workdir
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 IMPALA = str(ROOT / "programs" / "impala.py")

@@ -18,7 +18,7 @@ from boonta.programs.experiments.progress import failures, summary
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, Scheduler, State
 from boonta.programs.experiments.slots import Slot
 from boonta.programs.experiments.spec import Entry
-from boonta.programs.wiring.folder import lock
+from boonta.programs.wiring.run_folder.folder import lock
 
 pytestmark = pytest.mark.once
 STAND_IN = str(pathlib.Path(__file__).resolve().parents[2] / "helpers" / "stand_in.py")

@@ -15,9 +15,9 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.experiments.groups import suite_of, warnings_of
 from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.experiments.together.fused import fused, may_join, population
-from boonta.programs.wiring import anakin
-from boonta.programs.wiring.arguments import function_of, origin_of, parse
-from boonta.programs.wiring.folder import claim_workdir
+from boonta.programs.wiring.command_line.arguments import function_of, origin_of, parse
+from boonta.programs.wiring.interpreters import anakin
+from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import run_folders
 
 IMPALA = pathlib.Path(__file__).resolve().parents[3] / "programs" / "impala.py"

@@ -21,8 +21,8 @@ import pytest
 
 from boonta.programs.reports import live
 from boonta.programs.reports.live import Live
-from boonta.programs.wiring import stacks
-from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
+from boonta.programs.wiring.supervision import stacks
 from boonta.tests.helpers import browser, run_folders
 
 pytestmark = pytest.mark.once
@@ -134,8 +134,9 @@ def test_it_serves_the_whole_report_with_its_films_and_no_other_file(run, monkey
 def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
     monkeypatch.setattr(live.stacks, "ask", functools.partial(live.stacks.ask, wait_s=60.0))
     code = (
-        "import pathlib, sys\nfrom boonta.programs.wiring import stacks\ndef stuck_here():\n    print(flush=True)\n"
-        "    input()\nwith stacks.offered(pathlib.Path(sys.argv[1])):\n    stuck_here()"
+        "import pathlib, sys\nfrom boonta.programs.wiring.supervision import stacks\n"
+        "def stuck_here():\n    print(flush=True)\n    input()\n"
+        "with stacks.offered(pathlib.Path(sys.argv[1])):\n    stuck_here()"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code, str(run / "tmp")], **pipes) as process:  # type: ignore[call-overload]

@@ -10,7 +10,7 @@ import pytest
 
 from boonta.__main__ import CUT_OFF, FOLDER, TOOLS, main
 from boonta.programs.tools.list import described
-from boonta.programs.wiring.faults import command
+from boonta.programs.wiring.command_line.faults import command
 
 pytestmark = pytest.mark.once
 

@@ -15,7 +15,7 @@ from boonta.programs.tools import doctor
 from boonta.programs.tools.checks import apart, finding, software
 from boonta.programs.tools.checks.apart import Answer
 from boonta.programs.tools.checks.finding import Finding, anonymous
-from boonta.programs.wiring import accelerators, network
+from boonta.programs.wiring.machine import accelerators, network
 from boonta.tests.helpers import machines
 
 CPU = {"jax": "1", "jaxlib": "1", "backend": "cpu", "devices": [{"kind": "cpu", "platform": "cpu", "bytes": None}]}

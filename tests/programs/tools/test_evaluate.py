@@ -13,8 +13,8 @@ import pytest
 
 from boonta.programs.experiments import evaluations
 from boonta.programs.tools import evaluate, play
-from boonta.programs.wiring import journal
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers import nim_program
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

@@ -17,7 +17,8 @@ from boonta.nodes.acting.local import step_shapes  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded  # noqa: E402
 from boonta.programs import muzero  # noqa: E402
 from boonta.programs.tools import export, play  # noqa: E402
-from boonta.programs.wiring import folder, launch, run  # noqa: E402
+from boonta.programs.wiring import launch, run  # noqa: E402
+from boonta.programs.wiring.run_folder import folder  # noqa: E402
 from boonta.tests.helpers import tiny_program  # noqa: E402
 
 TINY = {

@@ -15,8 +15,8 @@ import pytest
 from boonta.programs.experiments.curves import moments
 from boonta.programs.reports import charts
 from boonta.programs.tools.report import report
-from boonta.programs.wiring.recorded import Arrow, Drawn, Picture
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
 from boonta.tests.helpers import run_folders
 
 pytestmark = pytest.mark.once

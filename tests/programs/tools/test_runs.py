@@ -7,8 +7,8 @@ import pathlib
 import pytest
 
 from boonta.programs.tools import runs as tool
-from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.folder import lock
 from boonta.tests.helpers import run_folders
 
 

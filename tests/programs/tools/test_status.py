@@ -9,9 +9,9 @@ import pytest
 
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.programs.tools.status import status
-from boonta.programs.wiring import journal
-from boonta.programs.wiring.folder import lock
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.folder import lock
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from boonta.envs.minatar import MinAtar
 from boonta.envs.processes import InProcesses
 from boonta.programs.impala import impala
 from boonta.programs.wiring import environments
-from boonta.programs.wiring.anakin import jax_env_of
-from boonta.programs.wiring.arguments import parse, presets_of
+from boonta.programs.wiring.command_line.arguments import parse, presets_of
+from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.run import BadInput
 
 

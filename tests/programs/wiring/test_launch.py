@@ -19,10 +19,11 @@ from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
 from boonta.nodes.watch.stopping import StopRule  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
-from boonta.programs.wiring import journal, launch  # noqa: E402
-from boonta.programs.wiring.arguments import parse, run_of  # noqa: E402
-from boonta.programs.wiring.folder import claim_workdir  # noqa: E402
+from boonta.programs.wiring import launch  # noqa: E402
+from boonta.programs.wiring.command_line.arguments import parse, run_of  # noqa: E402
 from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
+from boonta.programs.wiring.run_folder import journal  # noqa: E402
+from boonta.programs.wiring.run_folder.folder import claim_workdir  # noqa: E402
 from boonta.tests.helpers import run_folders  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
@@ -287,9 +288,9 @@ def test_impala_programs_refuse_what_cannot_work(capsys, tmp_path):
 
 def test_without_the_clusters_packages_it_is_said_what_works(monkeypatch):
     monkeypatch.setitem(sys.modules, "launchpad", None)  # As on a newer Python, for which it has no wheel.
-    monkeypatch.delitem(sys.modules, "boonta.programs.wiring.launchpad", raising=False)
+    monkeypatch.delitem(sys.modules, "boonta.programs.wiring.interpreters.launchpad", raising=False)
     with pytest.raises(ImportError) as refused:
-        importlib.import_module("boonta.programs.wiring.launchpad")
+        importlib.import_module("boonta.programs.wiring.interpreters.launchpad")
     message = str(refused.value)
     assert "CPython 3.10" in message and "extra [cluster]" in message and "--launch sebulba or anakin" in message
     assert "boonta[" not in message  # On the package index, that name is somebody else's.

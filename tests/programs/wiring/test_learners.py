@@ -9,9 +9,11 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
-from boonta.programs.wiring import accelerators, learners, local
+from boonta.programs.wiring import learners
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.interpreters import local
 from boonta.programs.wiring.launch import Program, Run, group
+from boonta.programs.wiring.machine import accelerators
 from boonta.programs.wiring.program import node_arguments, seeds_of
 from boonta.programs.wiring.run import BadInput
 

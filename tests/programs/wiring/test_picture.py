@@ -6,9 +6,9 @@ import pathlib
 
 import pytest
 
-from boonta.programs.wiring.arguments import function_of, parse
+from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.picture import picture_of
-from boonta.programs.wiring.recorded import Picture
+from boonta.programs.wiring.run_folder.recorded import Picture
 
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).resolve().parents[3]

@@ -15,12 +15,12 @@ from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.variables import VariableServer
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.arguments import parse
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.program import construct, node_arguments, parameters
-from boonta.programs.wiring.restarts import Restarts
 from boonta.programs.wiring.several import dealt
+from boonta.programs.wiring.supervision.restarts import Restarts
 
 
 def program_of(tmp_path, *groups, config=muzero.CATCH, **run) -> Program:

@@ -73,7 +73,7 @@ import sys
 from boonta.agents import impala, muzero
 from boonta.nodes import learner, reanalyzer, replay
 from boonta.nodes.tables.reverb import dataset, server, store
-from boonta.programs.wiring import launchpad
+from boonta.programs.wiring.interpreters import launchpad
 from boonta.nodes.tables.reverb.library import load
 load()
 print([name for name in sys.modules if name.partition(".")[0] == "tensorflow"])

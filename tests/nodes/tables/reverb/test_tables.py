@@ -209,7 +209,8 @@ def test_tables_saved_with_other_settings_are_refused(tmp_path, changes, message
 @pytest.mark.parametrize("sampler", ["uniform", "proportional", "rank"])
 def test_the_serial_schedule_holds_the_ratio_and_ends(tmp_path, monkeypatch, sampler):
     from boonta.nodes.watch.stopping import StopRule
-    from boonta.programs.wiring import launch, serial
+    from boonta.programs.wiring import launch
+    from boonta.programs.wiring.interpreters import serial
     from boonta.tests.helpers.tiny_program import tiny_program
 
     agent = make(8, sampler=sampler, samples_per_insert=4.0, min_size=50, size=200)

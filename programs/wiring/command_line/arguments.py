@@ -1,0 +1,254 @@
+"""The command line of a program, made from its function's own signature."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import inspect
+import io
+import pathlib
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Annotated, Any
+
+import tyro
+
+from boonta.agents.config import leaves
+from boonta.envs.base import Env
+from boonta.programs.wiring import environments
+from boonta.programs.wiring.command_line import help
+from boonta.programs.wiring.command_line.integers import INTEGERS
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.picture import picture_of
+from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
+from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.config_file import agent_of
+from boonta.programs.wiring.run_folder.naming import folder_name
+from boonta.programs.wiring.run_folder.provenance import ROOT, from_root, provenance_of
+
+RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
+
+
+def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> tuple[Run, dict[str, Any]]:
+    """The run and the program function's other arguments, from the command line.
+
+    A function with an argument `env` takes an environment's name first, and its settings as `--env.…`. An argument
+    whose class has a method `preset`, as agents' configs do, starts from the preset of that environment's kind, unless
+    the function has a default for it.
+
+    Args:
+      function: `(run, **settings) -> program`.
+      arguments: the command line's arguments; None takes the process's own.
+
+    Raises:
+      BadInput: the environment doesn't exist, or the function has an argument of a name that is taken.
+      ValueError: the environment refuses its settings.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    signature = inspect.signature(function)
+    _require_free(function, signature)
+    hints = inspect.get_annotations(function, eval_str=True)
+    env: Env | None = None
+    usual_env: Any = None  # The environment with its default settings.
+    env_name = ""
+    if hints.get("env") is Env:
+        env = usual_env = signature.parameters["env"].default
+        if given and not given[0].startswith("-"):
+            env = environments.make_env(given[0], given[1:])
+            usual_env = environments.usual(given[0], env)
+            env_name = given.pop(0)
+    parameters = [_parameter(parameter, hints[name], env) for name, parameter in signature.parameters.items()]
+
+    def collect(**chosen: Any) -> dict[str, Any]:
+        return chosen
+
+    flagged = [parameter for parameter in parameters if parameter is not None]
+    shown = [help.short(parameter) for parameter in flagged] if help.asked(given) else flagged
+    collect.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    collect.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
+    collect.__doc__ = _description(function, env)
+    usage = pathlib.Path(inspect.getfile(function)).name + (" [ENV]" if env is not None else "")
+    try:
+        words = [help.HELP[0] if word == help.ALL else word for word in given]
+        settings = tyro.cli(collect, prog=usage, args=words, registry=INTEGERS)
+    finally:
+        if help.asked(given):  # Tyro has shown its page, and exits.
+            print(help.folded(function, flagged))
+    if env is not None:
+        chosen = settings.pop("env", None)
+        settings["env"] = env if chosen is None else environments.with_settings(env, chosen)
+    run = settings.pop("run")
+    usual = {each.name: each.default for each in flagged if each.default is not each.empty and each.name != "run"}
+    words = _words(function, settings, env_name if ":" in env_name else "")
+    return _absolute(run, settings, usual | ({} if env is None else {"env": usual_env}), words), settings
+
+
+def run_of(function: ProgramFunction, arguments: Sequence[str]) -> Run | None:
+    """The run that a command line asks for, without the rest of the line; None if it can't be known yet."""
+    default = inspect.signature(function).parameters["run"].default
+    default = Run() if default is inspect.Parameter.empty else default
+    silence = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(silence), contextlib.redirect_stderr(silence):
+            run, _ = tyro.cli(Run, args=list(arguments), default=default, return_unknown_args=True, registry=INTEGERS)
+    except (SystemExit, ValueError):  # Help is asked for, or a flag is wrong, which `parse` reports.
+        return None
+    return run
+
+
+def _require_free(function: ProgramFunction, signature: inspect.Signature) -> None:
+    """Refuses a function with an argument whose flag would be one that every run has."""
+    taken = [each.name for each in dataclasses.fields(Run) if each.name in signature.parameters]
+    if taken:
+        raise BadInput(
+            f"{function.__name__} takes {', '.join(taken)}, of which every run has a flag of its own: give "
+            "the argument another name"
+        )
+
+
+def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> inspect.Parameter | None:
+    """A function's parameter as tyro gets it; None for an environment without settings."""
+    default = parameter.default
+    if hint is Env:
+        default = None if env is None else environments.settings_class(env)
+        hint = type(default)
+        if default is None:
+            return None
+    elif default is parameter.empty and hasattr(hint, "preset"):
+        default = hint.preset("default" if env is None else environments.kind_of(env))
+    return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _description(function: ProgramFunction, env: Env | None) -> str:
+    text = inspect.getdoc(function) or ""
+    if env is None:
+        return text
+    first, _, rest = text.partition("\n")
+    examples = ", ".join(environments.EXAMPLES)
+    return f"{first}\n\nENV is the environment: {examples}, or package.module:name.\n{rest}"
+
+
+def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], words: Sequence[str]) -> Run:
+    """The run with absolute folders, which stay valid wherever the run is resumed or inspected."""
+    texts = [name for name, value in settings.items() if isinstance(value, str | pathlib.Path)]
+    for name in texts:
+        if isinstance(settings[name], pathlib.Path):
+            settings[name] = str(settings[name].expanduser().absolute())
+    rest = {name: value for name, value in usual.items() if name not in texts}  # Texts are among the words.
+    folder = run.workdir or pathlib.Path("runs") / folder_name(words, run.seed, settings, rest)
+    start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
+    return dataclasses.replace(run, workdir=str(pathlib.Path(folder).expanduser().absolute()), start_from=start_from)
+
+
+def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -> list[str]:
+    """The first parts of a run's default folder name.
+
+    These are the program, the agent where the file isn't ours and so may have another at any time, the environment by
+    `env_name` or else by its class, and the last part of each path.
+    """
+    env = [env_name or environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
+    ours = pathlib.Path(inspect.getfile(function)).resolve().is_relative_to(ROOT / "programs")
+    return [
+        name_of(function),
+        "" if ours else agent_of(settings).rpartition(".")[2],
+        *env,
+        *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)),
+    ]
+
+
+def presets_of(settings: dict[str, Any], launch: str) -> str:
+    """Lines for the user: the environment, the values that its presets change, and when the program evaluates."""
+    env: Any = settings.get("env")
+    if not hasattr(env, "spec"):
+        return ""
+    lines = [f"environment {environments.name_of(env)}, presets for {environments.kind_of(env)!r}:"]
+    for name, value in settings.items():
+        if isinstance(value, Evaluation):
+            lines.append(f"  {name}: {value.described(fused=launch == 'anakin')}")
+        elif hasattr(value, "preset"):
+            usual = leaves(type(value)())
+            chosen = {field: one for field, one in leaves(value).items() if one != usual[field]}
+            lines.append(f"  {name}: " + (", ".join(f"{field} {one}" for field, one in chosen.items()) or "as usual"))
+    return "\n".join(lines)
+
+
+def network_of(program: Program) -> str:
+    """A line for the user: the network, if it isn't the config's."""
+    own = _own_network(program)
+    return f"network {own.removeprefix('__main__:')}, in the place of the config's" if own else ""
+
+
+def _own_network(program: Program) -> str:
+    return program.agent.network if program.agent else ""
+
+
+def name_of(function: ProgramFunction) -> str:
+    """The function's name, preceded by its file's name if the file holds several programs."""
+    file, name = pathlib.Path(inspect.getfile(function)).stem, function.__name__
+    return name if name.startswith(file) else f"{file}_{name}"
+
+
+def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, program: Program) -> dict[str, Any]:
+    """What is kept in the run's folder so that other tools can build the program again, and compare runs.
+
+    Args:
+      function: the program function.
+      arguments: the command line's arguments; None takes the process's own.
+      program: what the function has made of them.
+
+    Returns:
+      The program's file and arguments, its provenance, its picture and its inner program, for `claim_workdir`.
+    """
+    file = pathlib.Path(inspect.getfile(function))
+    network, env = _own_network(program), environments.name_of(program.env)
+    provenance = provenance_of(file, env, seeds_of(program), network)
+    return {
+        "file": str(from_root(file)),
+        "function": function.__name__,
+        "arguments": list(sys.argv[1:] if arguments is None else arguments),
+        "provenance": dataclasses.asdict(provenance),
+        "picture": dataclasses.asdict(picture_of(program)),
+        "inner": program.inner and dataclasses.asdict(program.inner),
+    }
+
+
+def load(file: pathlib.Path) -> ModuleType:
+    """Imports a program's file; like a script, it may import the modules beside it.
+
+    Raises:
+      BadInput: the file doesn't exist, is no Python file, or imports what is missing.
+    """
+    file = file.absolute()
+    spec = importlib.util.spec_from_file_location(f"program_{file.stem}", file)
+    if not file.is_file() or spec is None or spec.loader is None:
+        raise BadInput(f"program file {file} doesn't exist, or is no Python file")
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # An import would do so, and dataclasses look their module up.
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise BadInput(f"program file {file} can't be imported: {error}") from error
+    return module
+
+
+def function_of(file: pathlib.Path) -> ProgramFunction:
+    """The program function of a file, which has the file's name.
+
+    Raises:
+      BadInput: the file or the function in it doesn't exist.
+    """
+    function = getattr(load(file), file.stem, None)
+    if not callable(function):
+        raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
+    return function
+
+
+def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """A command's own arguments, and those after `--`, which are the program's."""
+    own = list(arguments)
+    cut = own.index("--") if "--" in own else len(own)
+    return own[:cut], own[cut + 1 :]

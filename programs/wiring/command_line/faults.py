@@ -1,0 +1,57 @@
+"""How a command ends that can't do its work: with a line, and the traceback of an error in the user's own code."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.provenance import ROOT
+
+INSTALLED = ("site-packages", "dist-packages")
+PROGRAMS = ROOT / "programs"  # The files on top are programs, which users copy and change.
+STANDARD = pathlib.Path(os.__file__).resolve().parent
+
+
+def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
+    """Runs a tool's function from the command line; bad input and `errors` end it with a message and code 2."""
+    expected: tuple[type[Exception], ...] = (BadInput, *errors)
+    try:
+        tyro.cli(function)
+    except BrokenPipeError:  # An OSError, but no bad input: the console script ends quietly.
+        raise
+    except expected as error:
+        tell(error)
+        sys.exit(2)
+
+
+def tell(error: Exception) -> None:
+    """Prints an error to standard error: one of the user's own code with its traceback, any other as a line."""
+    if not isinstance(error, BadInput) and is_users(error):
+        traceback.print_exception(type(error), error, error.__traceback__)
+    print(f"error: {error}", file=sys.stderr, flush=True)
+
+
+def is_users(error: BaseException) -> bool:
+    """Whether the user's code raised an error, or called the library that did; boonta's errors are for the user."""
+    files = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    paths = [pathlib.Path(file).resolve() for file in files if not file.startswith("<")]  # As in "<frozen importlib>".
+    own = [path for path in paths if not _is_library(path)]
+    return bool(own) and _is_program(own[-1])
+
+
+def _is_library(file: pathlib.Path) -> bool:
+    """Whether a file is part of an installed package, or of the standard library; boonta may be installed, too."""
+    if file.is_relative_to(ROOT):
+        file = file.relative_to(ROOT)
+    return file.is_relative_to(STANDARD) or any(part in INSTALLED for part in file.parts)
+
+
+def _is_program(file: pathlib.Path) -> bool:
+    return file.parent == PROGRAMS or not file.is_relative_to(ROOT)

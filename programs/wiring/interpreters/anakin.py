@@ -1,0 +1,96 @@
+"""Anakin: actors, learner, reanalyzers and evaluator become one node, which runs them as one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from boonta.envs.base import Env
+from boonta.envs.jax.base import Batched, JaxEnv
+from boonta.nodes.actor import NUM_ENVS
+from boonta.nodes.anakin import Anakin
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.wiring.evaluation import fused_settings
+from boonta.programs.wiring.interpreters import threads
+from boonta.programs.wiring.program import Group, Program, construct, group
+
+LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
+FUSED = ("learner", "actor", "reanalyzer", "evaluator")  # The roles of the one node.
+
+
+def prepare(program: Program) -> Callable[[], int]:
+    """See `launch.prepare`."""
+    monitor, nodes = build(program)
+    return lambda: threads.run(monitor, nodes)
+
+
+def build(program: Program) -> tuple[Monitor, list[Node]]:
+    """The monitor, and the node that acts, learns, renews targets and evaluates.
+
+    Raises:
+      ValueError: a group has no place in a fused program, the environment isn't in JAX, or a setting can't work.
+    """
+    run = program.run
+    one = program.of_role("anakin") or fused(program)
+    monitor = threads.monitor_of(run, log_every_s=LOG_EVERY_S)
+    given = {"monitor": monitor, "env": jax_env_of(program.env), "devices": run.placement.learning}
+    given["agreement"] = threads.agreement_of(monitor)
+    return monitor, [construct(program, one, 0, given)]
+
+
+def fused(program: Program) -> Group:
+    """The node that takes the place of a program's actors, learner, reanalyzers and evaluator, with their settings.
+
+    Raises:
+      ValueError: a group has no place in it, or there are no actors.
+    """
+    threads.require_roles(program, "anakin", FUSED, needed=("actor",), once=FUSED)
+    for part in map(program.of_role, ("learner", "actor", "reanalyzer")):
+        unknown = sorted(set(part.settings) - {"num_envs"}) if part else []
+        if part and unknown:
+            raise ValueError(f"{program.name}: --launch anakin has no {unknown[0]} for its {part.label}; leave it out")
+    actors, evaluator = program.of_role("actor"), program.of_role("evaluator")
+    assert actors is not None
+    settings: dict[str, Any] = {"eval_every": 0}
+    if evaluator is not None and program.env.spec.num_players == 1:  # Matches are played afterwards, by tools.match.
+        settings = fused_settings(evaluator.settings)
+    if "num_envs" in actors.settings:
+        settings["num_envs"] = actors.number * actors.settings["num_envs"]
+    return group(Anakin, **settings | _replayed(program))
+
+
+def _replayed(program: Program) -> dict[str, Any]:
+    """The number of sequences that reanalyzers would replay at once, as a setting of the one node; none without them.
+
+    Raises:
+      ValueError: they aren't of the class whose work a fused program does, or lack their tables.
+    """
+    reanalyzers = program.of_role("reanalyzer")
+    if reanalyzers is None:
+        return {}
+    if reanalyzers.node is not Reanalyzer:
+        raise ValueError(
+            f"{program.name}: {reanalyzers.label} is {reanalyzers.node.__name__}; --launch anakin takes the place of "
+            "Reanalyzer only"
+        )
+    Reanalyzer.require_tables(program.agent.tables)
+    return {"num_replayed": reanalyzers.number * reanalyzers.settings.get("num_envs", NUM_ENVS)}
+
+
+def jax_env_of(env: Env) -> JaxEnv:
+    """The JAX environment that `env` adapts, or its JAX twin.
+
+    Raises:
+      ValueError: it has neither.
+    """
+    if isinstance(env, Batched):
+        return env.env
+    make_twin = getattr(env, "jax_twin", None)
+    if make_twin is None:
+        raise ValueError(
+            f"--launch anakin needs an environment in JAX, and {type(env).__name__} is none; there are catch, "
+            "grid_world, minatar/…, gymnax/…, pgx/… and brax/…, see boonta/envs/jax"
+        )
+    return make_twin()

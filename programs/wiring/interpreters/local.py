@@ -1,0 +1,140 @@
+"""Runs a program with Launchpad, as processes or threads of this machine, and supervises them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+from boonta.nodes.snapshots import files
+from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.joining import Servers
+from boonta.programs.wiring.learners import meeting
+from boonta.programs.wiring.machine import accelerators, network
+from boonta.programs.wiring.program import Program
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import temporary
+from boonta.programs.wiring.run_folder.journal import LOG
+from boonta.programs.wiring.supervision import supervise
+from boonta.programs.wiring.supervision.interrupts import Signals, held
+
+# An actor overlaps stepping and acting with threads of its own.
+ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
+# Nodes that act on the CPU must not take an accelerator.
+ON_CPU = {"JAX_PLATFORMS": "cpu", **ONE_THREAD}
+# Environment variables by role; nodes of other roles run on the CPU. Inference nodes and reanalyzers share the
+# accelerator with the learner. By JAX's default each process takes three quarters of a GPU's memory when it starts;
+# only the learner does, and the others take what they need of the rest.
+SHARING = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
+    "learner": {},
+    "inference": SHARING,
+    "reanalyzer": {**SHARING, **ONE_THREAD},
+}
+
+LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
+
+
+def prepare(program: Program) -> Callable[[], int]:
+    """See `launch.prepare`."""
+    from boonta.programs.wiring.interpreters import launchpad  # noqa: F401  # Its ImportError names what is missing.
+
+    check_nodes(program)
+    environment = group_environment(program, learner_alone=accelerators.tpu_chips() > 0)
+    _require_apart(program, environment)
+    return functools.partial(_run, program, environment)
+
+
+def _require_apart(program: Program, environment: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuses several learners on one machine's accelerators, of which each learner takes all.
+
+    Raises:
+      BadInput: names the setting, and what can work.
+    """
+    for label in filter(None, map(meeting, program.groups)):
+        on_cpu = environment[label].get("JAX_PLATFORMS") == "cpu"
+        if not on_cpu and (accelerators.gpus() or accelerators.tpu_chips()):
+            raise BadInput(
+                f"the program has several learners, and on one machine each would take all of its accelerators: give "
+                f"one, which uses them all, or --process-env {label}:JAX_PLATFORMS=cpu"
+            )
+
+
+def group_environment(program: Program, learner_alone: bool = False) -> dict[str, dict[str, str]]:
+    """Environment variables by group: the defaults, overridden by the run's.
+
+    Args:
+      program: the program.
+      learner_alone: whether the nodes share an accelerator that only one process can use, as a TPU is.
+
+    Raises:
+      BadInput: the run sets one for a group that the program doesn't have.
+    """
+    roles = {group.label: group.node.role for group in program.all_groups}
+    environment = {
+        group.label: dict(ON_CPU if program.acts_for(group) else ROLE_ENVIRONMENT.get(group.node.role, ON_CPU))
+        for group in program.all_groups
+    }
+    for label, role in roles.items():
+        if learner_alone and role != "learner":
+            environment[label]["JAX_PLATFORMS"] = "cpu"
+    for override in program.run.process_env:
+        group, name, value = override_of(override)
+        if group not in environment:
+            raise BadInput(f"--process-env {override!r} is not GROUP:NAME=VALUE with a group of {sorted(environment)}")
+        environment[group][name] = value
+    return environment
+
+
+def override_of(word: str) -> tuple[str, str, str]:
+    """The group, name and value of an environment variable of `--process-env`; the group is empty if it is none."""
+    group, colon, assignment = word.partition(":")
+    name, equals, value = assignment.partition("=")
+    return (group, name, value) if colon and equals and name else ("", "", "")
+
+
+def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """Adds to the environment variables of each group what is the same for all.
+
+    All processes can import the modules beside the program's file, or in the working directory.
+    """
+    paths = [sys.path[0], os.getcwd()]
+
+    def path(variables: dict[str, str]) -> str:
+        own = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+        return os.pathsep.join(filter(None, [*paths, own]))
+
+    return {label: {**variables, "PYTHONPATH": path(variables)} for label, variables in environment.items()}
+
+
+def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
+    """Launches a program and waits until it has ended; returns the exit code."""
+    from boonta.programs.wiring.interpreters import launchpad
+
+    signals = Signals()
+    logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
+    logs.mkdir(parents=True)
+    print(f"logs {logs}", flush=True)
+    # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
+    with temporary.short(LONGEST_PATH) as sockets:
+        with held():  # Ctrl-C reaches all processes of a terminal, but the launcher alone handles it.
+            workers, monitor, addresses = launchpad.launch(program, with_common(environment), logs, sockets)
+            signals.catch()  # Launchpad has set handlers of its own.
+
+        def write_pids() -> None:
+            pids = json.dumps({worker.name: worker.pid for worker in workers})
+            try:
+                files.write_whole(logs / "pids.json", pids.encode(), synced=False)
+            except OSError as error:  # A full disk is no reason to end a run.
+                LOG.warning("%s can't be written: %s", logs / "pids.json", error)
+
+        write_pids()
+        own = os.getpid() if os.environ.get(network.GOT) == network.PRIVATE else 0
+        shown = Servers(addresses, process=own).shown(pathlib.Path(program.run.workdir))
+        with shown if program.run.launch == "local_mp" else contextlib.nullcontext():
+            return supervise.stay(workers, monitor, signals, program.restarts, write_pids)

@@ -1,0 +1,136 @@
+"""The serial schedule: one thread steps the nodes of a program in turn, for a debugger and for repeatable runs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from boonta.nodes.base import Node
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.rpc.wire import free_port
+from boonta.nodes.tables.reverb.store import connect
+from boonta.nodes.watch.stopping import failure_of
+from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.program import Program, construct, signature_of
+from boonta.programs.wiring.several import dealt
+from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision.view import View, conclude
+
+
+def prepare(program: Program) -> Callable[[], int]:
+    """Returns a function that runs the program serially.
+
+    Raises:
+      ValueError: a node or setting can't work; the message names it, its value and the values allowed.
+      ImportError: the tables need Reverb, which is missing.
+    """
+    check_nodes(program)
+    if any(group.node.role == "replay" for group in program.all_groups):
+        from boonta.programs.wiring.interpreters import launchpad  # noqa: F401  # Its ImportError names what is missing.
+    return functools.partial(run, program)
+
+
+def run(program: Program) -> int:
+    """Steps every node in program order until the monitor ends the program; returns the exit code of `launch.prepare`.
+
+    The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
+    An exception of a node is raised once all nodes have been closed.
+    """
+    interrupts.handle(_interrupt)
+    try:
+        with View() as view, contextlib.ExitStack() as endings:
+            status = _loop(_start(build(program), endings), view)
+    except KeyboardInterrupt as interrupt:
+        return conclude({}, "", interrupt.args[0])
+    return conclude(status, failure_of(status))
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    del frame
+    raise KeyboardInterrupt(number)
+
+
+def _ignore_interrupts() -> None:
+    """Lets the nodes be closed in peace; what they save is worth the seconds."""
+    interrupts.handle(lambda number, frame: None)
+
+
+class _Address:
+    """The address of a free port of this machine."""
+
+    def __init__(self) -> None:
+        self._port = free_port()
+
+    def resolve(self) -> str:
+        """The address, "host:port"."""
+        return f"localhost:{self._port}"
+
+
+def build(program: Program) -> list[Node]:
+    """Constructs the program's nodes in this process; handles are the nodes themselves, or Reverb clients."""
+    served: dict[str, list[Any]] = {}
+    nodes = []
+    for group in program.all_groups:
+        role = group.node.role
+        address = _Address() if role == "replay" else None
+        members = [construct(program, group, i, {**dealt(served, i), "address": address}) for i in range(group.number)]
+        if address is not None:
+            served[role] = [connect(address.resolve(), signature_of(program))]
+        elif group.is_called:
+            served[role] = members
+        nodes += members
+    return nodes
+
+
+def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Node]:
+    """Starts the nodes; when `endings` closes, each reports and is closed, in reverse order, even if others fail."""
+    for node in nodes:
+        endings.callback(node.close)
+        endings.callback(node.heartbeat)
+        endings.callback(_ignore_interrupts)
+        node.start()
+    return nodes
+
+
+def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
+    """Steps until the monitor has a reason to end; returns its last status."""
+    (monitor,) = (node for node in nodes if isinstance(node, Monitor))
+    learners = [node for node in nodes if node.role == "learner"]
+    others = [node for node in nodes if node is not monitor and node not in learners]
+    renewing = [node for node in others if node.role == "reanalyzer"]
+    stepping: list[Node] = []  # Nodes that wait inside a step while others step.
+
+    def learn() -> None:
+        """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever."""
+        for learner in learners:
+            while learner.ready():
+                learner.step()
+                learner.settle()
+
+    def work(nodes: Sequence[Node]) -> None:
+        """Steps each node that is ready, and learners in between."""
+        learn()
+        for node in nodes:
+            if node not in stepping and node.ready():
+                stepping.append(node)
+                node.step()
+                node.settle()
+                stepping.pop()
+                learn()
+
+    # While a reanalyzer waits, the other nodes work; while another node waits, reanalyzers work.
+    for node in others:
+        node.meanwhile = functools.partial(
+            work, [n for n in others if n not in renewing] if node in renewing else renewing
+        )
+    while True:
+        work(others)
+        for node in nodes:
+            node.heartbeat()  # The monitor counts a silent node as lost, even a resting one.
+        monitor.round()
+        status = monitor.status()
+        view.show(status)
+        if status["reason"]:
+            return status

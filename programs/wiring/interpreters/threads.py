@@ -1,0 +1,79 @@
+"""Runs the nodes of a program as threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+from boonta.nodes.base import Node
+from boonta.nodes.hosts.agreement import Agreement, SeveralHosts, SingleHost
+from boonta.nodes.hosts.host_monitor import HostMonitor
+from boonta.nodes.monitor import Monitor
+from boonta.nodes.watch.ending import end_now
+from boonta.programs.wiring.program import Program
+from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.supervision import supervise
+from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.supervision.workers import Thread
+
+
+def monitor_of(run: Run, **settings: Any) -> Monitor:
+    """The monitor of this host's process; of several hosts each has one, which ends with the others."""
+    if run.hosts.number == 1:
+        return Monitor("monitor", run.workdir, run.stop, log=run.log, **settings)
+    return HostMonitor("monitor", run.own.workdir, run.stop, run.hosts, log=run.log, **settings)
+
+
+def agreement_of(monitor: Monitor) -> Agreement:
+    """How the node that learns agrees with those of other hosts, if there are any."""
+    return SeveralHosts(monitor) if isinstance(monitor, HostMonitor) else SingleHost()
+
+
+def require_roles(
+    program: Program, launch: str, roles: Sequence[str], needed: Sequence[str], once: Sequence[str]
+) -> None:
+    """Refuses a program with nodes that this way to run has no place for, or without those that it needs.
+
+    Args:
+      program: the program.
+      launch: the way to run, as `--launch` names it.
+      roles: those that it has a place for.
+      needed: those of which the program must have a group.
+      once: those of which it may have no second group.
+
+    Raises:
+      ValueError: names the groups, or the role that is missing.
+    """
+    for group in program.groups:
+        role = group.node.role
+        if role not in roles:
+            raise ValueError(
+                f"{program.name}: --launch {launch} has no {group.label} ({group.node.__name__}); it has "
+                f"{', '.join(roles)}"
+            )
+        alike = [each.label for each in program.groups if each.node.role == role]
+        if role in once and len(alike) > 1:
+            labels = " and ".join(alike)
+            raise ValueError(
+                f"{program.name}: --launch {launch} has one group of {role} nodes; the program has {labels}"
+            )
+    missing = [role for role in needed if program.of_role(role) is None]
+    if missing:
+        raise ValueError(f"{program.name}: --launch {launch} needs a node of role {missing[0]!r}; the program has none")
+
+
+def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
+    """Runs the nodes of a program in one process, each in a thread; returns when they have ended.
+
+    Returns:
+      The exit code: 0 if a stop rule was reached, 1 if a node failed, 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    signals = Signals()
+    all_nodes = [monitor, *nodes]
+    pool = futures.ThreadPoolExecutor(len(all_nodes))
+    workers = [Thread(node.name, pool.submit(node.run)) for node in all_nodes]
+    code = supervise.stay(workers, monitor, signals)
+    if any(worker.alive() for worker in workers):  # Threads can't be killed.
+        end_now(code)
+    return code

@@ -1,0 +1,179 @@
+"""The first code in a node's own process under Launchpad. It imports little: some nodes need no JAX."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import launchpad as lp
+from launchpad import address as lp_address
+from launchpad.launch import worker_manager
+from launchpad.nodes import base
+
+from boonta.nodes.base import Node
+from boonta.nodes.metrics import process_age
+from boonta.nodes.rpc.client import Client
+from boonta.nodes.rpc.server import Server
+from boonta.nodes.tables.reverb.store import connect, joined
+from boonta.programs.wiring.supervision import stacks
+
+PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
+
+
+class Shards(NamedTuple):
+    """A node's handles of several replay servers, which Launchpad replaces by their stores.
+
+    Attributes:
+      handles: the handles, or the stores.
+      first: the number of the node's first group of slots among those of all nodes of its group.
+    """
+
+    handles: list[Any]
+    first: int
+
+
+class Meeting(NamedTuple):
+    """Where one of several learners meets the others.
+
+    Attributes:
+      coordinator: the address of the first one, once the launcher has bound it; for the others its handle, which
+        Launchpad replaces by "host:port".
+      number: how many learners there are.
+      i: this one's number.
+    """
+
+    coordinator: Any
+    number: int
+    i: int
+
+
+def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
+    """Constructs a node, with its limit, in the process or thread that Launchpad has made for it.
+
+    Where it gets the stores of several replay servers, they are joined into one.
+    """
+    if isinstance(shards := arguments.get("replay"), Shards):
+        arguments["replay"] = joined(shards.handles, shards.first)
+    if isinstance(meeting := arguments.get("agreement"), Meeting):
+        arguments |= _learning_together(meeting, arguments)
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:
+        stacks.offer()
+    made = node(**arguments)
+    if owns_process:
+        made.launched_at = time.monotonic() - process_age()
+    made.limit_s = limit_s
+    made.launcher = _launcher
+    made.past_lives = int(os.environ.get(PAST_LIVES, "0"))
+    return made
+
+
+def _learning_together(meeting: Meeting, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that one of several learners gets in the place of a single one's: only the first publishes."""
+    from boonta.nodes.hosts.coordination import Hosts
+    from boonta.nodes.hosts.learners import SeveralLearners, Uncounted
+
+    place = meeting.coordinator
+    hosts = Hosts(place if isinstance(place, str) else place.resolve(), meeting.number, meeting.i)
+    together: dict[str, Any] = {"agreement": SeveralLearners(hosts, given.get("monitor"))}
+    if "replay" in given:
+        together["replay"] = joined([given["replay"]], learners=hosts.number)
+    if not hosts.first:
+        together |= {"variables": None, "monitor": Uncounted(given["monitor"])}
+    return {name: value for name, value in together.items() if name in given}
+
+
+class Service:
+    """A node that others call, and the server by which they do.
+
+    Args:
+      node: the node.
+      address: where its server listens, once the launcher has bound it.
+      key: the file of the run's key; None for a server that only this machine reaches.
+    """
+
+    def __init__(self, node: Node, address: lp_address.Address, key: str | None):
+        self.node = node
+        self._address = address
+        self._key = key
+
+    def run(self) -> None:
+        """Serves the methods that the node's class lists, and no others, while it runs the node to its end."""
+        methods = {name: getattr(self.node, name) for name in self.node.served}
+        with Server(self._address.resolve(), methods, self._key):
+            self.node.run()
+
+
+def serve(
+    node: type[Node], limit_s: float, address: lp_address.Address, key: str | None, arguments: Mapping[str, Any]
+) -> Service:
+    """Constructs a node that others call; see `construct`."""
+    return Service(construct(node, limit_s, **arguments), address, key)
+
+
+def _launcher() -> tuple[threading.Event, bool]:
+    """See `Node.launcher`."""
+    owns_process = threading.current_thread() is threading.main_thread()
+    if owns_process:  # Ctrl-C reaches all processes; only the launcher handles it, and asks all nodes to stop.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # So does a terminal's end. Alone, a node has a handler.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # SIGTERM may reach all, too, as from `timeout`; each node then ends as if it were asked to, and the launcher
+        # kills those that are late. Launchpad's alarm would kill what saves, and what is about to exit.
+        worker_manager.get_worker_manager()._termination_notice_secs = -1
+    return lp.stop_event(), owns_process
+
+
+class Fixed(lp_address.AbstractAddressBuilder):
+    """An address that is known in advance; it is here since every process of a caller unpickles it."""
+
+    def __init__(self, address: str):
+        self._address = address
+
+    def build(self) -> str:
+        return self._address
+
+
+class ServiceHandle(base.Handle):
+    """Handle of a node that others call.
+
+    Args:
+      address: where its server listens, once the launcher has bound it.
+      deadline_s: how long a call may take.
+      key: the file of the run's key; None for a server on this machine.
+      away_s: how long a call is repeated while the server is away, see `Client`.
+    """
+
+    def __init__(self, address: lp_address.Address, deadline_s: float, key: str | None, away_s: float | None = None):
+        self._address = address
+        self._deadline_s = deadline_s
+        self._key = key
+        self._away_s = away_s
+
+    def dereference(self) -> Client:
+        return Client(self._address.resolve(), self._deadline_s, self._key, self._away_s)
+
+
+class CoordinatorHandle(base.Handle):
+    """Handle of the first of several learners, for the others."""
+
+    def __init__(self, address: lp_address.Address):
+        self._address = address
+
+    def dereference(self) -> str:
+        return self._address.resolve()
+
+
+class ReplayHandle(base.Handle):
+    """Handle of a replay server; nodes that only write have no signature."""
+
+    def __init__(self, address: lp_address.Address, signature: Callable[[], Any] | None):
+        self._address = address
+        self._signature = signature
+
+    def dereference(self) -> Any:
+        return connect(self._address.resolve(), self._signature)

@@ -1,0 +1,144 @@
+"""Whether a program's full tables fit into memory, which is told before anything of it starts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from boonta.agents.base import Steps, Table
+from boonta.nodes.hosts.placement import split
+from boonta.nodes.tables import contract
+from boonta.nodes.tables.division import SERVERS, divided
+from boonta.programs.wiring.machine import memory
+from boonta.programs.wiring.program import Program, signature_of
+from boonta.programs.wiring.shards import servers_of
+
+# Reverb compresses with Snappy, which makes of 64 bytes three at best.
+BEST_COMPRESSION = 64 / 3
+REST, REST_PER_ACTION = 4_096, 8  # Bytes.
+FIELDS = {"queue": "--config.queue-size", "replay": "--config.replay.size"}  # Those of our agents, by the table's kind.
+
+
+class Place(NamedTuple):
+    """Where tables are kept.
+
+    Attributes:
+      name: what it is called.
+      most: bytes that tables could take if nothing else did.
+      left: bytes that they can take now.
+      compression: how many bytes of a table can at best be kept in one.
+      copies: how many of each table are kept; below 1 where each of several hosts keeps its part.
+    """
+
+    name: str
+    most: int
+    left: int
+    compression: float = 1.0
+    copies: float = 1.0
+
+
+def check(program: Program, apart: bool = False) -> str:
+    """A warning if the program's tables, when they are full, may not fit where they are kept; empty if they do.
+
+    Args:
+      program: the program.
+      apart: whether each of several replay servers has a machine of its own, of which this is one.
+
+    Raises:
+      ValueError: they can't, even if nothing else were there; the message names the setting.
+    """
+    tables: Sequence[Table] = program.agent.tables if program.agent else ()
+    place: Place | None = None
+    if program.run.launch == "sebulba":
+        from boonta.programs.wiring.interpreters import sebulba  # The processes of a cluster are spared it.
+
+        tables = [sebulba.share_of(table, program.run.hosts) for table in tables]
+        learning = split(program.run.placement, jax.local_devices())[1]
+        place = _devices(learning) if tables[0].kind == "queue" else _host()
+    elif program.run.launch == "anakin":
+        tables = [table for table in tables if table.kind == "replay"]  # There a queue holds the newest batch alone.
+        own = jax.local_devices()[: program.run.placement.learning]
+        place = _devices(own, _members(program) / program.run.hosts.number)
+    elif any(group.node.role == "replay" for group in program.all_groups):
+        place = _host(BEST_COMPRESSION)
+        tables = [divided(table, servers_of(program) if apart else 1, SERVERS) for table in tables]
+    tables = _stored(tables)
+    if not tables or place is None or place.copies * _size(tables, _generous(program)) <= place.left:
+        return ""
+    if program.run.launch == "local_mp":  # Tracing a policy may start JAX, which must leave accelerators to the nodes.
+        jax.config.update("jax_platforms", "cpu")
+    return judge(tables, signature_of(program)(), place)
+
+
+def _stored(tables: Sequence[Table]) -> Sequence[Table]:
+    """The largest table of each kind of writer: it has all sequences of the others, which share its rows."""
+    largest = {table.writer: table for table in sorted(tables, key=lambda table: table.size)}
+    return list(largest.values())
+
+
+def _size(tables: Sequence[Table], step: Steps) -> int:
+    return sum(contract.bytes_when_full(table, step) for table in tables)
+
+
+def _generous(program: Program) -> Steps:
+    """One raw step with more than policies store beside its observation; to know what they do takes seconds."""
+    spec = program.env.spec
+    actions = getattr(spec.actions, "num_values", math.prod(spec.actions.shape))
+    rest = jax.ShapeDtypeStruct((REST + REST_PER_ACTION * actions,), np.uint8)
+    return Steps(spec.observations, (), (), (), (), rest, (), ())
+
+
+def judge(tables: Sequence[Table], step: Steps, place: Place) -> str:
+    """See `check`.
+
+    Args:
+      tables: those that are kept.
+      step: shapes and dtypes of one raw step.
+      place: the place where they are kept.
+    """
+    full = [place.copies * contract.bytes_when_full(table, step) for table in tables]
+    if sum(full) <= place.left:
+        return ""
+    largest = tables[full.index(max(full))]
+    sizes = ", ".join(f"{table.name} {bytes_ / 1e9:,.1f} GB" for table, bytes_ in zip(tables, full))
+    taken = f"full tables take up to {sizes}" + (" before compression" if place.compression > 1 else "")
+    if sum(full) > place.most * place.compression:
+        allowed = math.floor(largest.size * place.most * place.compression / sum(full))
+        raise ValueError(
+            f"table {largest.name!r}: size is {largest.size}; {taken}, and {place.name} has {place.most / 1e9:,.1f} GB "
+            f"of memory, so that it must be at most {allowed} ({FIELDS[largest.kind]})"
+        )
+    return (
+        f"{taken}, and {place.left / 1e9:,.1f} GB of the memory of {place.name} are free: if this run ends for lack of "
+        f"memory, lower the size of table {largest.name!r} ({FIELDS[largest.kind]})"
+    )
+
+
+def _host(compression: float = 1.0) -> Place | None:
+    """This machine's memory; None where it isn't known."""
+    room = memory.room()
+    return None if room is None else Place("this machine", room.most, room.left, compression)
+
+
+def _devices(devices: Sequence[jax.Device], copies: float = 1.0) -> Place | None:
+    """The memory of devices, over which tables are split; that of this machine if they have none of their own."""
+    stats = [device.memory_stats() or {} for device in devices]
+    if not all("bytes_limit" in each for each in stats):
+        host = _host()
+        return None if host is None else host._replace(copies=copies)
+    most = sum(each["bytes_limit"] for each in stats)
+    taken = sum(each.get("bytes_in_use", 0) for each in stats)
+    name = f"{len(devices)} {devices[0].platform} device" + ("s" if len(devices) > 1 else "")
+    return Place(name, most, most - taken, copies=copies)
+
+
+def _members(program: Program) -> int:
+    """How many learners a fused program has, each with a table of its own."""
+    group = program.of_role("anakin")
+    given = {} if group is None else group.settings
+    combinations = math.prod(len(values) for values in given.get("vary", {}).values())
+    return len(given.get("members", ())) or combinations * given.get("seeds", 1)

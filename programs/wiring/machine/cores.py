@@ -1,0 +1,24 @@
+"""How many of this machine's cores a process has."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+from boonta.programs.wiring.machine.memory import ROOT, control_group
+
+PERIOD_US = 100_000  # Of the older control groups, which have theirs in another file.
+
+
+def usable(root: pathlib.Path = ROOT) -> int:
+    """The cores that this process may run on, and no more than its control groups, such as a pod's, give time for.
+
+    Args:
+      root: the folder that has the machine's files.
+    """
+    cores = len(os.sched_getaffinity(0))
+    for words in control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
+        quota, _, period = words.partition(" ")
+        if quota.isdecimal():  # Without a limit it is "max", or -1.
+            cores = min(cores, max(1, int(quota) // int(period or PERIOD_US)))
+    return cores

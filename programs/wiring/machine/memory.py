@@ -1,0 +1,109 @@
+"""This machine's memory: how much there is, and whether a process was killed because it had run out."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from boonta.programs.wiring.machine.accelerators import text_of
+
+ROOT = pathlib.Path("/")
+CGROUP = pathlib.Path("/proc/self/cgroup")
+CGROUPS = pathlib.Path("/sys/fs/cgroup")
+VMSTAT = pathlib.Path("/proc/vmstat")
+
+
+class Room(NamedTuple):
+    """Bytes of memory.
+
+    Attributes:
+      total: those of the machine.
+      free: those that processes could still take.
+      limit: the least that a control group of this process allows; None where none allows less than the machine has.
+    """
+
+    total: int
+    free: int
+    limit: int | None = None
+
+    @property
+    def most(self) -> int:
+        """What this process and those beside it can take together."""
+        return self.total if self.limit is None else self.limit
+
+    @property
+    def left(self) -> int:
+        """What they can still take."""
+        return self.free if self.limit is None else min(self.free, self.limit)
+
+
+def room(root: pathlib.Path = ROOT) -> Room | None:
+    """The memory of the machine whose files are under `root`; None where it isn't told."""
+    rows = (line.split() for line in text_of(root / "proc/meminfo").splitlines())
+    sizes = {row[0]: int(row[1]) * 1024 for row in rows if len(row) > 1 and row[1].isdecimal()}
+    total, free = sizes.get("MemTotal:"), sizes.get("MemAvailable:")
+    if total is None or free is None:
+        return None
+    words = control_group(root, "memory", "memory.max", "memory.limit_in_bytes")
+    limits = [int(word) for word in words if word.isdecimal() and int(word) < total]
+    return Room(total, free, min(limits, default=None))
+
+
+def control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:
+    """The content of a file of this process's control group, and of those above it."""
+    groups = root / "sys/fs/cgroup"
+    for line in text_of(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if number == "0":  # The unified hierarchy.
+            top, file = groups, name
+        elif controller in controllers.split(","):  # The older ones; their folders may be called "cpu,cpuacct".
+            top, file = groups / controller, old_name
+        else:
+            continue
+        own = pathlib.PurePosixPath(path.lstrip("/"))
+        for folder in (own, *own.parents):
+            if words := text_of(top / folder / file).strip():
+                yield words
+
+
+class OutOfMemory:
+    """Notices out-of-memory kills in this process's control group, or else on the whole machine."""
+
+    def __init__(self) -> None:
+        self._seen = kills()
+
+    def happened(self) -> bool:
+        """Whether there has been such a kill since the last call."""
+        before, self._seen = self._seen, kills()
+        return self._seen > before
+
+
+def kills() -> int:
+    """The number of out-of-memory kills so far; 0 where Linux doesn't count them."""
+    for line in _lines(CGROUP):
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        own = None
+        if number == "0":  # The unified hierarchy.
+            own = _counter(CGROUPS / path.lstrip("/") / "memory.events")
+        elif "memory" in controllers.split(","):  # The older ones, one for each controller.
+            own = _counter(CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
+        if own is not None:
+            return own
+    return _counter(VMSTAT) or 0
+
+
+def _counter(path: pathlib.Path) -> int | None:
+    """The counter `oom_kill` in a file; None if it has none."""
+    for line in _lines(path):
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.strip().isdecimal():
+            return int(value)
+    return None
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []

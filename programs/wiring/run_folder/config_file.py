@@ -1,0 +1,149 @@
+"""A run's config.json: what is read from it, and whether a run that is resumed is the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import pydantic
+
+from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, numbers
+from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
+from boonta.programs.wiring.run_folder.recorded import Picture, plain
+
+MOST_SHOWN = 6  # Changed settings that a message lists.
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The content of a run's config.json.
+
+    Attributes:
+      program: the program's name.
+      seed: the run's seed.
+      settings: the program function's other arguments, in which anything but JSON's own types is a text.
+      file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
+      run: the fields of its `Run`.
+      provenance: what it came from when it was last started; None if an older Boonta has written the file.
+      picture: the program's nodes and arrows; none if an older Boonta has written the file.
+      agent: the module of its agent, see `agent_of`; empty if an older Boonta has written the file.
+      inner: the program whose runs are the members of a sweep's population; None for other programs, or if an older
+        Boonta has written the file.
+    """
+
+    program: str
+    seed: int
+    settings: dict[str, Any]
+    file: str = ""
+    function: str = ""
+    arguments: tuple[str, ...] = ()
+    run: dict[str, Any] = dataclasses.field(default_factory=dict)
+    provenance: Provenance | None = None
+    picture: Picture = Picture()
+    agent: str = ""
+    inner: Inner | None = None
+
+    @property
+    def program_file(self) -> pathlib.Path:
+        """The program's file here; one of Boonta's repository is found wherever this is, from any folder."""
+        return ROOT / self.file
+
+    @property
+    def command(self) -> str:
+        """The command that started the run, from the repository's folder."""
+        return shlex.join(["./run", "python", str(from_root(self.program_file)), *self.arguments])
+
+    @property
+    def has_stop_rule(self) -> bool:
+        """Whether the run has a limit; one of an older Boonta, which hasn't recorded it, is taken to have one."""
+        limits = self.run.get("stop", {"recorded": True})
+        return any(limit is not None and limit is not False for limit in limits.values())
+
+
+_CONFIG = pydantic.TypeAdapter(Config)
+
+
+def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
+    """Reads the settings of a run.
+
+    Args:
+      folder: the run's folder.
+      file: the file there; another one has the settings of an earlier start.
+
+    Raises:
+      BadInput: it can't be read, is damaged, or not a run's.
+    """
+    path = folder / file
+    try:
+        return schema.load(_CONFIG, schema.read(path))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and any(numbers(folder / name) for name in LEARNERS):
+            raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
+        raise BadInput(f"{folder} holds no run: {file} can't be read: {error.strerror}") from error
+    except ValueError as error:
+        hint = "mend it (each of its checkpoints has a copy), or choose another --workdir"
+        raise BadInput(f"{path} is damaged, or not a run's: {error}; {hint}") from error
+
+
+def config_of(folder: pathlib.Path) -> pathlib.Path | None:
+    """A run's config.json; if it is gone, the copy in the newest snapshot that has one. None if there is no run.
+
+    Raises:
+      BadInput: there are snapshots, and none has a copy.
+    """
+    if (folder / schema.CONFIG).exists():
+        return folder / schema.CONFIG
+    snapshots = [folder / name / str(number) for name in LEARNERS for number in reversed(numbers(folder / name))]
+    copies = (path / schema.CONFIG for path in snapshots if (path / schema.CONFIG).exists())
+    found = next(copies, None)
+    if snapshots and found is None:
+        raise BadInput(f"{folder / schema.CONFIG} is missing, and no snapshot has a copy; choose another --workdir")
+    return found
+
+
+def agent_of(settings: Mapping[str, Any]) -> str:
+    """The module of the agent whose config is among a program's settings; empty if none is."""
+    modules = [type(value).__module__ for value in settings.values() if hasattr(value, "preset")]
+    return modules[0].removesuffix(".config") if modules else ""
+
+
+def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:
+    """The config of the run that the folder holds; None if it holds none. One of another run is refused.
+
+    Args:
+      name: the program's name.
+      run, settings: the parsed arguments.
+
+    Raises:
+      BadInput: the folder holds a run of another program, or one with other settings, or a damaged one.
+    """
+    folder = pathlib.Path(run.workdir)
+    found = config_of(folder)
+    if found is None:
+        return None
+    old = read_config(found.parent)
+    if old.program != name:
+        raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
+    if old.agent and old.agent != agent_of(settings):
+        raise BadInput(
+            f"--workdir {folder} holds a run of the agent {old.agent}, not of {agent_of(settings)}; choose another"
+        )
+    before, after = schema.flattened(old.settings), schema.flattened(plain(settings))
+    before["seed"], after["seed"] = old.seed, run.seed
+    changed = [
+        f"{field} was {before.get(field, 'unset')}, is {after.get(field, 'unset')}"
+        for field in {**before, **after}
+        if before.get(field) != after.get(field)
+    ]
+    if changed and not run.allow_changes:
+        more = [f"and {len(changed) - MOST_SHOWN} more"] if len(changed) > MOST_SHOWN else []
+        raise BadInput(
+            f"--workdir {folder} holds a run with other settings: {'; '.join([*changed[:MOST_SHOWN], *more])}. "
+            "Give them as they were, choose another --workdir, or add --allow-changes"
+        )
+    return old

@@ -1,0 +1,137 @@
+"""A run's folder: private to its user, and claimed by one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import stat
+import time
+from typing import IO, Any
+
+import pydantic
+
+from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
+from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, newest_checkpoint
+from boonta.programs.wiring.run_folder.config_file import Config, agent_of, config_of, require_same_run
+from boonta.programs.wiring.run_folder.journal import LOG
+from boonta.programs.wiring.run_folder.recorded import plain
+
+_COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
+OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
+
+
+def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
+    """Claims the run's folder for this process, and checks that a run found there is this one.
+
+    Args:
+      name: the program's name.
+      run, settings: the parsed arguments.
+      origin: the program's file, arguments and provenance, see `origin_of`.
+
+    Returns:
+      The open lock file; closing it gives the folder up.
+
+    Raises:
+      BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one, or one
+        without a sound checkpoint; or there is nothing to start from.
+    """
+    start = run.start_folder
+    if start is not None and not newest_checkpoint(start):
+        raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
+    folder = pathlib.Path(run.workdir)
+    held = lock(folder)
+    resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
+    before = config_of(folder)
+    if before is not None and (old := require_same_run(name, run, settings)) is not None:
+        _require_sound(run)
+        _warn_of_changes(old, origin)
+        shutil.copyfile(before, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+    fresh = folder / f"{schema.CONFIG}.new"
+    fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
+    fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
+    return held
+
+
+def _require_sound(run: Run) -> None:
+    """Raises BadInput if none of the checkpoints is sound of those from which the run would go on."""
+    workdir = pathlib.Path(run.workdir)
+    folder = _goes_on_from(workdir)
+    _, fault = glance(folder)
+    if fault:
+        best, _ = glance(checkpoints_of(workdir, "best"))
+        start = f", where --start-from {workdir} --start-which best goes on from the best one"
+        other = f"choose another --workdir{'' if best is None else start}"
+        raise BadInput(f"none of the checkpoints in {folder} is sound: {fault}; {other}")
+
+
+def counts_of(run: Run) -> dict[str, float]:
+    """The counters from which a run goes on: those of its newest snapshot; none without one that can be read."""
+    folder = _goes_on_from(pathlib.Path(run.workdir))
+    number, _ = glance(folder)
+    try:
+        return schema.load(_COUNTS, schema.read(folder / str(number) / "counts" / "metadata"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
+    """The folder of the snapshots from which a run would go on: that of its members, if it is a population."""
+    learner, population = (workdir / name for name in LEARNERS)
+    return population if numbers(population) else learner
+
+
+def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
+    """Warns if the program's file, or its network's, isn't what it was: nothing else shows that a network changed."""
+    before = old.provenance
+    if before is None:
+        return
+    now = origin["provenance"]
+    changed = [old.file] * (before.program.digest != now["program"]["digest"])
+    if before.network is not None and now.get("network") and before.network.digest != now["network"]["digest"]:
+        changed.append("the file of its network")
+    if changed:
+        LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", changed[0])
+
+
+def lock(folder: pathlib.Path) -> IO[str]:
+    """Locks a run's folder against other processes while the returned file is open, and makes it private.
+
+    Raises:
+      BadInput: the folder can't be written or locked, or another process uses it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = open(folder / ".lock", "w")  # noqa: SIM115  # The caller closes it.
+    except OSError as error:  # Where parents are made, nothing can be missing but what their file system refuses.
+        why = "no folder can be made there" if isinstance(error, FileNotFoundError) else error.strerror
+        raise BadInput(f"--workdir {folder} can't be written: {why}") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        held.close()
+        raise BadInput(f"--workdir {folder} is in use by another process") from error
+    except OSError as error:
+        held.close()
+        raise BadInput(
+            f"--workdir {folder} can't be locked: {error.strerror}; choose a folder on a file system that has locks"
+        ) from error
+    _make_private(folder)
+    return held
+
+
+def _make_private(folder: pathlib.Path) -> None:
+    """Takes an older folder's rights from other users, or warns: tools run the file that `config.json` names."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid():
+        LOG.warning("--workdir %s is user %d's, who can change what is run from it", folder, found.st_uid)
+    elif found.st_mode & OTHERS:
+        with contextlib.suppress(OSError):  # Some file systems have one mode for all.
+            folder.chmod(found.st_mode & ~OTHERS & 0o7777)
+        told = "is private to you from now on" if not folder.stat().st_mode & OTHERS else "stays so"
+        LOG.warning("--workdir %s was open to other users (%o): it %s", folder, found.st_mode & 0o777, told)

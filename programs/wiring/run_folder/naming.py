@@ -1,0 +1,57 @@
+"""Names of run folders: a run's program and environment, and whatever distinguishes it from others."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from boonta.nodes.snapshots.schema import flattened
+from boonta.programs.wiring.run_folder.recorded import plain
+
+LONGEST = 200  # Limit of a name's letters; that of file systems is 255.
+DIGEST = 8  # Letters of the digest that replaces the end of a longer name.
+
+
+def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """The name of a run's default folder; runs with other settings or seeds have other names.
+
+    Args:
+      words: its first parts, the names of the program and of the environment.
+      seed: the run's seed; 0 is not named.
+      settings: the settings of the program.
+      usual: the settings that flags may change, with their defaults; other settings are not named.
+    """
+    before, after = flattened(plain(dict(usual))), flattened(plain({name: settings[name] for name in usual}))
+    changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}
+    short = short_names(list(changed))
+    parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]
+    return joined([*parts, f"seed{seed}" if seed else ""])
+
+
+def joined(parts: Sequence[str]) -> str:
+    """A name of several parts, those that aren't empty; the end of one that is too long becomes a digest."""
+    name = "-".join(filter(None, parts))
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[: LONGEST - DIGEST - 1].rstrip('-.')}-{hashlib.sha256(name.encode()).hexdigest()[:DIGEST]}"
+
+
+def slug(text: str) -> str:
+    """A text as a part of a folder's name."""
+    return re.sub(r"[^\w.+-]+", "-", text).strip("-.")
+
+
+def shown(flag: str, value: Any) -> str:
+    """A flag and its value as a part of a folder's name, such as learning-rate0.001."""
+    if isinstance(value, bool):
+        return flag if value else f"no-{flag}"
+    text = "-".join(map(str, value)) if isinstance(value, list) else str(value)
+    return slug(f"{flag}{text}" if not isinstance(value, str) else f"{flag}-{text}")
+
+
+def short_names(flags: Sequence[str]) -> dict[str, str]:
+    """The last part of each flag's name; the whole name where several flags share their last part."""
+    last = {flag: flag.rpartition(".")[2] for flag in flags}
+    return {flag: name if list(last.values()).count(name) == 1 else flag for flag, name in last.items()}

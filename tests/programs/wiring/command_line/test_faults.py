@@ -1,0 +1,58 @@
+"""Why a program can't start: a line, and the traceback where the user's own code has raised."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from boonta.programs.wiring.command_line import faults
+from boonta.programs.wiring.command_line.arguments import load
+from boonta.programs.wiring.run import BadInput, Run
+
+CASES = {
+    "int('seven')": True,
+    "json.loads('seven')": True,  # The standard library raises.
+    "np.zeros(3).reshape(2)": True,  # An installed package does.
+    "import no_such_module": True,
+    "launch.Restarts(number=-1)": False,  # Boonta does, for the user.
+    "launch.importlib.import_module('no_such_module')": True,
+    "keys.make_once(pathlib.Path('/proc/none/key'))": False,  # The standard library does, for Boonta.
+    "raise BadInput('seven')": False,
+}
+HEAD = """
+import json, pathlib
+import numpy as np
+from boonta.nodes.rpc import keys
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.run import BadInput
+
+def own_program(run):
+    """
+
+
+@pytest.mark.parametrize(("code", "traced"), CASES.items())
+def test_an_error_of_the_users_code_has_a_traceback(tmp_path, capsys, code, traced):
+    file = tmp_path / "own_program.py"
+    file.write_text(HEAD + code)
+    with pytest.raises((BadInput, ValueError, OSError, ImportError)) as raised:
+        load(file).own_program(Run())
+    faults.tell(raised.value.with_traceback(raised.tb.tb_next))  # Without this test's own frame.
+    *trace, last = capsys.readouterr().err.splitlines()
+    assert last == f"error: {raised.value}"
+    assert bool(trace) == traced and (f'  File "{file}", line 9, in own_program' in trace) == traced
+
+
+def test_of_boontas_files_only_programs_are_the_users():
+    assert faults._is_program(faults.ROOT / "programs" / "impala.py")
+    assert not faults._is_program(pathlib.Path(faults.__file__).resolve())
+
+
+def test_a_tool_shows_where_the_users_code_failed(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "own_program.py"
+    file.write_text("def tool() -> None:\n    int('seven')\n")
+    monkeypatch.setattr("sys.argv", ["tool"])
+    with pytest.raises(SystemExit, match="2"):
+        faults.command(load(file).tool, ValueError)
+    printed = capsys.readouterr().err
+    assert f'File "{file}", line 2, in tool' in printed and "\nerror: invalid literal for int()" in printed

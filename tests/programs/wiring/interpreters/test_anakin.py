@@ -1,0 +1,172 @@
+"""Whole programs of one process: how they start, end, resume and are played, without the cluster's packages."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from boonta.nodes import metrics
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.central_inference import central_inference
+from boonta.programs.impala import impala
+from boonta.programs.reanalyze import reanalyze
+from boonta.programs.tools import play
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.command_line.arguments import parse
+from boonta.programs.wiring.interpreters import anakin
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder import journal
+from boonta.tests.helpers.runs import undeclared
+from boonta.tests.helpers.solo_program import solo_program
+
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
+ROOT = pathlib.Path(__file__).parents[4]
+PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
+
+
+def run(folder, *flags: str, **options) -> subprocess.CompletedProcess:
+    command = [*PROGRAM, "--workdir", str(folder), *flags]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, **options)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that ended by its stop rule, and what it printed."""
+    folder = tmp_path_factory.mktemp("run")
+    return folder, run(folder, "--stop.updates", "40", "--stop.seconds", "200")
+
+
+def test_it_ends_by_its_rule_and_leaves_what_every_run_leaves(finished):
+    folder, done = finished
+    assert done.returncode == 0, done.stderr
+    assert "done: updates reached 40 (limit 40)" in done.stdout
+    assert {"config.json", "metrics.jsonl", "tensorboard", "checkpoints"} <= {path.name for path in folder.iterdir()}
+    assert not undeclared(folder)
+    last = metrics.read(folder)[-1]
+    assert last["updates"] == 40 and last["env_steps"] == 8 * (1 + 40 * 4) and last["eval_version"] == 40
+    assert last["compile_s"] > 0 and "return" in last and "share/anakin/compiling" in last
+    assert json.loads((folder / "config.json").read_text())["function"] == "solo_program"
+    started, ended, code = journal.lines(folder)
+    assert " DEBUG started: --launch anakin, process " in started and ended.endswith(
+        "INFO done: updates reached 40 (limit 40)"
+    )
+    assert code.endswith("DEBUG ended with code 0")
+
+
+def test_it_is_resumed_and_other_settings_are_refused(finished):
+    folder, _ = finished
+    refused = run(folder, "--width", "4")
+    assert refused.returncode == 2 and "width was 8, is 4" in refused.stderr
+    done = run(folder, "--stop.updates", "60")
+    assert done.returncode == 0, done.stderr
+    assert metrics.read(folder)[-1]["updates"] == 60
+    assert (folder / "checkpoints" / "60").exists()
+
+
+def test_its_checkpoint_is_played_in_the_environments_batch(finished, capsys):
+    folder, _ = finished
+    play.play(folder)
+    assert capsys.readouterr().out in (f"return {total} in 9 env steps: {folder}/play.gif\n" for total in (-1, 1))
+
+
+def test_ctrl_c_saves_and_exits_130(tmp_path):
+    child = subprocess.Popen([*PROGRAM, "--workdir", str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 200
+    while not (tmp_path / "metrics.jsonl").exists() or not any(row.get("updates") for row in metrics.read(tmp_path)):
+        assert time.monotonic() < deadline and child.poll() is None
+        time.sleep(0.2)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    assert child.returncode == 130 and "ended by SIGINT" in out
+    assert list((tmp_path / "checkpoints").iterdir())
+
+
+def test_a_failure_is_told_with_the_node_and_what_it_was_doing(tmp_path):
+    Checkpointer(tmp_path / "other" / "checkpoints").save(1, {"other": np.zeros(3)}, {})
+    done = run(tmp_path / "run", "--start-from", str(tmp_path / "other"))
+    assert done.returncode == 1
+    assert "error: anakin failed while restoring the checkpoint: ValueError: checkpoint" in done.stderr
+    assert "is another network's" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--num-envs", "12"], "num_envs is 12; it must be a multiple of batch_size, 8"),
+        (["--placement.learning", "99"], "devices is 99; this process has"),
+        (["--stop.updates", "-1"], "stop.updates is -1; it must be above 0"),
+        (["--seed", "-1"], "seed is -1; it must be at least 0"),
+        (["--save-every-s", "0"], "save_every_s is 0.0; it must be above 0"),
+        (["--save-every-s", "nan", "--stop.updates", "1"], "save_every_s is nan; it must be above 0"),
+        (["--keep-newest", "0"], "keep_newest is 0; it must be at least 1"),
+        (["--keep-every-h", "-1"], "keep_every_h is -1.0; it must be above 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(tmp_path, capsys, flags, message):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(solo_program, ["--workdir", str(tmp_path / "run"), *flags])
+    assert ended.value.code == 2 and message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
+    code = (
+        "import sys; sys.modules.update(launchpad=None, reverb=None, tensorflow=None, courier=None)\n"
+        "from boonta.programs import central_inference, impala, muzero, population, reanalyze, self_play\n"
+        "from boonta.programs.tools import compare, play\n"
+        "from boonta.programs.wiring import launch\n"
+        "from boonta.tests.helpers.solo_program import solo_program\n"
+        f"launch.main(solo_program, ['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        (impala, ["atari/Pong"], "--launch anakin needs an environment in JAX, and Atari is none"),
+        (central_inference, [], "central_inference: --launch anakin has no inference (Inference)"),
+    ],
+)
+def test_what_stands_in_the_way_of_one_compiled_program_is_named(tmp_path, capsys, function, arguments, words):
+    with pytest.raises(SystemExit) as ended:
+        launch.main(function, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path / "run")])
+    assert ended.value.code == 2 and words in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_reach_the_one_node(tmp_path):
+    arguments = ["minatar/breakout", "--env.sticky-actions", "0.25", "--actors", "2", "--num-envs", "64"]
+    run, settings = parse(impala, [*arguments, "--launch", "anakin", "--workdir", str(tmp_path)])
+    _, (node,) = anakin.build(impala(run, **settings))
+    assert node._fused.program.env_steps == 128 * 16  # Of a round: each environment takes a step of its unroll.
+    assert (node._eval_every, node._eval_episodes) == (5_000, 50)
+    assert node._env.sticky_actions == 0.25
+
+
+def test_reanalyzers_become_a_part_of_the_one_node_and_others_are_refused(tmp_path):
+    run, settings = parse(reanalyze, ["--launch", "anakin", "--reanalyzers", "2", "--workdir", str(tmp_path)])
+    program = reanalyze(run, **settings)
+    assert anakin.fused(program).settings["num_replayed"] == 2 * 32
+
+    class Other(Reanalyzer):
+        pass
+
+    groups = [replace(each, node=Other) if each.node is Reanalyzer else each for each in program.groups]
+    with pytest.raises(ValueError, match="reanalyzer is Other; --launch anakin takes the place of Reanalyzer only"):
+        anakin.build(replace(program, groups=groups))
+
+
+def test_a_folder_without_a_run(tmp_path):
+    with pytest.raises(BadInput, match="holds no run"):
+        play.play(tmp_path)

@@ -1,0 +1,71 @@
+"""The environment of each group's processes: who may take an accelerator."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.cluster
+pytest.importorskip("launchpad")
+from boonta.programs.wiring.interpreters import local  # noqa: E402
+from boonta.tests.helpers import machines  # noqa: E402
+from boonta.tests.helpers.running import Running  # noqa: E402
+
+PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
+ON_CPU = {"monitor", "variables", "actor/0", "evaluator", "reanalyzer/0"}  # On any machine: inference nodes act for it.
+SHARING = {"inference"}
+
+
+def environments(folder: pathlib.Path, machine: pathlib.Path, monkeypatch, *flags: str) -> dict[str, dict[str, str]]:
+    """By node, the environment variables with which its process runs on a machine."""
+    monkeypatch.delenv("JAX_PLATFORMS")
+    program = "tests/helpers/roles_program.py"
+    with Running(folder, program, "--machine", str(machine), "--network", "open", *flags) as running:
+        running.wait_until(lambda: bool(running.pids), "launched")
+        found = {}
+        for node, pid in running.pids.items():
+            words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
+            found[node] = dict(word.split("=", 1) for word in words if "=" in word)
+        return found
+
+
+def test_on_gpus_the_learner_shares_with_nodes_that_take_no_more_than_they_need(tmp_path, monkeypatch):
+    machines.add_gpus(tmp_path / "machine", "NVIDIA L4")
+    found = environments(tmp_path, tmp_path / "machine", monkeypatch)
+    assert found.keys() == {"learner", *ON_CPU, *SHARING}
+    assert all(found[node]["JAX_PLATFORMS"] == "cpu" for node in ON_CPU)
+    assert all("JAX_PLATFORMS" not in found[node] for node in ("learner", *SHARING))
+    assert {node for node, variables in found.items() if variables.get(PREALLOCATE) == "false"} == SHARING
+    assert all("multi_thread_eigen=false" in found[node]["XLA_FLAGS"] for node in ON_CPU)
+
+
+def test_a_tpu_is_the_learners_alone_unless_the_user_says_otherwise(tmp_path, monkeypatch):
+    machines.add_tpus(tmp_path / "machine", 4)
+    flags = ("--process-env", "inference:JAX_PLATFORMS=tpu")
+    found = environments(tmp_path, tmp_path / "machine", monkeypatch, *flags)
+    assert "JAX_PLATFORMS" not in found["learner"]
+    assert found["inference"]["JAX_PLATFORMS"] == "tpu"
+    assert all(found[node]["JAX_PLATFORMS"] == "cpu" for node in ON_CPU)
+
+
+def test_the_launcher_takes_no_accelerator():
+    """It would start JAX on one that isn't there, and fail."""
+    code = (
+        "from boonta.programs.reanalyze import reanalyze\n"
+        "from boonta.programs.wiring import launch\n"
+        "from boonta.programs.wiring.command_line.arguments import parse\n"
+        "run, settings = parse(reanalyze, ['catch'])\n"
+        "launch.prepare(reanalyze(run=run, **settings))\n"
+    )
+    command = [sys.executable, "-c", f"import os\nos.environ['JAX_PLATFORMS'] = 'absent'\n{code}"]
+    subprocess.run(command, check=True, timeout=200)
+
+
+def test_nodes_find_the_modules_that_their_users_have_added(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "theirs")
+    found = local.with_common({"learner": {}, "actor": {"X": "mine", "PYTHONPATH": "own"}})
+    assert found["actor"]["X"] == "mine"
+    assert [found[label]["PYTHONPATH"].split(":")[-1] for label in found] == ["theirs", "own"]

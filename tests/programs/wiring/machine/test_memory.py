@@ -1,0 +1,44 @@
+"""Out-of-memory kills, from files like those of Linux."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.programs.wiring.machine import memory
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    for name in ("CGROUP", "VMSTAT", "CGROUPS"):
+        monkeypatch.setattr(memory, name, tmp_path / name.lower())
+    (tmp_path / "cgroups/jobs/mine").mkdir(parents=True)
+    return tmp_path
+
+
+def test_where_nothing_is_counted_nothing_happened(files):
+    seen = memory.OutOfMemory()
+    assert memory.kills() == 0 and not seen.happened()
+
+
+def test_the_machines_counter_is_taken_where_the_group_has_none(files):
+    (files / "vmstat").write_text("pgfault 7\noom_kill 3\nballoon 0\n")
+    (files / "cgroup").write_text("4:memory:/jobs/mine\n0::/jobs/mine\n")
+    assert memory.kills() == 3
+
+
+def test_a_kill_in_the_control_group_is_seen_once(files):
+    events = files / "cgroups/jobs/mine/memory.events"
+    (files / "vmstat").write_text("oom_kill 30\n")
+    (files / "cgroup").write_text("0::/jobs/mine\n")
+    events.write_text("low 0\noom 0\noom_kill 0\n")
+    seen = memory.OutOfMemory()
+    events.write_text("low 0\noom 1\noom_kill 1\n")
+    assert seen.happened() and not seen.happened()
+
+
+def test_a_kill_in_a_group_of_an_older_hierarchy_is_seen(files):
+    (files / "cgroups/memory/jobs/mine").mkdir(parents=True)
+    (files / "vmstat").write_text("oom_kill 30\n")
+    (files / "cgroup").write_text("4:cpu,memory:/jobs/mine\n0::/\n")
+    (files / "cgroups/memory/jobs/mine/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
+    assert memory.kills() == 2

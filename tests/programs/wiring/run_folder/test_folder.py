@@ -1,0 +1,70 @@
+"""A run's folder is private to its user, also where it was there before."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pathlib
+
+import pytest
+
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.folder import lock
+
+
+def mode(folder: pathlib.Path) -> int:
+    return folder.stat().st_mode & 0o7777
+
+
+def test_a_new_folder_is_private(tmp_path, capsys):
+    lock(tmp_path / "new" / "run").close()
+    assert mode(tmp_path / "new" / "run") == 0o700 and capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("wider", [0o755, 0o770, 0o701, 0o2777])
+def test_an_older_folder_is_made_private_with_a_word(tmp_path, capsys, wider):
+    tmp_path.chmod(wider)
+    lock(tmp_path).close()
+    assert mode(tmp_path) == wider & 0o7700
+    told = f"was open to other users ({wider & 0o777:o}): it is private to you from now on"
+    assert capsys.readouterr().out == f"warning: --workdir {tmp_path} {told}\n"
+    lock(tmp_path).close()
+    assert capsys.readouterr().out == ""
+
+
+def test_where_the_rights_can_not_be_taken_it_is_said(tmp_path, capsys, monkeypatch):
+    tmp_path.chmod(0o755)
+
+    def refuse(path, mode):
+        raise PermissionError("not permitted")
+
+    monkeypatch.setattr(pathlib.Path, "chmod", refuse)
+    lock(tmp_path).close()
+    assert "was open to other users (755): it stays so" in capsys.readouterr().out
+    assert mode(tmp_path) == 0o755
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EWOULDBLOCK, "is in use by another process"),
+        (errno.ENOLCK, "can't be locked: No locks available; choose"),
+    ],
+)
+def test_why_a_folder_can_not_be_locked_is_told(tmp_path, monkeypatch, number, words):
+    def refuse(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} {words}"):
+        lock(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a folder away")
+def test_anothers_folder_is_left_as_it_is_and_named(tmp_path, capsys):
+    tmp_path.chmod(0o777)
+    os.chown(tmp_path, 65534, -1)
+    lock(tmp_path).close()
+    assert f"--workdir {tmp_path} is user 65534's, who can change what is run from it" in capsys.readouterr().out
+    assert mode(tmp_path) == 0o777

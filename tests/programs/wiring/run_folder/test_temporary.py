@@ -1,0 +1,65 @@
+"""A run's temporary files are in its own folder, and not for long."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from boonta.programs.wiring.run_folder import temporary
+
+
+def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path):
+    usual = tempfile.gettempdir()
+    with temporary.kept_in(tmp_path):
+        own = pathlib.Path(tempfile.mkdtemp())
+        code = "import tempfile; print(tempfile.mkdtemp())"
+        childs = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+        assert own.parent == pathlib.Path(childs).parent == tmp_path / "tmp"
+    assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == usual
+
+
+def test_multiprocessing_does_not_miss_its_own_folder_at_the_end(tmp_path):
+    code = (
+        "import multiprocessing.util, pathlib, sys\nfrom boonta.programs.wiring.run_folder import temporary\n"
+        "with temporary.kept_in(pathlib.Path(sys.argv[1])):\n    multiprocessing.util.get_temp_dir()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stderr == "" and not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", "/")
+    (tmp_path / "tmp" / "of old").mkdir(parents=True)
+    with pytest.raises(RuntimeError), temporary.kept_in(tmp_path):
+        assert not list((tmp_path / "tmp").iterdir())
+        raise RuntimeError
+    assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == "/"
+
+
+def test_a_folder_that_needs_a_shorter_path_is_found_and_removed_too(tmp_path):
+    with temporary.kept_in(tmp_path), temporary.short(10_000) as within:
+        assert within.parent == tmp_path / "tmp"
+    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
+        assert elsewhere.parent == pathlib.Path("/tmp")
+    assert not elsewhere.exists()
+    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
+        (tmp_path / "tmp").rename(tmp_path / "killed")  # A launcher that is killed removes neither.
+    elsewhere.mkdir()
+    (tmp_path / "killed").rename(tmp_path / "tmp")
+    with temporary.kept_in(tmp_path):
+        assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize("longest", [10_000, 10])
+def test_a_running_node_s_address_is_found(tmp_path, longest):
+    with temporary.kept_in(tmp_path), temporary.short(longest) as sockets:
+        with socket.socket(socket.AF_UNIX) as served:
+            served.bind(str(sockets / "actor-0"))
+            assert temporary.address_of(tmp_path, "actor/0") == f"unix:{sockets.resolve() / 'actor-0'}"
+        with pytest.raises(OSError, match="has no running node 'variables' that serves: start the run with local_mp"):
+            temporary.address_of(tmp_path, "variables")
