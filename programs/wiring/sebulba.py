@@ -22,6 +22,7 @@ from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import cores, threads
+from boonta.programs.wiring.checks import check_threads
 from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts
 from boonta.programs.wiring.slots import num_envs_of
 
@@ -64,6 +65,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
       ValueError: a node or setting can't work here; the message names it, its value and the values allowed.
     """
     require_threads(program)
+    check_threads(program)
     shared = _share(program)
     nodes: list[Node] = []
     for group in program.groups:
