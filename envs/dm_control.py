@@ -39,8 +39,8 @@ class DmControl:
       width: columns of a picture.
       camera: the number of the camera whose pictures are shown.
       workers: processes that step the slots at the same time, see `envs.processes`; with 0, this process steps them one
-        after another. A picture must be drawn by the thread that began the episode: an actor of several threads that
-        shows pixels needs workers.
+        after another. A picture must be drawn by the thread that began the first episode: an actor of several threads
+        that shows pixels needs workers.
     """
 
     task: str
@@ -64,6 +64,11 @@ class DmControl:
     @property
     def kind(self) -> str:
         return "dm_control_pixels" if self.observe == "pixels" else "dm_control"
+
+    @property
+    def one_thread(self) -> bool:
+        """Whether all of a batch's steps must be made by the thread that made its first."""
+        return self.observe in ("pixels", "both") and not self.workers
 
     @property
     def spec(self) -> base.EnvSpec:

@@ -119,7 +119,7 @@ class Arena(Evaluating):
             stopping=self._stop.is_set,
             max_steps=self._max_steps,
             opening=opening,
-        )
+        ).outcome
         score, games = result(outcome)
         before = self._results.get((version, name), elo.Result(0.0, 0))
         self._results[version, name] = elo.Result(before.score + score, before.games + games)

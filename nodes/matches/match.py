@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,20 @@ Side = Callable[[base.TimeStep, np.ndarray], np.ndarray]
 MakeSide = Callable[[base.BatchedEnv, int], Side]  # Makes a side from the batch, which it may read, and a seed.
 
 
+class Played(NamedTuple):
+    """The games of a match.
+
+    Attributes:
+      outcome: float64 [B], the outcome for the first side: it won if this is above 0 and lost if below 0.
+      cut: bool [B], games that were not over after `max_steps`; their outcome is 0.
+      random: bool [B], games that ended within the opening, so that neither side had a move.
+    """
+
+    outcome: np.ndarray
+    cut: np.ndarray
+    random: np.ndarray
+
+
 def play_match(
     env: base.Env,
     games: int,
@@ -36,7 +51,7 @@ def play_match(
     stopping: Callable[[], bool],
     max_steps: int = 1_000,
     opening: int = 0,
-) -> np.ndarray:
+) -> Played:
     """Plays games at once; the first side is player 0 in the even ones and player 1 in the odd ones.
 
     Args:
@@ -48,9 +63,6 @@ def play_match(
       max_steps: number of moves of both players after which an unfinished game is a draw.
       opening: random moves that start each game; the same in games 2i and 2i + 1, so that neither side profits.
 
-    Returns:
-      float64 [B], the outcome for the first side: it won if this is above 0 and lost if below 0.
-
     Raises:
       Stopped: `stopping` returned True.
     """
@@ -58,6 +70,7 @@ def play_match(
     rng = np.random.default_rng(opening_seed)
     player = np.arange(games) % 2  # The first side's number as a player, [B].
     outcome = np.full(games, np.nan)  # [B], NaN until the game is over.
+    random = np.zeros(games, bool)
     with contextlib.closing(env(games, int(env_seed))) as batch:
         first, second = (make(batch, int(side_seed)) for make, side_seed in zip(sides, side_seeds))
         timestep = batch.reset()
@@ -74,9 +87,10 @@ def play_match(
                 if np.isnan(outcome[episode.slot]):  # Later games of the slot don't count.
                     score = episode.episode_return  # The outcome for player 0.
                     outcome[episode.slot] = score if player[episode.slot] == 0 else 0.0 - score
+                    random[episode.slot] = t < opening
             if not np.isnan(outcome).any():
                 break
-    return np.nan_to_num(outcome)
+    return Played(np.nan_to_num(outcome), np.isnan(outcome), random)
 
 
 def _random_moves(legal: np.ndarray, rng: np.random.Generator) -> np.ndarray:

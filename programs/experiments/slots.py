@@ -78,19 +78,24 @@ def this_machine() -> Machine:
     return Machine(tuple(sorted(os.sched_getaffinity(0))), psutil.virtual_memory().total / 1e9, devices)
 
 
-def divide(slots: Slots, machine: Machine) -> list[Slot]:
-    """The slots of a machine.
-
-    Raises:
-      BadInput: together they ask for more than the machine has.
-    """
-    number = slots.at_once
+def require_sound(slots: Slots) -> None:
+    """Raises BadInput for slots that no machine has."""
     for field, least in (("number", 1), ("cores", 1), ("devices", 0)):
         value = getattr(slots, field)
         if value is not None and value < least:
             raise BadInput(f"slots.{field} is {value}; it must be at least {least}")
     if slots.memory_gb is not None and not slots.memory_gb > 0:
         raise BadInput(f"slots.memory_gb is {slots.memory_gb}; it must be above 0")
+
+
+def divide(slots: Slots, machine: Machine) -> list[Slot]:
+    """The slots of a machine.
+
+    Raises:
+      BadInput: no machine has such slots, or together they ask for more than this one has.
+    """
+    require_sound(slots)
+    number = slots.at_once
     _require_room("cores", slots.cores or 1, number, len(machine.cores), "the cores that this process may use")
     _require_room("memory_gb", slots.memory_gb or 0.0, number, machine.memory_gb, "the machine's memory in GB")
     _require_room("devices", slots.devices or 0, number, len(machine.devices), "its GPUs")

@@ -49,10 +49,10 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     """
     if actors < 1:
         raise BadInput(f"--actors is {actors}; it must be at least 1")
-    function, run, settings = program_of(workdir)
+    config = read_config(workdir)
+    function, run, settings = program_of(workdir, config)
     declared = require_joinable(function(run=run, **settings), group).number
     servers = read_servers(workdir)
-    config = read_config(workdir)
     # Between machines the monitor refuses nodes of another source.
     if servers.local and config.provenance and (told := differs_from(config.provenance, config.program_file)):
         print(f"warning: {told}", file=sys.stderr, flush=True)

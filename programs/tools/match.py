@@ -17,7 +17,7 @@ from boonta.envs.followed import with_open_spiel_states
 from boonta.envs.players import PerfectPlayer, RandomPlayer, UctPlayer
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.matches import elo
-from boonta.nodes.matches.match import OPENING, MakeSide, play_match, player_side, policy_side, result
+from boonta.nodes.matches.match import OPENING, MakeSide, Played, play_match, player_side, policy_side, result
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
 from boonta.programs.tools.play import agent_and_env, params_of
@@ -38,7 +38,8 @@ def match(
 ) -> np.ndarray:
     """Plays games of two with a checkpoint's params, half of them as either player, and prints the results.
 
-    They are also added to matches.txt in the run's folder, for `boonta report`.
+    It refuses a match that measures nothing, where each game was cut, or over before a side had a move of its own.
+    The results are also added to matches.txt in the run's folder, for `boonta report`.
 
     Args:
       workdir: the run's folder.
@@ -57,6 +58,8 @@ def match(
     """
     if games < 2 or games % 2:
         raise BadInput(f"--games is {games}; it must be even, because half are played as either player")
+    if max_steps < 1 or (opening or 0) < 0:
+        raise BadInput(f"--max-steps is {max_steps}, --opening {opening}; they must be at least 1 and 0")
     agent, env = agent_and_env(workdir, simulations=simulations)
     if env.spec.num_players != 2:
         raise BadInput(f"{workdir} holds a run of an environment for one player; a match needs two")
@@ -71,13 +74,16 @@ def match(
     if opening is None:
         opening = OPENING if player is None else 0
     sides = (run_side(agent, workdir, which), other)
-    outcome = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
-    played = table(outcome)
-    print(played)
+    played = play_match(env, games, sides, seed=seed, stopping=_never, max_steps=max_steps, opening=opening)
+    useless = unmeasured(played, max_steps, opening)
+    if (played.cut | played.random).all():
+        raise BadInput(f"the match measures nothing: {'; '.join(useless)}")
+    lines = "\n".join([table(played.outcome), *useless])
+    print(lines)
     with open(workdir / MATCHES, "a") as kept:
         when = time.strftime("%Y-%m-%d %H:%M:%S")
-        kept.write(f"{when}, {which} checkpoint against {opponent}, seed {seed}\n{played}\n\n")
-    return outcome
+        kept.write(f"{when}, {which} checkpoint against {opponent}, seed {seed}\n{lines}\n\n")
+    return played.outcome
 
 
 def parse_player(opponent: str) -> Player | None:
@@ -117,6 +123,15 @@ def table(outcome: np.ndarray) -> str:
     low, high = elo.interval(points)
     difference = elo.difference(points.score / points.games)
     return "\n".join([*lines, f"Elo {difference:+.0f} over the opponent, 95% interval {low:+.0f} to {high:+.0f}"])
+
+
+def unmeasured(played: Played, max_steps: int, opening: int) -> list[str]:
+    """Lines on the games of a match that tell little or nothing of its sides; none if there are none."""
+    counts = (
+        (int(played.cut.sum()), f"cut after {max_steps:,} steps (--max-steps), and count as drawn"),
+        (int(played.random.sum()), f"over within the {opening:,} random moves of the opening (--opening)"),
+    )
+    return [f"{number} of {len(played.outcome)} games were {what}" for number, what in counts if number]
 
 
 def _never() -> bool:

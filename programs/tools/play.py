@@ -32,7 +32,7 @@ from boonta.programs.wiring.command_line.arguments import load, parse
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.program import ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
-from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
 
 # Env steps in a second of the picture, by number of players, where an environment has no time of its own.
 # People need more time for the moves of a game.
@@ -99,13 +99,17 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
     return program.agent, program.env
 
 
-def program_of(workdir: pathlib.Path) -> tuple[ProgramFunction, Run, dict[str, Any]]:
+def program_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[ProgramFunction, Run, dict[str, Any]]:
     """A run's program function, and the run and settings that it was called with.
+
+    Args:
+      workdir: the run's folder.
+      config: the start that is meant; default: the one that made the newest checkpoint.
 
     Raises:
       BadInput: the folder holds no run, or one that the program's file can no longer make.
     """
-    config = read_config(workdir)
+    config = config or checkpointed(workdir)
     function = getattr(load(config.program_file), config.function, None)
     if not inspect.isfunction(function):
         raise BadInput(f"{workdir} is of {config.program_file}, which has no function {config.function!r}")

@@ -20,7 +20,7 @@ from boonta.programs.experiments import plan, spec, values
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.progress import Progress, failures, summary
 from boonta.programs.experiments.scheduler import DONE, Scheduler
-from boonta.programs.experiments.slots import Slots, divide, this_machine
+from boonta.programs.experiments.slots import Slot, Slots, divide, require_sound, this_machine
 from boonta.programs.experiments.spec import Spec
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
@@ -75,7 +75,7 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
       BadInput: a run can't work, or the machine has no room for the slots; nothing has been started.
     """
     folder = workdir.expanduser().absolute()
-    slots = [] if show else divide(given.slots, this_machine())
+    slots = _looked_at(given.slots) if show else divide(given.slots, this_machine())
     if given.sample is not None and show:
         raise BadInput("--show is for a sweep without sample; sweep.json in its folder has the trials so far")
     if given.sample is not None:
@@ -100,6 +100,20 @@ def sweep(workdir: pathlib.Path, given: Spec, command: Sequence[str], show: bool
         code = scheduler.run()
     print("\n".join([*failures(folder, scheduler.states), summary(scheduler.states)]), flush=True)
     return code
+
+
+def _looked_at(slots: Slots) -> list[Slot]:
+    """The slots of a sweep that isn't run here; it may be a cluster's, so that a lack of room is only worth a warning.
+
+    Raises:
+      BadInput: no machine has such slots.
+    """
+    require_sound(slots)
+    try:
+        return divide(slots, this_machine())
+    except BadInput as error:
+        print(f"warning: this machine can't run the sweep: {error}", file=sys.stderr, flush=True)
+        return []
 
 
 def spec_of(asked: Asked, flags: Sequence[str]) -> Spec:

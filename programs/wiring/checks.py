@@ -14,6 +14,7 @@ def check_nodes(program: Program) -> None:
     shards.check(program)
     learners.check(program)
     _check_variable_servers(program)
+    check_threads(program)
     for group in program.all_groups:
         if group.number > 1 and group.is_called and group.node.role not in SEVERAL:
             raise ValueError(f"{program.name}: the number of {group.label} nodes is {group.number}; it must be 1")
@@ -21,6 +22,29 @@ def check_nodes(program: Program) -> None:
     for group in program.all_groups:
         for i in range(group.number):
             construct(program, group, i, no_handles)
+
+
+def check_threads(program: Program) -> None:
+    """Raises ValueError for actors of several threads whose environment must be stepped by one, see `envs.dm_control`.
+
+    A serial program steps all groups of an actor in one thread.
+    """
+    run = program.run
+    placed, instead = {}, ""
+    if run.launch == "serial":
+        return
+    if run.launch == "sebulba":
+        placed, instead = {"threads": run.placement.threads}, ", or --placement.threads 1"
+    for group in program.all_groups:
+        accepted = parameters(group.node)
+        if "threads" not in accepted or "env" not in accepted:
+            continue
+        given = {"threads": accepted["threads"].default, "env": program.env, **placed, **group.settings}
+        if given["threads"] > 1 and getattr(given["env"], "one_thread", False):
+            raise ValueError(
+                f"{group.label}: one thread must make all steps of this environment, and an actor has "
+                f"{given['threads']}: let processes step it, with --env.workers 1 or more{instead}"
+            )
 
 
 def _check_variable_servers(program: Program) -> None:

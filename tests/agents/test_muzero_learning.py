@@ -59,7 +59,7 @@ def test_learns_to_beat_a_random_player():
     agent, params = learn(game, config, updates=400)
     me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
-    outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False)
+    outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False).outcome
     assert np.mean(outcome) >= 0.25  # Two random players would have 0, and these params before they learn 0.06.
 
 

@@ -81,6 +81,13 @@ def test_pixels_are_those_of_a_camera_and_move():
 
 
 @drawn
+def test_pixels_without_workers_are_for_one_thread():
+    shown = {observe: DmControl("cartpole-swingup", observe) for observe in ("state", "leaves", "pixels", "both")}
+    assert [name for name, env in shown.items() if env.one_thread] == ["pixels", "both"]
+    assert not DmControl("cartpole-swingup", "pixels", workers=1).one_thread
+
+
+@drawn
 @pytest.mark.skipif("DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ, reason="it would open a window")
 def test_pixels_are_drawn_after_a_window_of_pygames_has_closed():
     pygame = pytest.importorskip("pygame")

@@ -21,6 +21,7 @@ from boonta.nodes.tables.division import HOSTS, divided
 from boonta.nodes.tables.host import Groups, HostStore
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import Colocated, DeviceVariables
+from boonta.programs.wiring.checks import check_threads
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
 from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts
@@ -65,6 +66,7 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
       ValueError: a node or setting can't work here; the message names it, its value and the values allowed.
     """
     require_threads(program)
+    check_threads(program)
     shared = _share(program)
     nodes: list[Node] = []
     for group in program.groups:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pydantic
@@ -98,12 +99,36 @@ def config_of(folder: pathlib.Path) -> pathlib.Path | None:
     """
     if (folder / schema.CONFIG).exists():
         return folder / schema.CONFIG
-    snapshots = [folder / name / str(number) for name in LEARNERS for number in reversed(numbers(folder / name))]
-    copies = (path / schema.CONFIG for path in snapshots if (path / schema.CONFIG).exists())
-    found = next(copies, None)
-    if snapshots and found is None:
+    found = next(_copies(folder), None)
+    if found is None and any(numbers(folder / name) for name in LEARNERS):
         raise BadInput(f"{folder / schema.CONFIG} is missing, and no snapshot has a copy; choose another --workdir")
     return found
+
+
+def _copies(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+    """The copies of a run's config.json in its snapshots, the newest first."""
+    snapshots = (folder / name / str(number) for name in LEARNERS for number in reversed(numbers(folder / name)))
+    return filter(pathlib.Path.exists, (path / schema.CONFIG for path in snapshots))
+
+
+def checkpointed(folder: pathlib.Path, common: pathlib.Path | None = None) -> Config:
+    """The settings with which a run's newest checkpoint was made; those of config.json if no checkpoint has a copy.
+
+    config.json is the last start's, which may have failed, or been killed, before it restored or saved anything. Only
+    where the program is comes from there, since its file may have been moved.
+
+    Args:
+      folder: the run's folder, or that of one of its hosts.
+      common: the folder with the checkpoints, if it is another.
+
+    Raises:
+      BadInput: as `read_config`.
+    """
+    last = read_config(folder)
+    for copy in _copies(common or folder):
+        with contextlib.suppress(BadInput):  # A damaged checkpoint isn't used either.
+            return dataclasses.replace(read_config(copy.parent), file=last.file, function=last.function)
+    return last
 
 
 def agent_of(settings: Mapping[str, Any]) -> str:
@@ -126,7 +151,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
     found = config_of(folder)
     if found is None:
         return None
-    old = read_config(found.parent)
+    old = checkpointed(found.parent, None if run.hosts.first else folder.parents[1])
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
     if old.agent and old.agent != agent_of(settings):

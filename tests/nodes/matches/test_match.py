@@ -19,7 +19,11 @@ def never():
     return False
 
 
-def match(env, number, player, stopping=never, games=4, **settings):
+def match(*given, **settings):
+    return played(*given, **settings).outcome
+
+
+def played(env, number, player, stopping=never, games=4, **settings):
     ours = policy_side(POLICY, ACT, params(number), Stopwatch())
     return play_match(
         env, games, (ours, player_side(player, stopping, Stopwatch())), seed=0, stopping=stopping, **settings
@@ -51,6 +55,13 @@ def test_a_policys_state_sees_every_time_step():
 
 def test_a_game_that_is_not_over_in_time_is_a_draw():
     assert list(match(Nim(5), 2, Take(1), max_steps=3)) == [1, 0, 1, 0]
+    assert list(played(Nim(5), 2, Take(1), max_steps=3).cut) == [False, True, False, True]
+
+
+def test_games_that_end_within_the_opening_are_told():
+    games = played(Nim(5), 2, Take(1), games=32, opening=2)  # 5-0 isn't possible, 5-2-0 and 5-3-0 are.
+    assert list(games.random[0::2]) == list(games.random[1::2]) and 0 < games.random.sum() < 32
+    assert played(Nim(5), 2, Take(1), opening=5).random.all() and not games.cut.any()
 
 
 def test_openings_differ_between_pairs_but_not_within_one():
@@ -68,8 +79,8 @@ def test_openings_differ_between_pairs_but_not_within_one():
 
 def test_two_policies_play_each_other():
     sides = (policy_side(POLICY, ACT, params(2), Stopwatch()), policy_side(POLICY, ACT, params(1), Stopwatch()))
-    assert list(play_match(Nim(5), 4, sides, seed=0, stopping=never)) == [1, 1, 1, 1]
-    assert list(play_match(Nim(5), 4, sides[::-1], seed=0, stopping=never)) == [-1, -1, -1, -1]
+    assert list(play_match(Nim(5), 4, sides, seed=0, stopping=never).outcome) == [1, 1, 1, 1]
+    assert list(play_match(Nim(5), 4, sides[::-1], seed=0, stopping=never).outcome) == [-1, -1, -1, -1]
 
 
 def test_a_match_stops_while_a_slow_player_thinks():

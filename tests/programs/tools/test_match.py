@@ -32,6 +32,31 @@ def test_two_runs_play_each_other(runs, capsys):
     ]
 
 
+def test_games_that_tell_nothing_are_counted(runs, capsys):
+    match.match(runs[1], str(runs[0]), games=32, opening=2, max_steps=3)
+    *_, cut, random = capsys.readouterr().out.splitlines()
+    assert cut.endswith(" of 32 games were cut after 3 steps (--max-steps), and count as drawn")
+    assert random.endswith(" of 32 games were over within the 2 random moves of the opening (--opening)")
+    assert (runs[1] / "matches.txt").read_text().endswith(f"{cut}\n{random}\n\n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"opening": 5}, "measures nothing: 10 of 10 games were over within the 5 random moves of the opening"),
+        ({"max_steps": 1}, "measures nothing: 10 of 10 games were cut after 1 steps"),
+        ({"max_steps": 0}, "--max-steps is 0, --opening None; they must be at least 1 and 0"),
+        ({"opening": -1}, "--opening -1; they"),
+    ],
+)
+def test_a_match_that_measures_nothing_is_refused(runs, settings, message):
+    kept = runs[1] / "matches.txt"
+    before = kept.read_text() if kept.exists() else ""
+    with pytest.raises(BadInput, match=message):
+        match.match(runs[1], "random", games=10, **settings)
+    assert (kept.read_text() if kept.exists() else "") == before
+
+
 def test_a_player_is_an_opponent_as_well(runs, capsys):
     match.match(runs[1], "random", games=20)
     *_, total, _ = capsys.readouterr().out.splitlines()

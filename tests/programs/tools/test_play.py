@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
 import dm_env
 import imageio.v3 as imageio
@@ -21,6 +22,7 @@ from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.programs.tools import play  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.run import BadInput  # noqa: E402
+from boonta.programs.wiring.run_folder.config_file import read_config  # noqa: E402
 from boonta.tests.helpers import nim, nim_program, tiny_program  # noqa: E402
 from boonta.tests.helpers.damage import flip  # noqa: E402
 
@@ -48,6 +50,16 @@ def test_an_episode_becomes_a_picture_and_its_return_is_reported(run_folder, end
 def test_an_episode_that_takes_too_long_is_cut(run_folder, capsys):
     play.play(run_folder, out=run_folder / "cut.gif", max_steps=3)
     assert capsys.readouterr().out == f"not over in 3 env steps: {run_folder / 'cut.gif'}\n"
+
+
+def test_a_later_start_that_saved_nothing_has_other_settings_than_the_checkpoint(run_folder, tmp_path):
+    run = shutil.copytree(run_folder, tmp_path / "run")
+    recorded = json.loads((run / "config.json").read_text())
+    width = recorded["settings"]["width"]
+    recorded["settings"]["width"] = width + 1
+    (run / "config.json").write_text(json.dumps(recorded))
+    assert play.program_of(run)[2]["width"] == width
+    assert play.program_of(run, read_config(run))[2]["width"] == width + 1
 
 
 def shown(agent, env, every=1):
@@ -152,10 +164,11 @@ def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
     ],
 )
 def test_a_config_that_its_program_does_not_fit_is_refused(tmp_path, changed, message):
-    path = nim_program.make_run(tmp_path / "run", 1) / "config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    run = nim_program.make_run(tmp_path / "run", 1)
+    for path in run.rglob("config.json"):  # The checkpoint has a copy.
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
     with pytest.raises(BadInput, match=message):
-        play.agent_and_env(path.parent)
+        play.agent_and_env(run)
 
 
 def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_nothing_is_played(tmp_path, capsys):

@@ -83,6 +83,8 @@ def test_a_small_sweep_is_done_once(tmp_path, capsys):
     ("words", "message"),
     [
         (["--slots.number", "999"], "slots.number is 999 and slots.cores is 1, together 999"),
+        (["--show", "--slots.number", "0"], "slots.number is 0; it must be at least 1"),
+        (["--show", "--slots.memory-gb", "nan"], "slots.memory_gb is nan; it must be above 0"),
         (["--grid", "x"], "--grid 'x' is not FLAG=VALUE,VALUE,…"),
         (["--seeds", "many"], "seeds"),
         (["--", "catch"], "'catch' after -- is no flag"),
@@ -94,6 +96,14 @@ def test_bad_input_ends_with_a_message_and_code_2(tmp_path, monkeypatch, capsys,
         sweep.main()
     assert error.value.code == 2
     assert message in capsys.readouterr().err and not (tmp_path / "sweep").exists()
+
+
+def test_a_sweep_that_is_shown_may_be_too_large_for_this_machine(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(plan, "plan", lambda *given: [])
+    assert sweep.sweep(tmp_path, given(slots=Slots(number=999)), [], show=True) == 0
+    told = capsys.readouterr()
+    assert "warning: this machine can't run the sweep: slots.number is 999 and slots.cores is 1" in told.err
+    assert told.out == "0 runs: 0 done, 0 running, 0 failed, 0 left\n"
 
 
 def test_a_folder_that_another_sweep_uses_is_refused(tmp_path, monkeypatch):

@@ -9,14 +9,16 @@ import pytest
 from boonta.agents import muzero
 from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
+from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.variables import VariableServer
 from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
-from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.checks import check_nodes, check_threads
 from boonta.programs.wiring.command_line.arguments import parse
+from boonta.programs.wiring.interpreters import sebulba
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.program import construct, node_arguments, parameters
 from boonta.programs.wiring.several import dealt
@@ -160,6 +162,28 @@ def test_a_setting_that_a_node_does_not_know_is_refused(tmp_path):
     program = program_of(tmp_path, group(Learner), group(Actor, num_env=3))
     with pytest.raises(ValueError, match="actor: Actor takes no setting 'num_env'; it takes .*'num_envs'"):
         check_nodes(program)
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn(Catch):
+    """Only one thread may step it."""
+
+    one_thread = True
+
+
+def test_an_environment_for_one_thread_is_refused_where_actors_have_several(tmp_path):
+    def made(actor, env=Drawn(), **run):  # noqa: B008
+        return dataclasses.replace(program_of(tmp_path, group(Learner), actor, **run), env=env)
+
+    message = "actor: one thread must make all steps of .* actor has 2: .* --env.workers 1 or more"
+    for program in made(group(Actor)), made(group(Actor, env=Drawn()), Catch()), made(group(Actor), launch="local_mt"):
+        with pytest.raises(ValueError, match=f"{message}$"):
+            check_nodes(program)
+    with pytest.raises(ValueError, match=f"{message}, or --placement.threads 1$"):
+        sebulba.prepare(made(group(Actor), launch="sebulba"))
+    check_nodes(made(group(Actor), launch="serial"))
+    check_nodes(made(group(Actor, num_envs=1)))
+    check_threads(made(group(Actor), launch="sebulba", placement=Placement(threads=1)))
 
 
 class Loud(Actor):

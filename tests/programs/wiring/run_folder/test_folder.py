@@ -6,11 +6,15 @@ import errno
 import fcntl
 import os
 import pathlib
+import shutil
 
 import pytest
 
-from boonta.programs.wiring.run import BadInput
-from boonta.programs.wiring.run_folder.folder import lock
+from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.config_file import checkpointed, read_config
+from boonta.programs.wiring.run_folder.folder import claim_workdir, lock
 
 
 def mode(folder: pathlib.Path) -> int:
@@ -68,3 +72,41 @@ def test_anothers_folder_is_left_as_it_is_and_named(tmp_path, capsys):
     lock(tmp_path).close()
     assert f"--workdir {tmp_path} is user 65534's, who can change what is run from it" in capsys.readouterr().out
     assert mode(tmp_path) == 0o777
+
+
+def claim(folder: pathlib.Path, width: int, allow_changes: bool = False, host: int = 0) -> None:
+    """Starts a run with this width, which fails at once: it restores and saves nothing."""
+    hosts = Hosts("localhost:1", 2, host)
+    run = Run(workdir=str(folder), allow_changes=allow_changes, hosts=hosts, launch="sebulba").own
+    claim_workdir("program", run, {"width": width}, {}).close()
+
+
+def save(folder: pathlib.Path, number: int) -> None:
+    with SnapshotFolder(folder / "checkpoints", "checkpoint").writing(number) as new:
+        new.mkdir()
+        shutil.copyfile(folder / "config.json", new / "config.json")
+
+
+@pytest.mark.parametrize("host", [0, 1])
+def test_a_changed_start_that_saves_nothing_leaves_the_run_as_it_was(tmp_path, host):
+    for each in (0, 1):
+        claim(tmp_path, 8, host=each)
+    save(tmp_path, 5)
+    claim(tmp_path, 4, allow_changes=True, host=host)
+    assert read_config(tmp_path / ("hosts/1" if host else "")).settings == {"width": 4}
+    assert checkpointed(tmp_path).settings == {"width": 8}
+    with pytest.raises(BadInput, match="width was 8, is 4"):
+        claim(tmp_path, 4, host=host)
+    claim(tmp_path, 8, host=host)
+
+
+def test_a_changed_start_that_saves_is_the_run(tmp_path):
+    claim(tmp_path, 8)
+    save(tmp_path, 5)
+    claim(tmp_path, 4, allow_changes=True)
+    save(tmp_path, 6)
+    claim(tmp_path, 4)
+    with pytest.raises(BadInput, match="width was 4, is 8"):
+        claim(tmp_path, 8)
+    (tmp_path / "checkpoints" / "6" / "config.json").write_text("{")
+    claim(tmp_path, 8)
