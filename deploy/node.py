@@ -21,17 +21,17 @@ from boonta.deploy import core, tunnelled
 from boonta.deploy.program import spread
 from boonta.nodes.rpc import keys
 from boonta.nodes.watch.ending import end_now
+from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import origin_of, split_flags
 from boonta.programs.wiring.interpreters.local import ON_CPU, ROLE_ENVIRONMENT
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, with_joined
-from boonta.programs.wiring.machine import capacity
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import compiled
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import built_from
-from boonta.programs.wiring.run_folder.trackers import Trackers
 from boonta.programs.wiring.supervision import interrupts
+from boonta.programs.wiring.supervision.trackers import Trackers
 
 
 @dataclasses.dataclass(frozen=True)

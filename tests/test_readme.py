@@ -26,7 +26,7 @@ def test_all_programs_and_tools_are_on_the_page():
 
 
 def test_it_is_read_in_five_minutes():
-    assert len([word for word in PAGE.split() if re.search(r"\w", word)]) <= 1_000
+    assert len([word for word in PAGE.split() if re.search(r"\w", word)]) <= 1_100
 
 
 def test_the_picture_in_code_is_the_program():

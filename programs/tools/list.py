@@ -11,8 +11,8 @@ import pathlib
 from rich.markup import escape
 from rich.table import Table
 
+from boonta.programs.tools import tables
 from boonta.programs.tools.train import FOLDER, programs
-from boonta.programs.wiring.command_line import tables
 from boonta.programs.wiring.environments import FAMILIES
 
 

@@ -15,8 +15,8 @@ from rich.table import Table
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
+from boonta.programs.tools import tables
 from boonta.programs.tools.status import state_of
-from boonta.programs.wiring.command_line import tables
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal

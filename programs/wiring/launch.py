@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from boonta.nodes.watch.ending import end_now
+from boonta.programs.wiring import capacity
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import (
     RunFlags,
@@ -22,16 +23,16 @@ from boonta.programs.wiring.command_line.arguments import (
     presets_of,
     run_of,
 )
-from boonta.programs.wiring.machine import capacity, network
+from boonta.programs.wiring.machine import network
 from boonta.programs.wiring.program import Group, Program, ProgramFunction, group
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import compiled, journal, temporary
 from boonta.programs.wiring.run_folder.folder import claim_workdir, counts_of
 from boonta.programs.wiring.run_folder.provenance import built_from
-from boonta.programs.wiring.run_folder.trackers import Trackers
 from boonta.programs.wiring.supervision import interrupts, stacks
 from boonta.programs.wiring.supervision.guard import guard
 from boonta.programs.wiring.supervision.restarts import Restarts
+from boonta.programs.wiring.supervision.trackers import Trackers
 
 __all__ = ["Group", "Program", "Restarts", "Run", "RunFlags", "group", "main", "prepare"]
 

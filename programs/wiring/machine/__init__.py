@@ -1,1 +1,1 @@
-"""What this machine has for a program: cores, memory, accelerators, and a network of its own."""
+"""What this machine has for a program: cores, memory, accelerators, and a private network."""

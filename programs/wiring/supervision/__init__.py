@@ -1,1 +1,1 @@
-"""What watches a running program's processes and threads, shows them, starts them again and ends them."""
+"""What watches a running program and the processes beside it: shows them, starts them again and ends them."""

@@ -19,7 +19,7 @@ from boonta.tests.helpers.sinks import taken
 # A program whose launcher waits for the last video for as long as a busy machine may take.
 PATIENT = """
 import sys
-from boonta.programs.wiring.run_folder import trackers
+from boonta.programs.wiring.supervision import trackers
 from boonta.programs.wiring.launch import main
 from boonta.tests.helpers.solo_program import solo_program
 trackers.LAST_VIDEO_S = 300.0

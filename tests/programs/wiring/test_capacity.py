@@ -18,8 +18,8 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.population import Population
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.tables.contract import bytes_when_full
-from boonta.programs.wiring import launch
-from boonta.programs.wiring.machine import capacity, memory
+from boonta.programs.wiring import capacity, launch
+from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.program import Group, Program, group
 from boonta.programs.wiring.run import Run
 from boonta.tests.helpers import tiny

@@ -17,7 +17,7 @@ from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder.journal import LOG
-from boonta.programs.wiring.run_folder.trackers import STARTED, Trackers
+from boonta.programs.wiring.supervision.trackers import STARTED, Trackers
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.sinks import taken, write_rows
 
@@ -31,7 +31,7 @@ def run_in(folder, *log: str) -> Run:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Has the launcher wait longer for trackers that still import when the run has ended, as on a busy machine."""
-    monkeypatch.setattr("boonta.programs.wiring.run_folder.trackers.END_S", 120.0)
+    monkeypatch.setattr("boonta.programs.wiring.supervision.trackers.END_S", 120.0)
 
 
 @pytest.fixture
