@@ -38,7 +38,7 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
         if before is not None:
             os.environ[VARIABLE] = before
         tempfile.tempdir = None
-        _end_multiprocessing()
+        _end_multiprocessing(own)
         _remove(own)
 
 
@@ -75,15 +75,17 @@ def address_of(workdir: pathlib.Path, node: str) -> str:
     return f"unix:{found[0].resolve()}"
 
 
-def _end_multiprocessing() -> None:
-    """Has multiprocessing remove its own folder now: at this process's end it would miss it, with a traceback.
+def _end_multiprocessing(own: pathlib.Path) -> None:
+    """Has multiprocessing remove its folder now, if it lies in a run's: it would miss it at the end, with a traceback.
 
     It makes one for the processes of environments (`envs.processes`), and has no public function that removes it.
     """
     util: Any = sys.modules.get("multiprocessing.util")
     for finalizer in list(getattr(util, "_finalizer_registry", {}).values()):
         if getattr(finalizer, "_callback", None) is getattr(util, "_remove_temp_dir", util):
-            finalizer()
+            _, folder = finalizer._args
+            if own in pathlib.Path(folder).parents:
+                finalizer()
 
 
 def _remove(own: pathlib.Path) -> None:

@@ -23,13 +23,18 @@ def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path)
     assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == usual
 
 
-def test_multiprocessing_does_not_miss_its_own_folder_at_the_end(tmp_path):
+@pytest.mark.parametrize("before", [False, True])
+def test_multiprocessing_misses_its_own_folder_neither_at_the_end_nor_before(tmp_path, before):
+    """One that it made before is where its server of processes listens."""
     code = (
-        "import multiprocessing.util, pathlib, sys\nfrom boonta.programs.wiring.run_folder import temporary\n"
-        "with temporary.kept_in(pathlib.Path(sys.argv[1])):\n    multiprocessing.util.get_temp_dir()"
+        "import pathlib, sys\nfrom multiprocessing.util import get_temp_dir\n"
+        "from boonta.programs.wiring.run_folder import temporary\n"
+        f"if {before}:\n    get_temp_dir()\n"
+        "with temporary.kept_in(pathlib.Path(sys.argv[1])):\n    made = pathlib.Path(get_temp_dir())\n"
+        "print(made.exists())"
     )
     ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert ended.stderr == "" and not list(tmp_path.iterdir())
+    assert (ended.stdout.strip(), ended.stderr) == (str(before), "") and not list(tmp_path.iterdir())
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
