@@ -30,7 +30,8 @@ from boonta.programs.experiments.results import (
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
-from boonta.programs.tools import status, tables
+from boonta.programs.reports import tables
+from boonta.programs.tools import status
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.run_folder import journal

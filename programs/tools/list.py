@@ -11,7 +11,7 @@ import pathlib
 from rich.markup import escape
 from rich.table import Table
 
-from boonta.programs.tools import tables
+from boonta.programs.reports import tables
 from boonta.programs.tools.train import FOLDER, programs
 from boonta.programs.wiring.environments import FAMILIES
 

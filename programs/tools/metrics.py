@@ -28,7 +28,7 @@ from boonta.nodes import metrics as rows
 from boonta.nodes.snapshots.schema import CONFIG
 from boonta.nodes.watch import declarations as nodes
 from boonta.nodes.watch.health import RULES
-from boonta.programs.tools import tables
+from boonta.programs.reports import tables
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config

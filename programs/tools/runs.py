@@ -15,7 +15,7 @@ from rich.table import Table
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
-from boonta.programs.tools import tables
+from boonta.programs.reports import tables
 from boonta.programs.tools.status import state_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
