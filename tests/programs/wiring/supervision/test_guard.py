@@ -16,6 +16,7 @@ from boonta.programs.wiring.supervision import guard
 from boonta.programs.wiring.supervision.restarts import Restarts
 
 lives = pathlib.Path(sys.argv[1])
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # The tests may run under nohup, and then it would stay ignored.
 guard.SILENT_S = 8.0
 guard.guard("program", Restarts(number=3, backoff_s=0.0))
 with open(lives, "a") as file:
