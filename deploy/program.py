@@ -67,10 +67,8 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
 def require_unit(program: Program) -> None:
     """Raises ValueError if a program can't be one process; devices aren't checked, since they are on other hosts."""
-    from boonta.programs.wiring.interpreters import (  # A node of its own process needs neither, and they load much.
-        anakin,
-        sebulba,
-    )
+    # A node of its own process needs neither, and they load much.
+    from boonta.programs.wiring.interpreters import anakin, sebulba
 
     if program.run.launch == "sebulba":
         sebulba.require_threads(program)

@@ -6,6 +6,7 @@ Glossary of shapes: B batch (environment slots stepped together).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import dm_env
 import numpy as np
@@ -54,7 +55,7 @@ class LoopedEnv(base.BatchedEnv):
     def _batch(self, steps: list[dm_env.TimeStep]) -> base.TimeStep:
         step_type = np.array([step.step_type for step in steps], np.int32)
         # dm_env sets the reward and discount of FIRST to None.
-        reward = np.array([0.0 if step.first() else np.squeeze(step.reward) for step in steps], np.float32)
+        reward = np.array([0.0 if step.first() else _number(step.reward) for step in steps], np.float32)
         if reward.shape != step_type.shape:
             raise ValueError(f"the environment's reward has the shape {list(reward.shape[1:])}; it must be one number")
         discount = np.array([1.0 if step.first() else step.discount for step in steps], np.float32)
@@ -69,3 +70,8 @@ class LoopedEnv(base.BatchedEnv):
         self._last = step_type == base.LAST
         self._tracker.update(reward, first=step_type == base.FIRST, ended=self._last)
         return base.TimeStep(step_type, reward, discount, observation)
+
+
+def _number(reward: Any) -> Any:
+    """A reward, which may be an array of one number. Numbers stay as they are: making arrays of them takes longer."""
+    return reward if isinstance(reward, (float, int)) else np.squeeze(reward)

@@ -66,9 +66,8 @@ def isolate() -> str:
     """
     got = os.environ.get(GOT)
     if got is None:
-        from boonta.programs.wiring.supervision import (
-            interrupts,  # Not above: this file also runs as a script, without Boonta.
-        )
+        # Not above: this file also runs as a script, without Boonta.
+        from boonta.programs.wiring.supervision import interrupts
 
         sys.stdout.flush()
         interrupts.hold()
