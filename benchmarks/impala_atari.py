@@ -69,7 +69,7 @@ def main(options: Options) -> None:
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb", "pipe")}
         row = timing.whole("impala_atari.py", flags, 4 * options.seconds)
         turns.append({**parts.labelled(rates), THREADS: rates["pipe"], timing.PROCESSES: row["env_steps_per_s"]})
-    timing.print_table(turns, [THREADS, timing.PROCESSES])
+    timing.print_table(turns, {THREADS: timing.LIMIT, timing.PROCESSES: timing.REVERB_LIMIT})
     print("\nof the last turn:")
     timing.print_profile(row)
 

@@ -5,7 +5,8 @@
     BOONTA_PYTHON=3.13 ./run python benchmarks/muzero.py --part learn
 
 As in `benchmarks/impala_atari.py`, an env step costs a step of the simulator, a search and a share of an update. Each
-of the three is measured alone, on all cores; no design can exceed 1 / (1/env + 1/act + 1/learn) steps per second.
+of the three is measured alone, on all cores; no design can exceed 1 / (1/env + 1/act + 1/learn) steps per second, and
+none whose data goes through Reverb that rate with Reverb's own time, which is measured, too.
 
 With `--cadences` the benchmark runs only the whole program, with several settings of the learner, in turns, so that a
 machine that becomes slower or faster favours none of them.
@@ -79,7 +80,7 @@ def main(options: Options) -> None:
             f"searching, {options.num_simulations} simulations, alone": rates["act"],
         }
         turns.append({**parts.labelled(rates, acting), timing.PROCESSES: row["env_steps_per_s"]})
-    timing.print_table(turns, [timing.PROCESSES])
+    timing.print_table(turns, {timing.PROCESSES: timing.REVERB_LIMIT})
     print("\nof the last turn:")
     print(f"simulations/s, alone: {few * FEW_SIMULATIONS:,.0f} and {rates['act'] * options.num_simulations:,.0f}")
     per_update = options.agent.tables[0].env_steps_per_update

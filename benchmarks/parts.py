@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from boonta.agents.base import Agent, Batch, Steps
-from boonta.benchmarks.timing import LIMIT, on_all_cores, per_second
+from boonta.benchmarks.timing import LIMIT, REVERB_LIMIT, on_all_cores, per_second
 from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
@@ -33,13 +33,13 @@ def rate(part: str, agent: Agent, env: Env, num_envs: int, seconds: float) -> fl
     return reverb_rate(agent, env, num_envs, seconds)
 
 
-def limit(rates: dict[str, float]) -> float:
-    """The rate that no design can exceed on these cores."""
-    return 1 / sum(1 / rates[part] for part in ("env", "act", "learn"))
+def limit(rates: dict[str, float], *ways: str) -> float:
+    """The rate that no design can exceed on these cores, of all parts that compute and of some `ways` of data."""
+    return 1 / sum(1 / rates[part] for part in ("env", "act", "learn", *ways))
 
 
 def labelled(rates: dict[str, float], acting: dict[str, float] | None = None) -> dict[str, float]:
-    """The rates of the parts and their limit, by the labels of `timing.print_table`.
+    """The rates of the parts and their limits, by the labels of `timing.print_table`.
 
     Args:
       rates: rates by part: "env", "act", "learn" and "reverb".
@@ -51,6 +51,7 @@ def labelled(rates: dict[str, float], acting: dict[str, float] | None = None) ->
         "updating, alone": rates["learn"],
         "writing and sampling through Reverb, alone": rates["reverb"],
         LIMIT: limit(rates),
+        REVERB_LIMIT: limit(rates, "reverb"),
     }
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -94,23 +94,26 @@ def rows(program: str, flags: Sequence[str], seconds: float) -> list[dict[str, f
 
 PROCESSES = "whole, as processes, through Reverb"
 LIMIT = "limit of the parts: 1/(1/env + 1/act + 1/learn)"
+REVERB_LIMIT = "limit with Reverb, whose time adds to theirs"
 
 
-def print_table(turns: Sequence[dict[str, float]], wholes: Sequence[str]) -> None:
-    """Prints medians over turns with their spread, and the shares of the limit that the wholes reach.
+def print_table(turns: Sequence[dict[str, float]], wholes: Mapping[str, str]) -> None:
+    """Prints medians over turns with their spread, and the shares of their limits that the wholes reach.
 
     Args:
-      turns: rates of each turn by label, with `LIMIT` among them. A whole is compared with the limit of its own turn,
+      turns: rates of each turn by label, with limits among them. A whole is compared with the limit of its own turn,
         since a machine grows slower and faster.
-      wholes: the labels of the wholes.
+      wholes: the label of its limit by the label of a whole: `REVERB_LIMIT` for those that go through Reverb.
     """
     print(f"medians of {len(turns)} turns, from the least to the greatest")
     print(f"{'':50s} {'steps/s':>9s} {'':>17s} {'us/step':>9s} {'of limit':>9s}")
     for label in turns[0]:
         rates = [turn[label] for turn in turns]
         rate, spread = statistics.median(rates), f"({min(rates):,.0f}-{max(rates):,.0f})"
-        shares = [turn[label] / turn[LIMIT] for turn in turns]
-        share = f"{statistics.median(shares):9.0%} ({min(shares):.0%}-{max(shares):.0%})" if label in wholes else ""
+        share = ""
+        if label in wholes:
+            shares = [turn[label] / turn[wholes[label]] for turn in turns]
+            share = f"{statistics.median(shares):9.0%} ({min(shares):.0%}-{max(shares):.0%})"
         print(f"{label:50s} {rate:9,.0f} {spread:>17s} {1e6 / rate:9,.0f} {share}")
 
 

@@ -85,7 +85,7 @@ def main(options: Options) -> None:
         rates = {part: timing.in_process(__file__, options, part) for part in ("env", "act", "learn", "reverb")}
         row = timing.whole(f"{options.agent}.py", flags, 4 * options.seconds)
         turns.append({**parts.labelled(rates), timing.PROCESSES: row["env_steps_per_s"]})
-    timing.print_table(turns, [timing.PROCESSES])
+    timing.print_table(turns, {timing.PROCESSES: timing.REVERB_LIMIT})
     (table,) = agent.tables
     print("\nof the last turn:")
     for name, times in {"written": 1.0, "drawn": options.replay["replay.samples_per_insert"]}.items():

@@ -78,7 +78,7 @@ def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):
 def test_the_table_shows_medians_and_compares_a_whole_with_its_own_turn(capsys):
     turns = [{"part": part, timing.LIMIT: limit, "whole": whole} for part, limit, whole in ((9, 4, 2), (7, 8, 6))]
     turns.append({"part": 8, timing.LIMIT: 2, "whole": 1})
-    timing.print_table(turns, ["whole"])
+    timing.print_table(turns, {"whole": timing.LIMIT})
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["part", "8", "(7-9)", "125,000"]
     assert lines[4].split() == ["whole", "2", "(1-6)", "500,000", "50%", "(50%-75%)"]
