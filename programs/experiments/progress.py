@@ -109,7 +109,8 @@ def summary(states: Sequence[State]) -> str:
     names = (DONE, RUNNING, "failing, and tried again", FAILED, PRUNED, LEFT)
     always = (DONE, RUNNING, FAILED, LEFT)
     counts = ", ".join(f"{runs[name]} {name}" for name in names if runs[name] or name in always)
-    return f"{sum(runs.values())} runs: {counts}"
+    total = sum(runs.values())
+    return f"{total} run{'' if total == 1 else 's'}: {counts}"
 
 
 def failures(folder: pathlib.Path, states: Sequence[State]) -> list[str]:

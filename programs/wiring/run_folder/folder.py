@@ -17,7 +17,7 @@ import pydantic
 
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
-from boonta.programs.wiring.run import BadInput, Run, checkpoints_of, newest_checkpoint
+from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
 from boonta.programs.wiring.run_folder.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import plain
@@ -39,11 +39,14 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
 
     Raises:
       BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one, or one
-        without a sound checkpoint; or there is nothing to start from.
+        without a sound checkpoint; or there is nothing sound to start from.
     """
     start = run.start_folder
-    if start is not None and not newest_checkpoint(start):
-        raise BadInput(f"--start-from {run.start_from} has no {run.start_which} checkpoint, in {start}")
+    if start is not None:
+        number, fault = glance(pathlib.Path(start))
+        if number is None:
+            sound, why = ("sound ", f": {fault}") if fault else ("", f", in {start}")
+            raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}

@@ -5,26 +5,20 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import pathlib
 import sys
 
 import pytest
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
-from boonta.agents.impala import CATCH  # noqa: E402
-from boonta.agents.ppo import Config as PPO  # noqa: E402
-from boonta.nodes.snapshots import store  # noqa: E402
 from boonta.nodes.snapshots.store import SnapshotFolder  # noqa: E402
 from boonta.nodes.watch.stopping import StopRule  # noqa: E402
 from boonta.programs.impala import impala  # noqa: E402
 from boonta.programs.impala_atari import impala_atari  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.command_line.arguments import parse, run_of  # noqa: E402
-from boonta.programs.wiring.run import BadInput, Run  # noqa: E402
+from boonta.programs.wiring.run import Run  # noqa: E402
 from boonta.programs.wiring.run_folder import journal  # noqa: E402
-from boonta.programs.wiring.run_folder.folder import claim_workdir  # noqa: E402
-from boonta.tests.helpers import run_folders  # noqa: E402
 from boonta.tests.helpers.solo_program import solo_program  # noqa: E402
 from boonta.tests.helpers.tiny_program import tiny_program  # noqa: E402
 
@@ -83,12 +77,6 @@ def test_an_unknown_flag_is_refused(capsys):
     assert "--width" in capsys.readouterr().err
 
 
-def claim(folder, width=8, seed=0, name="tiny_program", origin=None, settings=None, **run):
-    origin = {"file": __file__, "function": "tiny_program", "arguments": []} | (origin or {})
-    settings = {"game": "catch", "width": width} | (settings or {})
-    return claim_workdir(name, launch.Run(workdir=str(folder), seed=seed, **run), settings, origin)
-
-
 def test_a_folder_that_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     message = refused(capsys, "--workdir", str(tmp_path / "file" / "run"))
@@ -98,68 +86,6 @@ def test_a_folder_that_cannot_be_written(capsys, tmp_path):
 def test_a_folder_where_the_file_system_makes_none(capsys):
     message = refused(capsys, "--workdir", "/proc/none/run")
     assert "--workdir /proc/none/run can't be written: no folder can be made there" in message
-
-
-def test_a_folder_in_use(capsys, tmp_path):
-    with claim(tmp_path):
-        assert "is in use by another process" in refused(capsys, "--workdir", str(tmp_path))
-
-
-def test_a_folder_of_another_program(capsys, tmp_path):
-    claim(tmp_path, name="muzero_atari").close()
-    message = refused(capsys, "--workdir", str(tmp_path))
-    assert f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program" in message
-
-
-def test_a_folder_of_a_run_with_other_settings(tmp_path):
-    claim(tmp_path).close()
-    before = (tmp_path / "config.json").read_text()
-    with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
-        claim(tmp_path, width=4, seed=1)
-    assert (tmp_path / "config.json").read_text() == before
-    claim(tmp_path, width=4, seed=1, allow_changes=True).close()
-    assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
-    assert len(list(tmp_path.glob("config-until-*.json"))) == 1
-
-
-def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
-    claim(tmp_path).close()
-    for number, folder in (9, "checkpoints"), (10, "members"):
-        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
-            new.mkdir()
-            (tmp_path / "config.json").rename(new / "config.json")
-        with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
-            claim(tmp_path, width=4, seed=1)
-        assert not (tmp_path / "config.json").exists()
-        claim(tmp_path).close()
-    (tmp_path / "checkpoints" / "9" / "config.json").write_text("{")
-    (tmp_path / "config.json").unlink()
-    with pytest.raises(BadInput, match="checkpoints/9/config.json is damaged, or not a run's"):
-        claim(tmp_path)
-    for copy in tmp_path.glob("*/*/config.json"):
-        copy.unlink()
-    with pytest.raises(BadInput, match="config.json is missing, and no snapshot has a copy; choose another --workdir"):
-        claim(tmp_path, allow_changes=True)
-
-
-def test_a_run_without_a_sound_checkpoint_is_refused_with_what_would_work(tmp_path, monkeypatch):
-    claim(tmp_path).close()
-    for folder, number in ("checkpoints", 9), ("checkpoints", 10), ("checkpoints/best", 9):
-        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
-            new.mkdir()
-            (new / "array").write_bytes(b"sound")
-    first, second, best = (tmp_path / "checkpoints" / name / "array" for name in ("9", "10", "best/9"))
-    second.write_bytes(b"short"[:4])
-    claim(tmp_path).close()
-    first.write_bytes(b"wrong")
-    other = f"--start-from {tmp_path} --start-which best goes on from the best one"
-    with pytest.raises(BadInput, match=f"/10: array has 4 bytes, not 5; choose another --workdir, where {other}"):
-        claim(tmp_path)
-    best.unlink()
-    with pytest.raises(BadInput, match="none of the checkpoints in .* is sound: .*; choose another --workdir$"):
-        claim(tmp_path)
-    monkeypatch.setattr(store, "SMALL", 4)  # A large one is not read.
-    claim(tmp_path).close()
 
 
 def test_a_run_that_has_reached_its_limit_starts_nothing(tmp_path, capsys):
@@ -175,39 +101,6 @@ def test_a_run_that_has_reached_its_limit_starts_nothing(tmp_path, capsys):
             assert launch._run(start, run) == (5 if (newest or 0) < limit else 0)
     assert started == [(7, None), (7, 6), (8, 7)]
     assert capsys.readouterr().out.splitlines() == [f"done: updates reached {n} (limit 7)" for n in (7, 9)]
-
-
-def test_of_many_other_settings_a_few_are_listed(tmp_path):
-    claim(tmp_path, settings=dict.fromkeys("abcdefghi", 1)).close()
-    with pytest.raises(BadInput, match="a was 1, is 2; .*f was 1, is 2; and 3 more. Give them as they were"):
-        claim(tmp_path, settings=dict.fromkeys("abcdefghi", 2))
-
-
-def test_a_folder_of_another_agent(tmp_path):
-    claim(tmp_path, settings={"config": CATCH}).close()
-    with pytest.raises(BadInput, match="holds a run of the agent boonta.agents.impala, not of boonta.agents.ppo"):
-        claim(tmp_path, settings={"config": PPO()})
-
-
-def test_a_programs_file_that_has_changed_is_named(tmp_path, capsys):
-    for digest in ("1", "1", "2"):
-        assert "has changed since this run began" not in capsys.readouterr().out
-        claim(tmp_path, origin={"provenance": run_folders.provenance(program__digest=digest)}).close()
-    assert f"{__file__} has changed since this run began: if its network has" in capsys.readouterr().out
-
-
-def test_a_networks_file_that_has_changed_is_told(tmp_path, capsys):
-    for digest in ("1", "1", "2"):
-        assert "has changed since this run began" not in capsys.readouterr().out
-        network = {"commit": None, "dirty": None, "digest": digest}
-        claim(tmp_path, origin={"provenance": run_folders.provenance(network=network)}).close()
-    assert "the file of its network has changed since this run began" in capsys.readouterr().out
-
-
-def test_a_folder_to_start_from_that_has_no_checkpoint(capsys, tmp_path):
-    message = refused(capsys, "--workdir", str(tmp_path / "run"), "--start-from", str(tmp_path / "other"))
-    assert f"--start-from {tmp_path}/other has no newest checkpoint, in {tmp_path}/other/checkpoints" in message
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_stop_rule_that_is_none(capsys, tmp_path):
@@ -237,21 +130,6 @@ def test_a_damaged_or_foreign_config_is_told_and_kept(capsys, tmp_path, found):
     message = refused(capsys, "--workdir", str(tmp_path))
     assert f"{tmp_path}/config.json is damaged, or not a run's" in message
     assert (tmp_path / "config.json").read_text() == found
-
-
-def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
-    claim(tmp_path).close()
-    before = (tmp_path / "config.json").read_text()
-
-    def disk_full(path, text):
-        with open(path, "w") as file:
-            file.write(text[:10])
-        raise OSError("disk full")
-
-    monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
-    with pytest.raises(OSError, match="disk full"):
-        claim(tmp_path, width=4, allow_changes=True)
-    assert (tmp_path / "config.json").read_text() == before
 
 
 @pytest.mark.parametrize(

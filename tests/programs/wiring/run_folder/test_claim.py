@@ -1,0 +1,144 @@
+"""The claim of a run's folder: one process at a time, and only for the run that it holds."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from boonta.agents.impala import CATCH
+from boonta.agents.ppo import Config as PPO
+from boonta.nodes.snapshots import store
+from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.folder import claim_workdir
+from boonta.tests.helpers import run_folders
+
+pytestmark = pytest.mark.once
+
+
+def claim(folder, width=8, seed=0, name="tiny_program", origin=None, settings=None, **run):
+    origin = {"file": __file__, "function": "tiny_program", "arguments": []} | (origin or {})
+    settings = {"game": "catch", "width": width} | (settings or {})
+    return claim_workdir(name, Run(workdir=str(folder), seed=seed, **run), settings, origin)
+
+
+def write_snapshot(folder, number):
+    with SnapshotFolder(folder, "checkpoint").writing(number) as new:
+        new.mkdir()
+        (new / "array").write_bytes(b"sound")
+
+
+def test_a_folder_in_use(tmp_path):
+    with claim(tmp_path), pytest.raises(BadInput, match="is in use by another process"):
+        claim(tmp_path)
+
+
+def test_a_folder_of_another_program(tmp_path):
+    claim(tmp_path, name="muzero_atari").close()
+    with pytest.raises(BadInput, match=f"--workdir {tmp_path} holds a run of muzero_atari, not of tiny_program"):
+        claim(tmp_path)
+
+
+def test_a_folder_of_a_run_with_other_settings(tmp_path):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+    with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
+        claim(tmp_path, width=4, seed=1)
+    assert (tmp_path / "config.json").read_text() == before
+    claim(tmp_path, width=4, seed=1, allow_changes=True).close()
+    assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
+    assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
+    claim(tmp_path).close()
+    for number, folder in (9, "checkpoints"), (10, "members"):
+        with SnapshotFolder(tmp_path / folder, "checkpoint").writing(number) as new:
+            new.mkdir()
+            (tmp_path / "config.json").rename(new / "config.json")
+        with pytest.raises(BadInput, match="width was 8, is 4; seed was 0, is 1"):
+            claim(tmp_path, width=4, seed=1)
+        assert not (tmp_path / "config.json").exists()
+        claim(tmp_path).close()
+    (tmp_path / "checkpoints" / "9" / "config.json").write_text("{")
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(BadInput, match="checkpoints/9/config.json is damaged, or not a run's"):
+        claim(tmp_path)
+    for copy in tmp_path.glob("*/*/config.json"):
+        copy.unlink()
+    with pytest.raises(BadInput, match="config.json is missing, and no snapshot has a copy; choose another --workdir"):
+        claim(tmp_path, allow_changes=True)
+
+
+def test_a_run_without_a_sound_checkpoint_is_refused_with_what_would_work(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    for folder, number in ("checkpoints", 9), ("checkpoints", 10), ("checkpoints/best", 9):
+        write_snapshot(tmp_path / folder, number)
+    first, second, best = (tmp_path / "checkpoints" / name / "array" for name in ("9", "10", "best/9"))
+    second.write_bytes(b"short"[:4])
+    claim(tmp_path).close()
+    first.write_bytes(b"wrong")
+    other = f"--start-from {tmp_path} --start-which best goes on from the best one"
+    with pytest.raises(BadInput, match=f"/10: array has 4 bytes, not 5; choose another --workdir, where {other}"):
+        claim(tmp_path)
+    best.unlink()
+    with pytest.raises(BadInput, match="none of the checkpoints in .* is sound: .*; choose another --workdir$"):
+        claim(tmp_path)
+    monkeypatch.setattr(store, "SMALL", 4)  # A large one is not read.
+    claim(tmp_path).close()
+
+
+def test_of_many_other_settings_a_few_are_listed(tmp_path):
+    claim(tmp_path, settings=dict.fromkeys("abcdefghi", 1)).close()
+    with pytest.raises(BadInput, match="a was 1, is 2; .*f was 1, is 2; and 3 more. Give them as they were"):
+        claim(tmp_path, settings=dict.fromkeys("abcdefghi", 2))
+
+
+def test_a_folder_of_another_agent(tmp_path):
+    claim(tmp_path, settings={"config": CATCH}).close()
+    with pytest.raises(BadInput, match="holds a run of the agent boonta.agents.impala, not of boonta.agents.ppo"):
+        claim(tmp_path, settings={"config": PPO()})
+
+
+def test_a_programs_file_that_has_changed_is_named(tmp_path, capsys):
+    for digest in ("1", "1", "2"):
+        assert "has changed since this run began" not in capsys.readouterr().out
+        claim(tmp_path, origin={"provenance": run_folders.provenance(program__digest=digest)}).close()
+    assert f"{__file__} has changed since this run began: if its network has" in capsys.readouterr().out
+
+
+def test_a_networks_file_that_has_changed_is_told(tmp_path, capsys):
+    for digest in ("1", "1", "2"):
+        assert "has changed since this run began" not in capsys.readouterr().out
+        network = {"commit": None, "dirty": None, "digest": digest}
+        claim(tmp_path, origin={"provenance": run_folders.provenance(network=network)}).close()
+    assert "the file of its network has changed since this run began" in capsys.readouterr().out
+
+
+def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    with pytest.raises(BadInput, match=f"--start-from {other} has no newest checkpoint, in {other}/checkpoints"):
+        claim(run, start_from=str(other))
+    assert not run.exists()
+    write_snapshot(other / "checkpoints", 3)
+    claim(run, start_from=str(other)).close()
+    (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
+    with pytest.raises(BadInput, match="has no sound newest checkpoint: .*/3: array is altered"):
+        claim(run, start_from=str(other))
+
+
+def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    claim(tmp_path).close()
+    before = (tmp_path / "config.json").read_text()
+
+    def disk_full(path, text):
+        with open(path, "w") as file:
+            file.write(text[:10])
+        raise OSError("disk full")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
+    with pytest.raises(OSError, match="disk full"):
+        claim(tmp_path, width=4, allow_changes=True)
+    assert (tmp_path / "config.json").read_text() == before
