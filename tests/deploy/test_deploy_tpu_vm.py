@@ -107,6 +107,7 @@ def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
         assert disconnected(apart) == {143}
 
 
+@pytest.mark.once
 @pytest.mark.timeout(480)
 def test_a_unit_saves_at_the_end_of_its_connection(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)

@@ -69,6 +69,7 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
         assert metrics.read(workdir)[-1]["updates"] >= 15
 
 
+@pytest.mark.once
 def test_r2d2_learns_without_an_actor_from_what_its_core_remembers_of_the_record(data, tmp_path):
     workdir = tmp_path / "run"
     small = [f"--config.{name}=8" for name in ("torso.widths", "lstm-size", "head-width", "replay.batch-size")]

@@ -30,6 +30,7 @@ def crossed(value: Any) -> Any:
     return encoding.decode(memoryview(bytearray(b"".join(encoding.encode(value)))))
 
 
+@pytest.mark.once
 @QUICK
 @given(VALUES)
 def test_values_arrive_as_they_were_sent(value):

@@ -80,6 +80,7 @@ def test_an_archive_that_is_there_stays_as_it_was(tmp_path, monkeypatch, capsys)
     assert {file: file.read_bytes() for file in (tmp_path / "data").iterdir()} == held
 
 
+@pytest.mark.once
 @pytest.mark.timeout(200)
 def test_dqn_learns_from_it_without_an_actor(tmp_path):
     record("cartpole/random-v0", gymnasium.make("CartPole-v1"), 60)
