@@ -204,7 +204,7 @@ def _body(job: Job, command: str, setting: str) -> list[str]:
 def _node_command(job: Job) -> str:
     """The command that each place runs: a node of its own."""
     command = NODE_COMMAND.replace(" @TUNNEL@", " --tunnel" if job.tunnel else "")
-    return command.replace("@AGAIN@", str(AGAIN_S))
+    return command.replace("@AGAIN@", str(AGAIN_S)).replace("@REACH@", str(int(core.REACH_S)))
 
 
 # Once one task has ended, srun ends the others. So that of a node without which the program goes on stays as long as
@@ -214,10 +214,14 @@ NODE_COMMAND = """node=(./run python -m boonta.deploy.node "$0" --label "$label"
         [ "$again" ] || exec "${node[@]}" -- "$@"
         asked= reach=()
         trap asked=1 TERM # The node gets the signal, too.
+        for ((s = 0; s < @REACH@; s++)); do [ -e "$BOONTA_SERVERS" ] && break; sleep 1; done &
+        begins=$!
+        trap "kill $begins 2>/dev/null" EXIT
         until "${node[@]}" "${reach[@]}" -- "$@"; do
             code=$?
             [ "$code" -ne 2 ] || exit 2 # Bad input stays bad.
             [ "$asked" ] || sleep @AGAIN@
+            [ "$asked" ] || wait "$begins" # A program that has not begun is not over.
             [ -z "$asked" ] && [ -e "$BOONTA_SERVERS" ] || exit 0
             echo "$label $index died with code $code, and starts again"
             reach=(--reach-s @AGAIN@) # The servers are there, or the program has just ended.

@@ -33,11 +33,13 @@ if [ -n "$SLOW" ]; then
 fi
 exit "$CODE"
 """
-# It also dies with the code that a file says, once.
+# It also dies with the code that a file says, once, when the program begins or is over.
 RUN = """#!/bin/bash
 for word in "$@"; do printf "[%s]" "$word"; done
-code=$(cat "${0%/*}/dies-$6" 2>/dev/null || echo 0) && rm -f "${0%/*}/dies-$6"
-exit "$code"
+read -r code then < <(cat "${0%/*}/dies-$6" 2>/dev/null) && rm -f "${0%/*}/dies-$6"
+[ "$then" = begins ] && touch "$BOONTA_SERVERS"
+[ "$then" = ends ] && rm "$BOONTA_SERVERS"
+exit "${code:-0}"
 """
 SCONTROL = """#!/bin/bash
 if [ "$2" = hostnames ]; then printf 'n1\\nn2\\n'; else echo "scontrol $*" >>"$CALLS"; fi
@@ -97,14 +99,25 @@ def test_tasks_are_dealt_to_the_machines_and_each_knows_where_all_are(cluster):
 
 
 @pytest.mark.parametrize(
-    ("label", "code", "runs", "lives"),
-    [("actor", 137, True, 3), ("actor", 137, False, 2), ("actor", 2, True, 2), ("learner", 137, True, 1)],
+    ("label", "code", "program", "lives"),
+    [
+        ("actor", 137, "runs", 3),
+        ("actor", 137, "begins", 3),
+        ("actor", 137, "ends", 2),
+        ("actor", 137, "never", 2),
+        ("actor", 2, "runs", 2),
+        ("learner", 137, "runs", 1),
+    ],
 )
-def test_an_actor_that_dies_alone_starts_again_while_the_program_runs(cluster, monkeypatch, label, code, runs, lives):
+def test_an_actor_that_dies_alone_starts_again_until_the_program_ends(
+    cluster, monkeypatch, label, code, program, lives
+):
     monkeypatch.setattr(slurm, "AGAIN_S", 0)
-    (cluster.folder / f"dies-{label}").write_text(str(code))
+    if program == "never":
+        monkeypatch.setattr(slurm.core, "REACH_S", 1.0)
+    (cluster.folder / f"dies-{label}").write_text(f"{code} {program}\n")
     (cluster.folder / "a run").mkdir()
-    if runs:
+    if program in ("runs", "ends"):
         (cluster.folder / "a run" / "servers.json").touch()
     assert cluster.start().wait(30) == 0
     calls = cluster.calls.read_text()
