@@ -6,6 +6,7 @@ import contextlib
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -78,14 +79,25 @@ def address_of(workdir: pathlib.Path, node: str) -> str:
 def _end_multiprocessing(own: pathlib.Path) -> None:
     """Has multiprocessing remove its folder now, if it lies in a run's: it would miss it at the end, with a traceback.
 
-    It makes one for the processes of environments (`envs.processes`), and has no public function that removes it.
+    It makes one for the processes of environments (`envs.processes`), and has no public function that removes it. Its
+    server of processes listens there; it ends, too, so that the next program of this process gets one that listens.
     """
     util: Any = sys.modules.get("multiprocessing.util")
     for finalizer in list(getattr(util, "_finalizer_registry", {}).values()):
         if getattr(finalizer, "_callback", None) is getattr(util, "_remove_temp_dir", util):
             _, folder = finalizer._args
             if own in pathlib.Path(folder).parents:
+                _end_server()
                 finalizer()
+
+
+def _end_server() -> None:
+    """Ends multiprocessing's server of processes, if there is one."""
+    server: Any = getattr(sys.modules.get("multiprocessing.forkserver"), "_forkserver", None)
+    pid = getattr(server, "_forkserver_pid", None)
+    if pid is not None:
+        os.kill(pid, signal.SIGKILL)  # It would wait for processes that hang, and `_stop` waits for it.
+        server._stop()
 
 
 def _remove(own: pathlib.Path) -> None:

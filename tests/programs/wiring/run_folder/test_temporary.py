@@ -37,6 +37,21 @@ def test_multiprocessing_misses_its_own_folder_neither_at_the_end_nor_before(tmp
     assert (ended.stdout.strip(), ended.stderr) == (str(before), "") and not list(tmp_path.iterdir())
 
 
+def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_path):
+    code = (
+        "import os, pathlib, sys, time\nfrom multiprocessing import get_context\n"
+        "from boonta.programs.wiring.run_folder import temporary\n"
+        "for _ in range(2):\n"
+        "    with temporary.kept_in(pathlib.Path(sys.argv[1])):\n"
+        "        hangs = get_context('forkserver').Process(target=time.sleep, args=(600,), daemon=True)\n"
+        "        hangs.start()\n"
+        "    os.kill(hangs.pid, 9)\n"
+        "    print('went on')\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert (ended.stdout, ended.stderr) == ("went on\n" * 2, "") and not list(tmp_path.iterdir())
+
+
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", "/")
     (tmp_path / "tmp" / "of old").mkdir(parents=True)
