@@ -58,6 +58,11 @@ def fused(program: Program) -> Group:
         settings = fused_settings(evaluator.settings)
     if "num_envs" in actors.settings:
         settings["num_envs"] = actors.number * actors.settings["num_envs"]
+    elif actors.number > 1:
+        raise ValueError(
+            f"{program.name}: the number of {actors.label} nodes is {actors.number}; with --launch anakin it is 1, "
+            "unless --num-envs says how many environments each of them stands for"
+        )
     return group(Anakin, **settings | _replayed(program))
 
 

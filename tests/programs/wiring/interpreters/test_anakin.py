@@ -136,6 +136,7 @@ def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
     [
         (impala, ["atari/Pong"], "--launch anakin needs an environment in JAX, and Atari is none"),
         (central_inference, [], "central_inference: --launch anakin has no inference (Inference)"),
+        (impala, ["catch", "--actors", "2"], "the number of actor nodes is 2; with --launch anakin it is 1, unless"),
     ],
 )
 def test_what_stands_in_the_way_of_one_compiled_program_is_named(tmp_path, capsys, function, arguments, words):
