@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
 import multiprocessing.connection
+import os
 import signal
 import sys
 import types
@@ -218,6 +220,7 @@ class _Share(gymnasium.Env):
         """The slots. Only workers ask for them, not the process that starts those."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # They may reach all processes, but the first one ends the others.
+        _end_with_parent()
         return self._env(self._slots, self._seed)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -245,6 +248,17 @@ class _Share(gymnasium.Env):
         """Closes the batch; Gymnasium's own `close` has no deadline."""
         if "_batch" in vars(self):
             self._batch.close()
+
+
+def _end_with_parent() -> None:
+    """Has the kernel end this worker with the process that started it, even while its environment hangs.
+
+    That process holds the other end of a pipe. When that closes, SIGIO comes, which ends a process without a handler.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC | fcntl.fcntl(parent.sentinel, fcntl.F_GETFL))
 
 
 def _same(share: _Share) -> _Share:

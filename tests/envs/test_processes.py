@@ -4,6 +4,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -138,6 +140,23 @@ def test_one_that_no_other_process_can_import_is_refused_with_a_reason():
         RuntimeError, match="could not start .*; it wrote the reason on standard error. It must be able to"
     ):
         DmEnv(OfTests, workers=2)(num_envs=2, seed=0)
+
+
+def test_processes_that_hang_end_with_the_one_that_started_them():
+    code = (
+        "import signal\nimport numpy as np\nfrom boonta.envs.dm_env import DmEnv\n"
+        "from boonta.tests.helpers.fragile import Fragile\n"
+        "batch = DmEnv(Fragile, workers=2)(num_envs=2, seed=0)\n"
+        "print(*batch.reset().observation[0]['process'], flush=True)\n"
+        "signal.alarm(1)\nbatch.step(np.array([3, 3]))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+        processes = [int(word) for word in parent.stdout.readline().split()]
+        assert parent.wait(60) == -signal.SIGALRM and len(processes) == 2
+    left = [process for process in processes if not is_gone(process)]
+    for process in left:
+        os.kill(process, signal.SIGKILL)
+    assert not left
 
 
 class Stuck(catch.Catch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import dm_env
 import numpy as np
@@ -23,7 +24,7 @@ class Fragile(dm_env.Environment):
         return (leaves, specs.BoundedArray((2, 2), np.uint8, 0, 255))
 
     def action_spec(self):
-        return specs.DiscreteArray(3)
+        return specs.DiscreteArray(4)
 
     def reset(self):
         return dm_env.restart(self._shown())
@@ -33,6 +34,8 @@ class Fragile(dm_env.Environment):
             raise LookupError("the motor is gone")
         if action == 2:
             os.kill(os.getpid(), signal.SIGKILL)
+        if action == 3:
+            time.sleep(1e6)
         return dm_env.transition(1.0, self._shown())
 
     def render(self):
