@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,8 +43,8 @@ def run(program: Program) -> int:
     try:
         with View() as view, contextlib.ExitStack() as endings:
             status = _loop(_start(build(program), endings), view)
-    except KeyboardInterrupt as interrupt:
-        return conclude({}, "", interrupt.args[0])
+    except KeyboardInterrupt as interrupt:  # One that libraries or environments raise themselves has no number.
+        return conclude({}, "", *interrupt.args[:1] or (signal.SIGINT,))
     return conclude(status, failure_of(status))
 
 

@@ -117,3 +117,12 @@ def test_the_view_leaves_the_terminal_as_it_was_whatever_happens(tmp_path, monke
     monkeypatch.setattr(serial, "_loop", lambda nodes, view: signal.raise_signal(signal.SIGINT))
     assert run(tmp_path) == 130
     assert left == [KeyboardInterrupt]
+
+
+def test_an_interrupt_that_an_environment_raises_itself_ends_the_run_as_ctrl_c_does(tmp_path, monkeypatch, capsys):
+    def interrupted(actor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Actor, "step", interrupted)
+    assert run(tmp_path) == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "ended by SIGINT"
