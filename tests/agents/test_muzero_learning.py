@@ -59,8 +59,10 @@ def test_learns_to_beat_a_random_player():
     agent, params = learn(game, config, updates=400)
     me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
-    outcome = match.play_match(game, 100, (me, random), seed=1, stopping=lambda: False).outcome
-    assert np.mean(outcome) >= 0.25  # Two random players would have 0, and these params before they learn 0.06.
+    outcome = match.play_match(game, 400, (me, random), seed=1, stopping=lambda: False).outcome
+    # Two random players would have 0, and these params before they learn 0.06; the standard error is 0.04. What is
+    # learned depends on how a processor rounds: the mean is 0.45 on one where that of 100 games was 0.24.
+    assert np.mean(outcome) >= 0.25
 
 
 class Follow(BatchedEnv):
