@@ -148,6 +148,14 @@ class Node:
     def stop(self) -> None:
         self._stop.set()
 
+    @property
+    def own_failure(self) -> str:
+        """What the node was doing when it failed, and the cause; empty if it hasn't failed."""
+        if self._error is None:
+            return ""
+        cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
+        return f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
+
     def fail(self, error: BaseException) -> None:
         """Ends the node with this error, unless it has failed before."""
         self._error = self._error or error
@@ -250,10 +258,7 @@ class Node:
         """Reports that the node has ended, or can't get there, and why it has failed."""
         if self.monitor is None:
             return
-        failure = ""
-        if self._error is not None and not self.leaving:
-            cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
-            failure = f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
+        failure = self.own_failure if not self.leaving else ""
         try:
             self.heartbeat()
             self.monitor.report_end(self.name, failure, self._reporter.life)

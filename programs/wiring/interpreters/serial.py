@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import signal
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def run(program: Program) -> int:
     """Steps every node in program order until the monitor ends the program; returns the exit code of `launch.prepare`.
 
     The same seed gives the same sequence of actions and updates: a learner steps as soon as its batch has been written.
-    An exception of a node is raised once all nodes have been closed.
+    A node that fails ends the program, once all nodes have been closed.
     """
     interrupts.handle(_interrupt)
     try:
@@ -45,7 +46,34 @@ def run(program: Program) -> int:
             status = _loop(_start(build(program), endings), view)
     except KeyboardInterrupt as interrupt:  # One that libraries or environments raise themselves has no number.
         return conclude({}, "", *interrupt.args[:1] or (signal.SIGINT,))
+    except _Failed as failed:
+        traceback.print_exception(failed.cause)
+        return conclude({}, str(failed))
     return conclude(status, failure_of(status))
+
+
+class _Failed(Exception):
+    """A node has failed; the message is what the other ways to run say of it."""
+
+    def __init__(self, node: Node, cause: BaseException):
+        super().__init__(node.own_failure)
+        self.cause = cause
+
+
+def _do(node: Node, activity: str, task: Callable[[], None]) -> None:
+    """Has a node do a task.
+
+    Raises:
+      _Failed: from the node's error, such as one of its environment, or a `SystemExit`.
+    """
+    try:
+        with node.stopwatch(activity):
+            task()
+    except (KeyboardInterrupt, _Failed):  # A node that waits inside its step isn't the one that has failed meanwhile.
+        raise
+    except BaseException as error:
+        node.fail(error)
+        raise _Failed(node, error) from error
 
 
 def _interrupt(number: int, frame: Any) -> None:
@@ -88,11 +116,16 @@ def build(program: Program) -> list[Node]:
 def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Node]:
     """Starts the nodes; when `endings` closes, each reports and is closed, in reverse order, even if others fail."""
     for node in nodes:
-        endings.callback(node.close)
+        endings.callback(_do, node, "closing", node.close)
         endings.callback(node.heartbeat)
         endings.callback(_ignore_interrupts)
-        node.start()
+        _do(node, "starting", node.start)
     return nodes
+
+
+def _step(node: Node) -> None:
+    node.step()
+    node.settle()
 
 
 def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
@@ -107,8 +140,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever."""
         for learner in learners:
             while learner.ready():
-                learner.step()
-                learner.settle()
+                _do(learner, "stepping", functools.partial(_step, learner))
 
     def work(nodes: Sequence[Node]) -> None:
         """Steps each node that is ready, and learners in between."""
@@ -116,8 +148,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         for node in nodes:
             if node not in stepping and node.ready():
                 stepping.append(node)
-                node.step()
-                node.settle()
+                _do(node, "stepping", functools.partial(_step, node))
                 stepping.pop()
                 learn()
 

@@ -126,3 +126,23 @@ def test_an_interrupt_that_an_environment_raises_itself_ends_the_run_as_ctrl_c_d
     monkeypatch.setattr(Actor, "step", interrupted)
     assert run(tmp_path) == 130
     assert capsys.readouterr().out.splitlines()[-1] == "ended by SIGINT"
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [(ValueError("the engine is gone"), "ValueError: the engine is gone"), (SystemExit(3), "SystemExit: 3")],
+)
+def test_a_node_that_fails_is_named_and_the_learner_saves(tmp_path, monkeypatch, capsys, error, cause):
+    step, settle, updates = Actor.step, Learner.settle, []
+
+    def failing(actor):
+        step(actor)
+        if len(updates) >= 3:
+            raise error
+
+    monkeypatch.setattr(Learner, "settle", lambda learner: (settle(learner), updates.append(learner)))
+    monkeypatch.setattr(Actor, "step", failing)
+    assert run(tmp_path) == 1
+    shown = capsys.readouterr()
+    assert f"actor/0 failed while stepping: {cause}" in shown.out + shown.err
+    assert "in failing" in shown.err and list(tmp_path.glob("checkpoints/*"))
