@@ -56,13 +56,13 @@ def learn(env, config, updates, seed=0):
 def test_learns_to_beat_a_random_player():
     game = OpenSpiel("tic_tac_toe")
     config = dataclasses.replace(muzero.BOARD, num_simulations=16, value_target="search", bootstrap_length=3)
-    agent, params = learn(game, config, updates=600)
+    agent, params = learn(game, config, updates=800)
     me = match.policy_side(agent.eval_policy, jit_policy(agent.eval_policy), params, Stopwatch())
     random = match.player_side(RandomPlayer(), lambda: False, Stopwatch())
     outcome = match.play_match(game, 400, (me, random), seed=1, stopping=lambda: False).outcome
     # Two random players would have 0, and these params before they learn 0.06; the standard error is 0.04. What is
-    # learned depends on how a processor and its threads round: 0.17 and 0.45 after 400 updates, 0.40 and 0.64 here.
-    assert np.mean(outcome) >= 0.15
+    # learned depends on how a processor and its threads round: 0.17 or 0.45 after 400 updates, 0.40 or 0.64 after 600.
+    assert np.mean(outcome) >= 0.25
 
 
 class Follow(BatchedEnv):
