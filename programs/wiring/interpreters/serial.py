@@ -124,8 +124,8 @@ def _start(nodes: Sequence[Node], endings: contextlib.ExitStack) -> Sequence[Nod
 
 
 def _step(node: Node) -> None:
-    node.step()
-    node.settle()
+    _do(node, "stepping", node.step)
+    _do(node, "stepping", node.settle)
 
 
 def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever."""
         for learner in learners:
             while learner.ready():
-                _do(learner, "stepping", functools.partial(_step, learner))
+                _step(learner)
 
     def work(nodes: Sequence[Node]) -> None:
         """Steps each node that is ready, and learners in between."""
@@ -148,7 +148,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         for node in nodes:
             if node not in stepping and node.ready():
                 stepping.append(node)
-                _do(node, "stepping", functools.partial(_step, node))
+                _step(node)
                 stepping.pop()
                 learn()
 
