@@ -155,13 +155,13 @@ def test_a_closed_terminal_ends_a_program_unless_that_is_ignored(before, number)
 @pytest.mark.parametrize(("variables", "code"), [({interrupts.CONNECTED: "1"}, 143), ({}, 0)])
 def test_a_process_ends_with_its_standard_input_where_that_is_asked_for(variables, code):
     script = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 from boonta.programs.wiring.supervision import interrupts
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 interrupts.end_with_input()
 if threading.active_count() > 1:  # What reads the input.
     assert interrupts.CONNECTED not in os.environ
-    while True: signal.pause()
+    while True: time.sleep(0.1)  # A signal just before `signal.pause` would not end that.
 """
     command = [sys.executable, "-c", script]
     process = subprocess.run(command, input=b"a key", env={**os.environ, **variables}, timeout=60)
