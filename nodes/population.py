@@ -23,7 +23,7 @@ class Population(Anakin):
     Anakin with its seed and hyper-parameters would, up to float error. Each evaluation adds a row per member to
     `members.jsonl` in the run's folder. The state of all members, hyper-parameters included, is kept in `members/`; a
     resumed run goes on with the hyper-parameters found there. At the end the best member's state goes to
-    `checkpoints/`, for `programs.tools.play` and for other runs to start from.
+    `checkpoints/`, for `boonta play` and for other runs to start from.
 
     A member whose loss is no longer finite has diverged. The others go on, until none is left. Metrics, except those of
     episodes played, are means over the others; "diverged" is the number of diverged members, which are never the best.

@@ -1,4 +1,4 @@
-"""A policy in this process: as actors, evaluators, arenas and `programs.tools.play` have it act."""
+"""A policy in this process: as actors, evaluators, arenas and `boonta play` have it act."""
 
 from __future__ import annotations
 

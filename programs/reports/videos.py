@@ -23,8 +23,9 @@ from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, TrackedRun, video_at
 from boonta.nodes.sinks.files import TensorBoard
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.watch.ending import end_now
-from boonta.programs.tools import play
+from boonta.programs.reports import film
 from boonta.programs.wiring.run import BadInput, checkpoints_of
+from boonta.programs.wiring.trained import program_of, restored
 
 POLL_S = 1.0
 MOST_STEPS = 600  # Env steps of a video: 40 s of play, and a few megabytes at most.
@@ -70,23 +71,23 @@ class Recorder:
         if self._made is None:
             self._made = self._make()
         agent, env, act = self._made
-        params, counts = play.restored(agent, self._folder, "newest")
+        params, counts = restored(agent, self._folder, "newest")
         env_steps, seed = int(counts.get("env_steps", 0)), int(counts.get("updates", 0))
         video = video_at(self._folder, env_steps)
         if video.exists():  # From before the run was resumed.
             return
         video.parent.mkdir(exist_ok=True)
         part = video.with_name(f".part{video.suffix}")
-        with contextlib.closing(play.readable(env)(1, seed)) as batch:
-            rate, every = play.pace(batch)
-            with play.recording(part, rate, streamed=False) as show:
-                play.episode(agent, batch, params, MOST_STEPS, seed, show, every, act)
+        with contextlib.closing(film.readable(env)(1, seed)) as batch:
+            rate, every = film.pace(batch)
+            with film.recording(part, rate, streamed=False) as show:
+                film.episode(agent, batch, params, MOST_STEPS, seed, show, every, act)
         part.rename(video)  # Trackers only see whole files.
         if self._tensorboard is not None:
             self._tensorboard.video(video, env_steps)
 
     def _make(self) -> tuple[Agent, Env, Any]:
-        function, run, settings = play.program_of(self._folder)
+        function, run, settings = program_of(self._folder)
         program = function(run=run, **settings)
         if TENSORBOARD in run.log:
             self._tensorboard = TensorBoard(lambda warning: print(warning, flush=True))

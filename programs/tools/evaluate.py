@@ -30,11 +30,11 @@ from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.results import folders_of
-from boonta.programs.tools.play import program_of, restored
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program, construct
 from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
+from boonta.programs.wiring.trained import program_of, restored
 
 
 @dataclasses.dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 ./run boonta explain runs/muzero-catch
 
-The file can't be called inspect.py: the folder of a script comes first in Python's path, so it would hide the standard
-library's module.
+The file can't be called inspect.py: beside a script that would hide the standard library's module.
 """
 
 from __future__ import annotations
@@ -27,9 +26,10 @@ from boonta.agents.muzero.search import Planned
 from boonta.envs.base import LAST, Env
 from boonta.nodes.acting.local import Play, jit_policy
 from boonta.nodes.metrics import Stopwatch
-from boonta.programs.tools.play import agent_and_env, frame_of, params_of, picture
+from boonta.programs.reports import film
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.trained import agent_and_env, params_of
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
@@ -129,7 +129,7 @@ def record(
         play = Play(batch, policy, jit_policy(policy), seed, Stopwatch())
         ended = 0
         while ended < episodes and len(rows) <= max_steps:
-            frames.append(picture(frame_of(play)))
+            frames.append(film.picture(film.frame_of(play)))
             timestep, action, planned = play.step(params)
             ended += int(timestep.step_type[0] == LAST)
             rows.append(Steps(timestep.observation, *timestep[:3], action, planned, np.zeros(1, np.int32)))

@@ -16,11 +16,11 @@ from boonta.nodes.archive.index import Index, summary
 from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
-from boonta.programs.tools.play import agent_and_env
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.folder import lock
+from boonta.programs.wiring.trained import agent_and_env
 
 
 def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> None:

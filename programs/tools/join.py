@@ -19,7 +19,6 @@ import tyro
 from boonta.nodes.rpc import keys
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import RpcError
-from boonta.programs.tools.play import program_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.joining import FILE, Servers, read_servers, require_joinable
 from boonta.programs.wiring.machine import network
@@ -27,6 +26,7 @@ from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import differs_from
 from boonta.programs.wiring.supervision.interrupts import Signals
+from boonta.programs.wiring.trained import program_of
 
 ANSWER_S = 15.0  # Deadline for the monitor's answer.
 POLL_S = 0.2

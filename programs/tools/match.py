@@ -20,9 +20,9 @@ from boonta.nodes.matches import elo
 from boonta.nodes.matches.match import OPENING, MakeSide, Played, play_match, player_side, policy_side, result
 from boonta.nodes.metrics import Stopwatch
 from boonta.programs.experiments.evaluations import MATCHES
-from boonta.programs.tools.play import agent_and_env, params_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.trained import agent_and_env, params_of
 
 
 def match(

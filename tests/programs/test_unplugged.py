@@ -14,8 +14,8 @@ from boonta.envs.catch import Catch
 from boonta.nodes import metrics
 from boonta.nodes.archive import files as archive
 from boonta.programs import unplugged
-from boonta.programs.tools import play
 from boonta.programs.wiring import environments, launch, run
+from boonta.programs.wiring.trained import agent_and_env, params_of
 from boonta.tests.helpers import launched, nim
 from boonta.tests.helpers.archives import by_chance, write_by_chance
 
@@ -60,9 +60,9 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     last = metrics.read(workdir)[-1]
     assert last["updates"] >= 12 and "env_steps" not in last
     assert last["reanalyzed_sequences"] >= 8 and last["batch_share/reanalyzed"] == 1.0
-    agent, env = play.agent_and_env(workdir)
+    agent, env = agent_and_env(workdir)
     assert env == Catch() and [table.name for table in agent.tables] == ["reanalyzed"]
-    play.params_of(agent, workdir)  # What it learned was saved, and is found by other tools.
+    params_of(agent, workdir)  # What it learned was saved, and is found by other tools.
     assert json.loads((workdir / "config.json").read_text())["settings"]["config"]["torso"]["widths"] == [8]
     if schedule == "serial":
         assert start(*common, "--stop.updates", "15", "config:catch", *SMALL) == 0

@@ -20,8 +20,8 @@ from boonta.envs.base import FIRST, LAST, MID  # noqa: E402
 from boonta.nodes.checkpoint import Checkpointer  # noqa: E402
 from boonta.programs import impala, muzero, self_play  # noqa: E402
 from boonta.programs.tools import explain  # noqa: E402
-from boonta.programs.tools.play import agent_and_env  # noqa: E402
 from boonta.programs.wiring.run import BadInput  # noqa: E402
+from boonta.programs.wiring.trained import agent_and_env  # noqa: E402
 
 SMALL = ["--config.torso.widths", "8", "--config.head-width", "8", "--config.unroll-length", "2"]
 

@@ -11,7 +11,8 @@ from boonta.programs.wiring.run import BadInput  # noqa: E402
 
 players = pytest.importorskip("boonta.envs.players")
 from boonta.agents import muzero  # noqa: E402
-from boonta.programs.tools import match, play  # noqa: E402
+from boonta.programs.tools import match  # noqa: E402
+from boonta.programs.wiring import trained  # noqa: E402
 from boonta.tests.helpers import nim_program  # noqa: E402
 
 
@@ -98,7 +99,7 @@ def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
         raise BadInput("that is all")
 
     recorded = program, None, {"config": muzero.Config(num_simulations=3)}
-    monkeypatch.setattr(play, "program_of", lambda workdir: recorded)
+    monkeypatch.setattr(trained, "program_of", lambda workdir: recorded)
     with pytest.raises(BadInput, match="that is all"):
         match.match(tmp_path, "random", simulations=200)
     assert asked == [muzero.Config(num_simulations=3, eval_simulations=200)]

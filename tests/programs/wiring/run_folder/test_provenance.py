@@ -21,7 +21,6 @@ from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
-from boonta.programs.tools.play import program_of
 from boonta.programs.wiring.command_line.arguments import origin_of, parse
 from boonta.programs.wiring.program import group, node_arguments, seeds_of
 from boonta.programs.wiring.run import Run
@@ -29,6 +28,7 @@ from boonta.programs.wiring.run_folder import provenance
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import ROOT, built_from, differs_from, provenance_of
+from boonta.programs.wiring.trained import program_of
 from boonta.tests.helpers.unit_program import unit_program
 
 

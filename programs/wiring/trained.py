@@ -1,0 +1,105 @@
+"""A run again from its folder: its program with the settings of then, and the params that it has learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import pathlib
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from boonta.agents.base import Agent
+from boonta.envs.base import Env
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.nodes.snapshots.schema import checked
+from boonta.programs.wiring.command_line.arguments import load, parse
+from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
+from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
+
+
+def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tuple[Agent, Env]:
+    """The agent and environment of a run, from the program and arguments that it was started with.
+
+    Args:
+      workdir: the run's folder.
+      simulations: simulations per search of the evaluation policy; None takes as many as in the run's own evaluations.
+    """
+    function, run, settings = program_of(workdir)
+    if simulations is not None:
+        searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
+        if not searches:
+            raise BadInput(f"--simulations is {simulations}, but the agent of {workdir} does not search")
+        settings |= {k: dataclasses.replace(value, eval_simulations=simulations) for k, value in searches.items()}
+    program = function(run=run, **settings)
+    return program.agent, program.env
+
+
+def program_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[ProgramFunction, Run, dict[str, Any]]:
+    """A run's program function, and the run and settings that it was called with.
+
+    Args:
+      workdir: the run's folder.
+      config: the start that is meant; default: the one that made the newest checkpoint.
+
+    Raises:
+      BadInput: the folder holds no run, or one that the program's file can no longer make.
+    """
+    config = config or checkpointed(workdir)
+    function = getattr(load(config.program_file), config.function, None)
+    if not inspect.isfunction(function):
+        raise BadInput(f"{workdir} is of {config.program_file}, which has no function {config.function!r}")
+    try:
+        run, settings = parse(function, config.arguments)
+        hints = inspect.get_annotations(function, eval_str=True)
+        return function, run, settings | as_recorded(settings, config.settings, hints)
+    except (KeyError, TypeError, ValueError, SystemExit) as error:  # Tyro exits where it can't parse the arguments.
+        raise BadInput(f"{workdir} was made with settings that the program no longer has: {error}") from error
+
+
+def as_recorded(settings: Mapping[str, Any], recorded: dict[str, Any], hints: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run, from its config.json; the program's defaults may have changed since.
+
+    Args:
+      settings: the program's settings now.
+      recorded: those in config.json.
+      hints: the settings' types.
+
+    Raises:
+      KeyError: the program has no such setting.
+      TypeError, ValueError: a setting has another type.
+    """
+    values = {}
+    for name, value in recorded.items():
+        now = settings[name]
+        if dataclasses.is_dataclass(now) and not isinstance(now, type):
+            if not isinstance(value, dict):
+                raise TypeError(f"{name} is {value!r}; it must have fields")
+            values[name] = dataclasses.replace(now, **as_recorded(vars(now), value, typing.get_type_hints(type(now))))
+        else:  # A user's own environment, which is callable, is made from its name alone.
+            values[name] = now if callable(now) else checked(hints[name], value)
+    return values
+
+
+def params_of(agent: Agent, workdir: pathlib.Path, which: Which = "newest") -> Any:
+    """The acting params of a run's newest sound checkpoint, or of the one with the best evaluation."""
+    return restored(agent, workdir, which)[0]
+
+
+def restored(agent: Agent, workdir: pathlib.Path, which: Which) -> tuple[Any, dict[str, float]]:
+    """The acting params of a run's checkpoint, and the program's counters then.
+
+    Raises:
+      BadInput: there is none.
+      ValueError: none is sound, or it doesn't fit the agent.
+    """
+    checkpointer = Checkpointer(checkpoints_of(workdir, which))
+    try:
+        state, counts = checkpointer.restore(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
+    except FileNotFoundError:
+        why = ", since no evaluation was made: leave --which out" if which == "best" else ""
+        raise BadInput(f"{workdir} has no {which} checkpoint yet{why}") from None
+    return agent.update.params(state), counts

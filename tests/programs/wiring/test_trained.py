@@ -1,0 +1,71 @@
+"""What a run's folder gives back: its program's settings and the params that it has learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import jax
+import pytest
+
+from boonta.nodes.checkpoint import Checkpointer
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.trained import agent_and_env, as_recorded, params_of, program_of
+from boonta.tests.helpers import nim, nim_program
+from boonta.tests.helpers.damage import flip
+
+
+def test_a_later_start_that_saved_nothing_has_other_settings_than_the_checkpoint(tmp_path):
+    run = nim_program.make_run(tmp_path / "run", 1)
+    started = json.loads((run / "config.json").read_text())
+    (run / "config.json").write_text(json.dumps({**started, "settings": {"heap": 7}}))
+    assert program_of(run)[2]["heap"] == 5
+    assert program_of(run, read_config(run))[2]["heap"] == 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"arguments": ["--nonsense", "1"]}, "was made with settings that the program no longer has"),
+        ({"arguments": "--seed"}, "arguments: Input should be a valid array"),
+        ({"settings": {"nonsense": 1}}, "was made with settings that the program no longer has: 'nonsense'"),
+        ({"function": "nonsense"}, "has no function 'nonsense'"),
+        ({"file": "/nowhere.py"}, "program file /nowhere.py doesn't exist"),
+    ],
+)
+def test_a_config_that_its_program_does_not_fit_is_refused(tmp_path, changed, message):
+    run = nim_program.make_run(tmp_path / "run", 1)
+    for path in run.rglob("config.json"):  # The checkpoint has a copy.
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    with pytest.raises(BadInput, match=message):
+        agent_and_env(run)
+
+
+def test_a_damaged_checkpoint_is_passed_over_with_a_word_and_if_none_is_sound_nothing_is_played(tmp_path, capsys):
+    folder = nim_program.make_run(tmp_path / "run", 1)
+    agent, _ = agent_and_env(folder)
+    Checkpointer(folder / "checkpoints").save(2, jax.tree.map(jax.numpy.asarray, nim.params(2)), {})
+    flip(folder / "checkpoints" / "2" / "state" / "_METADATA")
+    assert int(params_of(agent, folder)["number"][0]) == 1
+    assert "warning: checkpoint 1 is used, since newer ones are not sound: " in capsys.readouterr().err
+    flip(folder / "checkpoints" / "1" / "state" / "_METADATA")
+    with pytest.raises(ValueError, match=r"no checkpoint in .* is sound: .*/2: state/_METADATA is altered"):
+        params_of(agent, folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float = 0.2
+    sizes: tuple[int, ...] = (1,)
+    limit: int | None = None
+
+
+def test_settings_are_those_of_the_run_whatever_the_defaults_have_become():
+    recorded = {"game": "nim", "config": {"rate": 0.1, "sizes": [2, 3], "limit": 5}}
+    settings = as_recorded({"game": "chess", "config": Config()}, recorded, {"game": str, "config": Config})
+    assert settings == {"game": "nim", "config": Config(0.1, (2, 3), 5)}
+    with pytest.raises(KeyError, match="gone"):
+        as_recorded({"config": Config()}, {"config": {"gone": 1}}, {"config": Config})
+    with pytest.raises(ValueError, match="valid number"):
+        as_recorded({"config": Config()}, {"config": {"rate": "0.1"}}, {"config": Config})
