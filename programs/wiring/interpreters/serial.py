@@ -48,7 +48,7 @@ def run(program: Program) -> int:
         return conclude({}, "", *interrupt.args[:1] or (signal.SIGINT,))
     except _Failed as failed:
         traceback.print_exception(failed.cause)
-        return conclude({}, str(failed))
+        return conclude({}, str(_first(failed)))
     return conclude(status, failure_of(status))
 
 
@@ -58,6 +58,16 @@ class _Failed(Exception):
     def __init__(self, node: Node, cause: BaseException):
         super().__init__(node.own_failure)
         self.cause = cause
+
+
+def _first(failed: _Failed) -> _Failed:
+    """The failure that came first: after it, nodes that are closed may fail, too."""
+    first, earlier = failed, failed.__context__
+    while earlier is not None:
+        if isinstance(earlier, _Failed):
+            first = earlier
+        earlier = earlier.__context__
+    return first
 
 
 def _do(node: Node, activity: str, task: Callable[[], None]) -> None:

@@ -146,3 +146,19 @@ def test_a_node_that_fails_is_named_and_the_learner_saves(tmp_path, monkeypatch,
     shown = capsys.readouterr()
     assert f"actor/0 failed while stepping: {cause}" in shown.out + shown.err
     assert "in failing" in shown.err and list(tmp_path.glob("checkpoints/*"))
+
+
+def test_the_failure_that_came_first_is_named(tmp_path, monkeypatch, capsys):
+    def failing(actor):
+        raise ValueError("the engine is gone")
+
+    def close(node):
+        raise OSError(f"{node.name} won't end")
+
+    monkeypatch.setattr(Actor, "step", failing)
+    for node in (Actor, VariableServer):  # The actor is closed first, and then the server.
+        monkeypatch.setattr(node, "close", close)
+    assert run(tmp_path) == 1
+    shown = capsys.readouterr()
+    assert "actor/0 failed while stepping: ValueError: the engine is gone" in shown.out + shown.err
+    assert "OSError: actor/0 won't end" in shown.err and "OSError: variables won't end" in shown.err
