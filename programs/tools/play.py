@@ -37,9 +37,9 @@ def play(
     target = out or workdir / "play.gif"
     if target.suffix not in ENDINGS:
         raise BadInput(f"--out {target} must end in .gif or .mp4")
-    _require_writable(target)
     agent, env = agent_and_env(workdir)
     params = params_of(agent, workdir, which)
+    _require_writable(target)
     alone = env.spec.num_players == 1
     with contextlib.closing(film.readable(env)(1, seed)) as batch:
         rate, every = film.pace(batch)

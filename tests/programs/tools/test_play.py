@@ -106,6 +106,7 @@ def test_a_file_that_can_not_be_written_is_refused_before_playing(run_folder, ou
         play.play(run_folder, out=pathlib.Path(out))
 
 
-def test_a_folder_without_a_run_or_without_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("name", [".", "none"])
+def test_a_folder_without_a_run(tmp_path, name):
     with pytest.raises(BadInput, match="holds no run"):
-        play.play(tmp_path)
+        play.play(tmp_path / name)
