@@ -32,8 +32,8 @@ from boonta.programs.experiments.results import (
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.tools import status
-from boonta.programs.wiring.command_line.faults import command
-from boonta.programs.wiring.run import BadInput, Which
+from boonta.programs.wiring.command_line.faults import command, writing
+from boonta.programs.wiring.run import Which
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.provenance import source_digest
 
@@ -90,7 +90,7 @@ def compare(
         [*warnings, *groups.warnings_of(suite)],
         captions(suite),
     )
-    try:
+    with writing(target):
         target.mkdir(parents=True, exist_ok=True)
         (target / DATA).unlink(missing_ok=True)  # This file is written last: where it exists, all others do.
         with figures.only_showable():
@@ -100,8 +100,6 @@ def compare(
         files.write_whole(target / HTML, page.html(text, [target]).encode())
         made = _data(key, content)
         files.write_whole(target / DATA, (json.dumps(made, indent=1, allow_nan=False) + "\n").encode())
-    except OSError as error:
-        raise BadInput(f"--out {target} can't be written: {error}") from error
     _print(made)
     print(target / HTML)
 

@@ -11,7 +11,7 @@ import pathlib
 import tyro
 
 from boonta.programs.reports import film
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.trained import agent_and_env, params_of
 
@@ -54,13 +54,11 @@ def play(
 
 def _require_writable(target: pathlib.Path) -> None:
     """Refuses a file that can't be written, before an episode is played; imageio and ffmpeg name no such file."""
-    is_new = not target.exists()
-    try:
+    with writing(target):
+        is_new = not target.exists()
         target.open("ab").close()
-    except OSError as error:
-        raise BadInput(f"--out {target} can't be written: {error.strerror}") from error
-    if is_new:
-        target.unlink()
+        if is_new:
+            target.unlink()
 
 
 def main() -> None:

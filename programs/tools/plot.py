@@ -25,7 +25,7 @@ from boonta.programs.experiments.results import (
     results_of_all,
 )
 from boonta.programs.experiments.summary import Band
-from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import naming
 
@@ -119,12 +119,10 @@ def _write(
       BadInput: it can't be drawn or written.
     """
     origin, footer = origins.complete(made_by, results), origins.footer(results)
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with figures.only_showable():
             figures.draw(panels, target.with_suffix(""), figures.LABELS[x], "", origin, footer, [target.suffix[1:]])
-    except OSError as error:
-        raise BadInput(f"--out {target} can't be written: {error}") from error
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ import pathlib
 import tyro
 
 from boonta.nodes.snapshots import files
-from boonta.programs.wiring.command_line.faults import command
-from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run_folder.config_file import read_config
 
 FILE = "report.html"
@@ -42,10 +41,8 @@ def report(
         pages.serve(workdir, port)
         return
     target = out or workdir / FILE
-    try:
+    with writing(target):
         files.write_whole(target, page.whole(config, workdir).encode(), synced=False)
-    except OSError as error:
-        raise BadInput(f"--out {target} can't be written: {error}") from error
     print(target)
 
 

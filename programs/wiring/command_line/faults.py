@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tyro
@@ -29,6 +30,15 @@ def command(function: Callable[..., Any], *errors: type[Exception]) -> None:
     except expected as error:
         tell(error)
         sys.exit(2)
+
+
+@contextlib.contextmanager
+def writing(out: pathlib.Path) -> Iterator[None]:
+    """Raises `BadInput` where the file system refuses what is written to a tool's `--out` meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"--out {out} can't be written: {error}") from error
 
 
 def tell(error: Exception) -> None:
