@@ -9,6 +9,7 @@ import sys
 import time
 
 import numpy as np
+import psutil
 import pytest
 
 from boonta.envs import base, catch, conformance, processes
@@ -86,10 +87,9 @@ def is_gone(process: int) -> bool:
     """Whether a process ends within seconds; one that has ended may still be in its parent's list."""
     for _ in range(500):
         try:
-            with open(f"/proc/{process}/stat") as file:
-                if file.read().rpartition(")")[2].split()[0] == "Z":
-                    return True
-        except FileNotFoundError:
+            if psutil.Process(process).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:  # It may also go while its state is being read.
             return True
         time.sleep(0.02)
     return False
