@@ -41,12 +41,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
       BadInput: the folder can't be written, another process uses it, or it holds another run or a damaged one, or one
         without a sound checkpoint; or there is nothing sound to start from.
     """
-    start = run.start_folder
-    if start is not None:
-        number, fault = glance(pathlib.Path(start))
-        if number is None:
-            sound, why = ("sound ", f": {fault}") if fault else ("", f", in {start}")
-            raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
+    _require_start(run)
     folder = pathlib.Path(run.workdir)
     held = lock(folder)
     resolved = {"program": name, "agent": agent_of(settings), "seed": run.seed, "settings": plain(settings)}
@@ -59,6 +54,21 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
     return held
+
+
+def _require_start(run: Run) -> None:
+    """Raises BadInput if the run would start from another's checkpoint, and there is no sound one.
+
+    A run with checkpoints of its own goes on from those, though the other run's folder may be gone by then.
+    """
+    workdir = pathlib.Path(run.workdir)
+    common = workdir if run.hosts.first else workdir.parents[1]
+    if run.start_folder is None or any(numbers(common / name) for name in LEARNERS):
+        return
+    number, fault = glance(pathlib.Path(run.start_folder))
+    if number is None:
+        sound, why = ("sound ", f": {fault}") if fault else ("", f", in {run.start_folder}")
+        raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
 
 
 def _require_sound(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import shutil
 
 import pytest
 
@@ -127,6 +128,17 @@ def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
     with pytest.raises(BadInput, match="has no sound newest checkpoint: .*/3: array is altered"):
         claim(run, start_from=str(other))
+
+
+def test_the_folder_that_a_resumed_run_started_from_may_be_gone(tmp_path):
+    run, other = tmp_path / "run", tmp_path / "other"
+    write_snapshot(other / "checkpoints", 3)
+    claim(run, start_from=str(other)).close()
+    shutil.rmtree(other)
+    with pytest.raises(BadInput, match="has no newest checkpoint"):  # Nothing was saved yet.
+        claim(run, start_from=str(other))
+    write_snapshot(run / "checkpoints", 4)
+    claim(run, start_from=str(other)).close()
 
 
 def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeypatch):
