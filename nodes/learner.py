@@ -17,12 +17,12 @@ from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.fused import image
-from boonta.nodes.fused.updates import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
 from boonta.nodes.hosts.coordination import own
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.step import StepResult, allowed_lag, compile_step, priority_metrics, require_finite
 from boonta.nodes.metrics import start_seconds
+from boonta.nodes.snapshots import image
 from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
 from boonta.nodes.tables.base import Drawn, open_dataset

@@ -14,8 +14,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import Evaluation, FusedLearner
-from boonta.nodes.fused.updates import compiler_options
 from boonta.nodes.hosts.coordination import place, whole
+from boonta.nodes.learning.loops import compiler_options
 
 
 class Compiled:

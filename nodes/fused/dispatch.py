@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion
 from boonta.nodes.fused.learners import Evaluation
-from boonta.nodes.fused.updates import pieces
+from boonta.nodes.learning.loops import pieces
 from boonta.nodes.watch.stopping import StopRule
 
 DISPATCH_S = 0.5  # The length of a dispatch, which nothing can interrupt.

@@ -19,7 +19,8 @@ from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
 from boonta.nodes.fused.schedule import Schedule, make_schedule
 from boonta.nodes.fused.tables import first_renewals, first_rows, make_tables
-from boonta.nodes.fused.updates import allowed_lag, looped, one_by_one, policy_lag, priority_metrics, require_few
+from boonta.nodes.learning.loops import looped, one_by_one, require_few
+from boonta.nodes.learning.step import allowed_lag, policy_lag, priority_metrics
 from boonta.nodes.tables import contract
 
 

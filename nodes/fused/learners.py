@@ -18,8 +18,9 @@ from boonta.nodes.acting.local import evaluated_policy, step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.updates import convolves_on_cpu, require_finite
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.learning.loops import convolves_on_cpu
+from boonta.nodes.learning.step import require_finite
 from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 

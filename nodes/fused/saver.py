@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent import futures
 
 from boonta.nodes.checkpoint import Checkpointer
-from boonta.nodes.fused import fusion, image
+from boonta.nodes.fused import fusion
+from boonta.nodes.snapshots import image
 
 
 class Saver:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents.metrics import ENDS, expanded, histogram
-from boonta.nodes.fused.updates import priority_metrics
+from boonta.nodes.learning.step import priority_metrics
 
 VALUES = np.array([[0.0, 0.0005, 0.5], [1.0, 1.03, 1.04], [29.0, 30.5, 1e9]], np.float32)
 

@@ -73,13 +73,13 @@ def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch
     rounding = 1e-6 * np.abs(single).max()
     four = learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4)
     np.testing.assert_allclose(four, single, rtol=1e-6, atol=rounding)
-    monkeypatch.setattr("boonta.nodes.fused.updates.convolves_on_cpu", lambda *given: True)
+    monkeypatch.setattr("boonta.nodes.learning.step.convolves_on_cpu", lambda *given: True)
     unrolled = learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4)
     np.testing.assert_allclose(unrolled, single, rtol=1e-6, atol=rounding)
 
 
 def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.fused.updates.convolves_on_cpu", lambda *given: True)
+    monkeypatch.setattr("boonta.nodes.learning.step.convolves_on_cpu", lambda *given: True)
     with pytest.raises(ValueError, match="updates_per_step is 17; on CPU, .* it must be at most 16"):
         learn(tmp_path, monkeypatch, 17, updates_per_step=17)
 

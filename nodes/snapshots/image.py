@@ -1,4 +1,4 @@
-"""A fused program's state as arrays of the host, which a snapshot holds, and back on the devices, bit by bit."""
+"""A learner's state as arrays of the host, which a snapshot holds, and back on the devices, bit by bit."""
 
 from __future__ import annotations
 

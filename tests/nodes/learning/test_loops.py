@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from boonta.agents.base import Update
-from boonta.nodes.fused.updates import compiler_options, convolves_on_cpu, looped, one_by_one, policy_lag
+from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -47,8 +47,3 @@ def test_options_for_convolutions_compile_and_change_no_result():
         jax.jit(jax.grad(loss), compiler_options=compiler_options(convolves))(x) for convolves in (False, True)
     ]
     np.testing.assert_allclose(*gradients, rtol=1e-5)
-
-
-def test_policy_lag_is_counted_in_updates():
-    lag = policy_lag(7, jnp.array([[3, 7], [5, 5]]))
-    assert lag == {"policy_lag": 2.0, "policy_lag_max": 4.0}
