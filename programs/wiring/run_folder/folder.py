@@ -100,7 +100,10 @@ def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
-    """Warns if the program's file, or its network's, isn't what it was: nothing else shows that a network changed."""
+    """Warns if a file that may define a network isn't what it was, since nothing else shows that a network changed.
+
+    Such files are the program's, its network's, and, of a sweep's population, that of its members' program.
+    """
     before = old.provenance
     if before is None:
         return
@@ -108,6 +111,9 @@ def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
     changed = [old.file] * (before.program.digest != now["program"]["digest"])
     if before.network is not None and now.get("network") and before.network.digest != now["network"]["digest"]:
         changed.append("the file of its network")
+    inner = origin.get("inner")
+    if old.inner is not None and inner and old.inner.source.digest != inner["source"]["digest"]:
+        changed.append(old.inner.file)
     if changed:
         LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", changed[0])
 

@@ -118,6 +118,15 @@ def test_a_networks_file_that_has_changed_is_told(tmp_path, capsys):
     assert "the file of its network has changed since this run began" in capsys.readouterr().out
 
 
+def test_the_file_of_a_populations_program_that_has_changed_is_named(tmp_path, capsys):
+    for digest in ("1", "1", "2"):
+        assert "has changed since this run began" not in capsys.readouterr().out
+        inner = {"file": "mine.py", "settings": {}, "members": [{"seed": 0}]}
+        inner["source"] = {"commit": None, "dirty": None, "digest": digest}
+        claim(tmp_path, origin={"provenance": run_folders.provenance(), "inner": inner}).close()
+    assert "mine.py has changed since this run began" in capsys.readouterr().out
+
+
 def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     run, other = tmp_path / "run", tmp_path / "other"
     with pytest.raises(BadInput, match=f"--start-from {other} has no newest checkpoint, in {other}/checkpoints"):
