@@ -78,6 +78,15 @@ def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
     assert {"3"} <= {path.name for path in folder.iterdir()} <= {"3", "best"}
 
 
+@pytest.fixture
+def hang_up_not_ignored():
+    """As usual, though the tests may run under nohup, and a program leaves SIGHUP ignored that it finds ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up_not_ignored")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_and_everything_is_saved(tmp_path, monkeypatch, capsys, number, code):
     settle = Learner.settle
