@@ -103,6 +103,8 @@ def make_device_table(table: Table, num_envs: int) -> DeviceTable:
         kept = buffer.add(kept, rows)
         if contract.knows_errors(table):
             kept = _with_errors(buffer, table, kept, state.rows, number)
+        # XLA would merge the writing into the reading of the next batch, and to that end copy most of the table.
+        kept = kept.replace(experience=jax.lax.optimization_barrier(kept.experience))
         return State(kept, cores.add(state.cores, steps.core, state.rows), state.rows + number)
 
     def sample(state: State, key: jax.Array) -> Sample:
