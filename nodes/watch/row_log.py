@@ -52,12 +52,14 @@ class RowLog:
         self._evaluated: dict[str, float] = {}  # By node, the version of its last evaluation.
         self._made = 0  # Rows so far, without those of evaluations.
         self._unwritten: collections.deque[dict[str, float]] = collections.deque()  # The oldest first.
-        self.begun = self._skips = False
+        self.begun = self._skips = self._goes_on = False
 
     def begin(self) -> None:
         """Opens the sinks, and remembers the rows of the run's earlier part."""
         with contextlib.suppress(OSError):  # There is no earlier part.
-            self.health.remember(metrics.read(self._folder))
+            earlier = metrics.read(self._folder)
+            self._goes_on = any(map(_has_counted, earlier))
+            self.health.remember(earlier)
         config: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
             config = json.loads((self._folder / schema.CONFIG).read_bytes())
@@ -81,6 +83,8 @@ class RowLog:
         self._samples.add(report["samples"])
         version = report["metrics"].get("eval_version")
         if version is None or not self.begun or self._skips or version == self._evaluated.get(report["name"]):
+            return False
+        if self._is_too_early():
             return False
         self._evaluated[report["name"]] = version
         self._put(self._earlier, self._now())
@@ -120,12 +124,18 @@ class RowLog:
 
     def close(self) -> None:
         """Writes the last row, if it isn't left out, and closes the sinks; for the thread that writes."""
-        if not self._skips:
+        if not self._skips and not self._is_too_early():
             self._put(self._earlier, self._now())
         self.flush()
         self._files.close()
 
+    def _is_too_early(self) -> bool:
+        """Whether a run that goes on hasn't got its counters back yet: rows without them would seem a new beginning."""
+        return self._goes_on and not _has_counted(self._look()[0])
+
     def _is_due(self) -> bool:
+        if self._is_too_early():
+            return False
         since_s = time.monotonic() - self._mark.at
         if not self._made:
             return self._samples.has_episodes or since_s >= self._every_s
@@ -144,3 +154,8 @@ class RowLog:
             self._warn(warning)
         self.row = row | self.health.metrics
         self._unwritten.append(self.row)
+
+
+def _has_counted(row: Mapping[str, float | None]) -> bool:
+    """Whether anything has been counted in a row, or in totals."""
+    return any(row.get(name) for name in ("env_steps", "updates"))

@@ -64,7 +64,7 @@ def shares(before: Mark, now: Mark) -> dict[str, float]:
     for node, seconds in now.seconds.items():
         earlier = before.seconds.get(node, {})
         spent = {activity: value - earlier.get(activity, 0.0) for activity, value in seconds.items()}
-        whole = max(elapsed, sum(spent.values())) if not earlier else elapsed  # Most of a new life may be from before.
+        whole = max(elapsed, sum(spent.values()))  # Reports come at other times than rows, and a new life began before.
         if any(spent.values()):
             found.append((node[0].split("/")[0], {activity: value / whole for activity, value in spent.items()}))
     size = collections.Counter(group for group, _ in found)

@@ -53,12 +53,15 @@ class Curve(NamedTuple):
 def moments(rows: Sequence[Row]) -> list[Moment]:
     """The moments of a run, without those that it repeated after it had gone back to a checkpoint.
 
-    A counter that a row lacks is 0, since nothing has been counted yet.
+    A counter that a row lacks is 0, since nothing has been counted yet. Where something has, the row isn't one of the
+    run's moments: a run that went on wrote such rows, until 27 November 2026, before it had its counters back.
     """
     kept: list[Moment] = []
     for row in rows:
         env_steps, seconds, updates = (row.get(name) or 0.0 for name in ("env_steps", "seconds", "updates"))
         now = Moment(env_steps, seconds, updates, row)
+        if not env_steps and not updates and kept and (kept[-1].env_steps or kept[-1].updates):
+            continue
         while kept and (kept[-1].env_steps > now.env_steps or kept[-1].seconds > now.seconds):
             kept.pop()
         kept.append(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import types
 
@@ -40,6 +41,29 @@ def test_a_row_without_an_episode_comes_after_the_usual_time(tmp_path, monkeypat
     now[0] = 10.0
     monitor.round()
     assert len(metrics.read(tmp_path)) == 1
+
+
+def test_a_run_that_goes_on_has_no_row_before_it_has_its_counters_back(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("boonta.nodes.watch.row_log.time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    before = {"seconds": 50.0, "updates": 7.0, "env_steps": 70.0}
+    (tmp_path / metrics.FILE).write_text(json.dumps(before) + "\n")
+    for resumes in (False, True):
+        monitor = Monitor("monitor", str(tmp_path), StopRule(), log_every_s=10.0)
+        monitor.start()
+        monitor.beat(report("learner"))
+        now[0] += 30.0  # It restores its checkpoint, or compiles.
+        monitor.round()
+        evaluation = {"eval_return": 1.0, "eval_version": 0.0}
+        monitor.beat(report("evaluator") | {"metrics": evaluation})
+        monitor.round()
+        assert metrics.read(tmp_path) == [before]
+        if resumes:
+            monitor.resume("learner", {"seconds": 50.0, "updates": 7.0, "env_steps": 70.0})
+            monitor.round()
+        monitor.close()  # Where it was interrupted before it resumed, the last row isn't written, either.
+    rows = metrics.read(tmp_path)
+    assert len(rows) > 1 and all(row["updates"] == 7 and row["seconds"] >= 50 for row in rows)
 
 
 def test_a_monitor_that_comes_back_knows_of_all_that_a_row_has_shown(tmp_path, monkeypatch):

@@ -56,6 +56,16 @@ def test_a_run_that_went_back_to_a_checkpoint_repeats_what_came_after_it():
     ]
 
 
+def test_a_row_of_before_a_run_had_its_counters_back_hides_no_others():
+    rows = [row(n, n, eval_return=n, eval_version=n) for n in (10, 20)]
+    early = [{"seconds": 0.5, "eval_return": None}, {"seconds": 1.5, "env_steps": 0.0, "updates": 0.0}]
+    assert points([*rows, *early, row(30, 30, eval_return=30, eval_version=30)]) == [
+        (10.0, 1.0, 10.0),
+        (20.0, 2.0, 20.0),
+        (30.0, 3.0, 30.0),
+    ]
+
+
 def test_a_learner_that_went_back_alone_leaves_no_gap():
     """Under `local_mp` a learner starts again from its checkpoint, while the actors go on."""
     rows = [row(n, n, eval_return=n, eval_version=n) for n in (10, 20, 30)]
