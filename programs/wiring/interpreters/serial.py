@@ -145,12 +145,30 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
     others = [node for node in nodes if node is not monitor and node not in learners]
     renewing = [node for node in others if node.role == "reanalyzer"]
     stepping: list[Node] = []  # Nodes that wait inside a step while others step.
+    status: dict[str, Any] = monitor.status()
+
+    def attend() -> None:
+        """Has all nodes report, and looks at what the monitor makes of it."""
+        nonlocal status
+        for node in nodes:
+            node.heartbeat()  # The monitor counts a silent node as lost, even a resting one.
+        monitor.round()
+        status = monitor.status()
+        view.show(status)
 
     def learn() -> None:
-        """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever."""
+        """Steps learners while a batch is ready; otherwise actors could fill the queue and wait for ever.
+
+        A table that has just enough in it may give a thousand batches at once, so the program may end between two, but
+        not while a node waits inside its step, which it may do until these batches are taken.
+        """
         for learner in learners:
-            while learner.ready():
+            ready = learner.ready()
+            while ready and (stepping or not status["reason"]):
                 _step(learner)
+                ready = learner.ready()
+                if ready and not stepping:
+                    attend()
 
     def work(nodes: Sequence[Node]) -> None:
         """Steps each node that is ready, and learners in between."""
@@ -169,10 +187,6 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         )
     while True:
         work(others)
-        for node in nodes:
-            node.heartbeat()  # The monitor counts a silent node as lost, even a resting one.
-        monitor.round()
-        status = monitor.status()
-        view.show(status)
+        attend()
         if status["reason"]:
             return status

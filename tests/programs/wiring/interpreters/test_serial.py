@@ -17,6 +17,7 @@ from boonta.nodes.actor import Actor  # noqa: E402
 from boonta.nodes.learner import Learner  # noqa: E402
 from boonta.nodes.replay import Replay  # noqa: E402
 from boonta.nodes.variables import VariableServer  # noqa: E402
+from boonta.programs.dqn import dqn  # noqa: E402
 from boonta.programs.wiring import launch  # noqa: E402
 from boonta.programs.wiring.interpreters import serial  # noqa: E402
 from boonta.tests.helpers import tiny  # noqa: E402
@@ -67,6 +68,23 @@ def test_a_group_may_write_more_than_the_queue_holds(tmp_path):
     """128 sequences at once into a queue of 32: the learner empties it while the actor waits."""
     assert run(tmp_path, "--num-envs", "256", "--stop.updates", "20") == 0
     assert metrics.read(tmp_path)[-1]["updates"] >= 20
+
+
+def test_batches_that_are_ready_at_once_are_not_all_learned_from_after_the_limit(tmp_path):
+    """A table that has reached its least size gives some sixty at once; each node's step may be followed by one."""
+    flags = [
+        "--workdir",
+        str(tmp_path),
+        "--launch",
+        "serial",
+        "--config.replay.min-size",
+        "1000",
+        "--stop.updates",
+        "3",
+    ]
+    with pytest.raises(SystemExit, match="0"):
+        launch.main(dqn, ["catch", *flags])
+    assert 3 <= metrics.read(tmp_path)[-1]["updates"] < 12
 
 
 def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
