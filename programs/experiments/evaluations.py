@@ -12,7 +12,6 @@ import pydantic
 from boonta.nodes import metrics
 from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import print_warning
 from boonta.programs.wiring.run import Which
 
 FILE = "evaluations.jsonl"
@@ -75,7 +74,9 @@ def append(folder: pathlib.Path, evaluations: list[Evaluated]) -> None:
     path = folder / FILE
     lines = [{name: value for name, value in vars(each).items() if value is not None} for each in evaluations]
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    torn = metrics.ends_within_a_line(path)
-    file = metrics.Appended(path, print_warning)
-    file.append((b"\n" if torn else b"") + text.encode())
-    file.close()
+    try:
+        torn = metrics.ends_within_a_line(path)
+        with path.open("ab") as file:
+            file.write((b"\n" if torn else b"") + text.encode())
+    except OSError as error:
+        raise OSError(f"{FILE} can't be written, so the evaluation isn't kept: {error.strerror}") from error

@@ -121,8 +121,8 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
         dataclasses.replace(each, returns=tuple(map(float, returns)), cut=cut)
         for each, (returns, cut) in zip(expected, played)
     ]
+    yield from ((each, True) for each in found)  # First, since they may have taken hours, and a disk may be full.
     evaluations.append(folder, found)
-    yield from ((each, True) for each in found)
 
 
 def _deterministic(program: Program) -> bool | None:

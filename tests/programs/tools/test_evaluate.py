@@ -75,6 +75,15 @@ def test_a_run_is_evaluated_once(folder, capsys):
     assert list(again.returns) == line["returns"] and other.seed == 4 and cut.returns == (0.0,) * 7
 
 
+def test_what_was_played_is_told_though_it_cannot_be_kept(folder, capsys):
+    (folder / "run" / evaluations.FILE).mkdir()  # As little can be appended to as where a disk is full.
+    with pytest.raises(SystemExit):
+        evaluate.evaluate((folder / "run",), episodes=2, again=True)
+    printed = capsys.readouterr()
+    assert " over 2 episodes" in printed.out
+    assert f"error: {folder}/run: {evaluations.FILE} can't be written, so the evaluation isn't kept: " in printed.err
+
+
 def test_the_best_checkpoint_is_evaluated_and_played(folder, capsys):
     (number,) = (int(path.name) for path in (folder / "run" / "checkpoints" / "best").iterdir())
     assert number in (20, 40, 60)
