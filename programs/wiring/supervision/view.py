@@ -143,7 +143,7 @@ def conclude(status: dict[str, Any], failure: str, caught: int = 0) -> int:
     if failure:
         LOG.error(failure)
         return 1
-    if caught:
+    if caught and not status.get("done"):  # One that came while a program that is done saves changes nothing.
         LOG.info("ended by %s", signal.Signals(caught).name)
         return 128 + caught
     LOG.info("done: %s", status["reason"])

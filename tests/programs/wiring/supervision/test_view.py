@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from rich.console import Console
 
 from boonta.programs.wiring.supervision import view
@@ -177,3 +179,10 @@ def test_a_node_that_hangs_is_named_each_time_it_does(capsys):
         for status in (hangs, hangs, STATUS, hangs):
             shown.show(status)
     assert capsys.readouterr().out.count("warning: learner has sent no heartbeat for 16 s; it was updating\n") == 2
+
+
+def test_a_signal_while_a_program_that_is_done_saves_does_not_change_its_exit_code(capsys):
+    assert view.conclude({"reason": "updates reached 3", "done": True}, "", signal.SIGINT) == 0
+    assert view.conclude({"reason": "SIGINT to the launcher", "done": False}, "", signal.SIGINT) == 130
+    assert view.conclude({"reason": "updates reached 3", "done": True}, "the disk is full", signal.SIGINT) == 1
+    assert capsys.readouterr().out.splitlines() == ["done: updates reached 3", "ended by SIGINT"]
