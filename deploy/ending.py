@@ -35,6 +35,8 @@ class Ending:
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self._is_over():
+            if self._failure():  # All were asked to end, one after the other: the first one's end is why this one ends.
+                self._signal = number
             return  # The node is ending already, and may still be saving.
         if self._task.is_dispensable and not self._signal:
             self._instance.leaving = not self._instance.failed

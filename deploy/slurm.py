@@ -266,6 +266,8 @@ while kill -0 "$step" 2>/dev/null; do # A signal ends the wait, not the step.
     wait "$step"
     code=$?
 done
+wait "$step" # It may have ended just after a signal did that.
+code=$?
 
 echo "turn ended with code $code${reason:+: $reason}"
 [ "$code" -ne 0 ] || exit 0

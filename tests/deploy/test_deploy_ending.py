@@ -54,6 +54,16 @@ def test_a_node_that_is_told_to_leave_and_then_raises_is_one_that_left(run, caps
     assert f"{role}/0: ended by signal 15, and failed while it left: {role}/0: OSError" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("failure", "code"), [("", 0), ("monitor was asked to end by signal 15", 143)])
+def test_a_signal_that_comes_after_another_node_has_got_it_counts(capsys, failure, code):
+    """Connections end one after the other; one that has done its work stays so."""
+    node = Breaks("learner")
+    node.ending, node.failure = True, failure
+    process = ending.Ending(Task("learner", 0, "learner", (), "learner"), node, node._stop)
+    process.on_signal(signal.SIGTERM, None)
+    assert process.code() == code
+
+
 @pytest.mark.parametrize(("role", "signal_first"), [("learner", True), ("actor", False)])
 def test_one_that_others_need_or_that_raised_before_has_failed(run, role, signal_first):
     failure, code = run(role, signal_first)
