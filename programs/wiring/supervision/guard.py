@@ -138,7 +138,7 @@ class _Guard:
     def _follow(self, reports: Any) -> tuple[str, str, int]:
         """Reads what the child reports until it has ended; returns why it failed, how it hung, and its exit code."""
         failure = hung = ""
-        rest, silent_s, ending = b"", 0.0, False
+        rest, silent_s, ending, works = b"", 0.0, False, False
         while True:
             asked_at = time.monotonic()
             if select.select([reports], [], [], POLL_S)[0]:
@@ -147,11 +147,12 @@ class _Guard:
                     break
                 *lines, rest = (rest + news).split(b"\n")
                 for line in map(json.loads, lines):
-                    self._history.worked |= line["worked"]
+                    works |= line["worked"]
+                    self._history.worked |= works
                     failure, ending, silent_s = line["failure"] or failure, line["ending"], 0.0
             else:  # The parent may have been stopped for the rest of a longer time.
                 silent_s += min(time.monotonic() - asked_at, 2 * POLL_S)
-            if not hung and silent_s > (SILENT_S if self._history.worked and not ending else START_S):
+            if not hung and silent_s > (SILENT_S if works and not ending else START_S):  # Each life has its start.
                 hung = f"has shown no sign of life for {silent_s:.0f} s"
                 os.kill(self._child, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(self._child, 0)[1])
@@ -164,7 +165,8 @@ class _Guard:
         if os.getpid() == self.own_pid:
             self._signal = self._signal or number
             if self._child:
-                os.kill(self._child, number)
+                with contextlib.suppress(ProcessLookupError):  # It has just been waited for.
+                    os.kill(self._child, number)
 
 
 def _how(code: int) -> str:

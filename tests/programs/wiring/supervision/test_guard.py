@@ -83,6 +83,18 @@ def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
     assert output == "warning: program was killed by SIGSEGV; it starts again in 0 s\n"  # No warning about a fork.
 
 
+def test_each_life_has_the_time_of_a_start(lives):
+    head = HEAD.replace("guard.SILENT_S = 8.0", "guard.SILENT_S, guard.START_S = 0.5, 60.0")
+    code = (
+        "if life == 2: time.sleep(3)\n"
+        "guard.report(worked=True, ending=life == 2)\n"
+        "if life == 1: os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    process = begin(lives, code, head)
+    printed = process.communicate(timeout=120)[0]
+    assert (process.returncode, number_of(lives)) == (0, 2), printed
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_reaches_the_program_and_its_code_comes_back(lives, number):
     process = begin(lives, f"signal.signal({number:d}, lambda *_: sys.exit({128 + number}))\n{TELL}\n{WAIT}")
