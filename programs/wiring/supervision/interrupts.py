@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 TERMINATING = (signal.SIGTERM, signal.SIGHUP)  # The latter comes when a terminal or connection is closed.
@@ -112,15 +112,18 @@ def interrupted(number: int, frame: FrameType | None) -> None:
 
     Libraries try imports that may fail, some with a bare `except`, and C++ modules drop exceptions of what they import.
     """
-    if _imports(frame):
+    if _is_within(frame, lambda code: code is _unraisable.__code__):  # Python would only print it once more.
+        _interrupt_after(AGAIN_S)
+        return
+    if _is_within(frame, lambda code: code.co_filename.startswith("<frozen importlib")):
         _interrupt_after(SWALLOWED_S)
     signal.default_int_handler(number, frame)
 
 
-def _imports(frame: FrameType | None) -> bool:
-    """Whether a frame is part of an import."""
+def _is_within(frame: FrameType | None, is_it: Callable[[CodeType], bool]) -> bool:
+    """Whether a frame, or one that has called it, runs such code."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        if is_it(frame.f_code):
             return True
         frame = frame.f_back
     return False

@@ -82,11 +82,20 @@ def test_an_interrupt_is_told_in_a_line(code):
     assert process.returncode == 130
 
 
-def test_an_interrupt_in_a_callback_is_not_lost():
-    code = """
-import boonta, signal, time, weakref
+@pytest.mark.parametrize("pause_s", [0.0, 0.2])
+def test_an_interrupt_in_a_callback_is_not_lost(pause_s):
+    """A busy machine may pause a process for so long that the signal comes again while the first one is handled."""
+    code = f"""
+import boonta, signal, threading, time, weakref
+
+def paused(timer, start=threading.Timer.start):
+    threading.Timer.start = start
+    start(timer)
+    time.sleep({pause_s})
 
 class Thing: ...
+
+threading.Timer.start = paused
 
 thing = Thing()
 kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
