@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import pathlib
 import statistics
 import tempfile
@@ -89,9 +91,15 @@ def doing(folder: pathlib.Path) -> dict[str, str]:
 
 def media(folder: pathlib.Path) -> list[pathlib.Path]:
     """The pictures and films in a run's folder, the newest first, relative to it; hidden ones are still being made."""
-    paths = [path for path in folder.rglob("[!.]*") if path.suffix in MEDIA and path.is_file()]
-    paths = [path for path in paths if path.relative_to(folder).parts[0] not in NOT_MEDIA]
-    return [path.relative_to(folder) for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
+    found: list[tuple[float, pathlib.Path]] = []
+    for parent, folders, names in os.walk(folder):  # Unlike `rglob`, it bears that folders go meanwhile.
+        if parent == str(folder):
+            folders[:] = [name for name in folders if name not in NOT_MEDIA]
+        for path in (pathlib.Path(parent, name) for name in names if not name.startswith(".")):
+            with contextlib.suppress(OSError):
+                if path.suffix in MEDIA:
+                    found.append((-path.stat().st_mtime, path.relative_to(folder)))
+    return [path for _, path in sorted(found)]
 
 
 def _reached(newest: Mapping[str, float | None]) -> str:

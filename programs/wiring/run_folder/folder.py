@@ -23,6 +23,7 @@ from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import plain
 
 _COUNTS = pydantic.TypeAdapter(dict[str, schema.Number])
+LOOK_S = 0.5  # Time after which a lock isn't that of a tool's look.
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
 
@@ -131,7 +132,7 @@ def lock(folder: pathlib.Path) -> IO[str]:
         why = "no folder can be made there" if isinstance(error, FileNotFoundError) else error.strerror
         raise BadInput(f"--workdir {folder} can't be written: {why}") from error
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(held)
     except BlockingIOError as error:
         held.close()
         raise BadInput(f"--workdir {folder} is in use by another process") from error
@@ -142,6 +143,22 @@ def lock(folder: pathlib.Path) -> IO[str]:
         ) from error
     _make_private(folder)
     return held
+
+
+def _flock(held: IO[str]) -> None:
+    """Takes the lock. Tools that look whether a run is going hold it for a moment, so it is tried for a while.
+
+    Raises:
+      BlockingIOError: another process keeps it.
+    """
+    end = time.monotonic() + LOOK_S
+    while True:
+        try:
+            return fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(LOOK_S / 20)
 
 
 def _make_private(folder: pathlib.Path) -> None:

@@ -15,6 +15,7 @@ REQUEST = signal.SIGUSR2  # Launchpad takes SIGUSR1.
 VARIABLE = "BOONTA_STACKS"  # The variable with the folder of these files, which the run's processes inherit.
 PREFIX = "stacks-"
 POLL_S = 0.05
+STEADY_S = 0.4  # Time without growth after which a dump is whole: it is written in many small pieces.
 _open: list[IO[str]] = []  # The file of this process: the handler, in C, has its descriptor alone.
 
 
@@ -43,7 +44,7 @@ def offered(folder: pathlib.Path) -> Iterator[None]:
         _open.clear()
 
 
-def ask(folder: pathlib.Path, pid: int, wait_s: float = 2.0) -> str:
+def ask(folder: pathlib.Path, pid: int, wait_s: float = 3.0) -> str:
     """The stacks of a process of this machine, the newest call first.
 
     Args:
@@ -60,13 +61,14 @@ def ask(folder: pathlib.Path, pid: int, wait_s: float = 2.0) -> str:
         os.kill(pid, REQUEST)
     except (FileNotFoundError, ProcessLookupError):
         raise LookupError(f"process {pid} offers no stacks: it has ended, or still imports its libraries") from None
-    deadline, seen = time.monotonic() + wait_s, before
-    while time.monotonic() < deadline:
+    deadline, seen, grew_at = time.monotonic() + wait_s, before, time.monotonic()
+    while (now := time.monotonic()) < deadline:
         time.sleep(POLL_S)
         size = path.stat().st_size
-        if before < seen == size:  # Nothing has been added since the last look.
+        if size != seen:
+            seen, grew_at = size, now
+        elif before < seen and now - grew_at > STEADY_S:
             return path.read_bytes()[before:].decode(errors="replace")
-        seen = size
     raise LookupError(
         f"process {pid} has not written its stacks within {wait_s:g} s: it is stopped, or the disk is full"
     )

@@ -24,7 +24,9 @@ def environments(folder: pathlib.Path, machine: pathlib.Path, monkeypatch, *flag
     monkeypatch.delenv("JAX_PLATFORMS")
     program = "tests/helpers/roles_program.py"
     with Running(folder, program, "--machine", str(machine), "--network", "open", *flags) as running:
-        running.wait_until(lambda: bool(running.pids), "launched")
+        files = lambda: [pathlib.Path(f"/proc/{pid}/environ") for pid in running.pids.values()]  # noqa: E731
+        # They are empty until a process has become its program.
+        running.wait_until(lambda: bool(running.pids) and all(file.read_bytes() for file in files()), "launched")
         found = {}
         for node, pid in running.pids.items():
             words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
