@@ -171,9 +171,11 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
                     attend()
 
     def work(nodes: Sequence[Node]) -> None:
-        """Steps each node that is ready, and learners in between."""
+        """Steps each node that is ready, and learners in between, until the program ends."""
         learn()
         for node in nodes:
+            if status["reason"]:
+                return  # Nodes have been asked to stop, and a step in which one notices that would fail.
             if node not in stepping and node.ready():
                 stepping.append(node)
                 _step(node)
