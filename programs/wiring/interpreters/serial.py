@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from boonta.nodes.base import Node
+from boonta.nodes.base import Node, Stopped
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables.reverb.store import connect
@@ -79,6 +79,8 @@ def _do(node: Node, activity: str, task: Callable[[], None]) -> None:
     try:
         with node.stopwatch(activity):
             task()
+    except Stopped:  # It was asked to, within its step.
+        pass
     except (KeyboardInterrupt, _Failed):  # A node that waits inside its step isn't the one that has failed meanwhile.
         raise
     except BaseException as error:
@@ -175,7 +177,7 @@ def _loop(nodes: Sequence[Node], view: View) -> dict[str, Any]:
         learn()
         for node in nodes:
             if status["reason"]:
-                return  # Nodes have been asked to stop, and a step in which one notices that would fail.
+                return  # Nodes have been asked to stop.
             if node not in stepping and node.ready():
                 stepping.append(node)
                 _step(node)
