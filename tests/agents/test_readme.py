@@ -58,11 +58,15 @@ def networks():
 
 
 def learn(agent: Agent, folder: pathlib.Path, eval_return: float, updates: int) -> float:
-    """Learns Catch until an evaluation is good enough, or the updates are made; the last evaluation."""
+    """Learns Catch until an evaluation is good enough, or the updates are made; returns that one, or the last.
+
+    A fast program has made another one by the time that it ends.
+    """
     run = Run("anakin", str(folder), stop=StopRule(updates=updates, eval_return=eval_return))
     groups = [group(Learner), group(Actor), group(Evaluator, episodes=100, every_updates=250)]
     assert threads.run(*anakin.build(Program("my_agent", run, agent, ENV, groups))) == 0
-    return metrics.read(folder)[-1]["eval_return"]
+    returns = [row["eval_return"] for row in metrics.read(folder) if row.get("eval_return") is not None]
+    return next((each for each in returns if each >= eval_return), returns[-1])
 
 
 @pytest.mark.unoptimised

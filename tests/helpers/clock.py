@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import types
 from collections.abc import Callable
@@ -18,7 +19,8 @@ class Clock:
     """Replaces the clock of `nodes.periodic` and `nodes.evaluating`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
-        self._now = time.monotonic()  # What a node has noted before is not far off.
+        # What a node has noted before is not far off; whole seconds add up without rounding.
+        self._now = float(math.ceil(time.monotonic()))
         for module in (evaluating, periodic):
             monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: self._now))
 
