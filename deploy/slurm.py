@@ -260,13 +260,10 @@ srun --ntasks="${#nodes[@]}" --distribution=arbitrary --overcommit --kill-on-bad
         @COMMAND@' \\
     "${words[@]}" &
 step=$!
-wait "$step"
-code=$?
-while kill -0 "$step" 2>/dev/null; do # A signal ends the wait, not the step.
-    wait "$step"
-    code=$?
+while kill -0 "$step" 2>/dev/null; do
+    wait "$step" # A signal ends the wait, not the step.
 done
-wait "$step" # It may have ended just after a signal did that.
+wait "$step" # This has its code, also if it ended just after a signal.
 code=$?
 
 echo "turn ended with code $code${reason:+: $reason}"

@@ -28,7 +28,8 @@ from boonta.envs import base
 from boonta.envs.actions import check_action
 
 DEADLINE_S = 300.0  # Time in which workers answer; the first answer includes all imports.
-CLOSE_S = 5.0  # Time in which they close their environments, or in which the exit code of a dead one is known.
+CLOSE_S = 5.0  # Time in which they close their environments; after that they are killed.
+REAPED_S = 5.0  # Time in which the exit code of one that is dead is known.
 _CONTEXT = "forkserver"  # A fork of this process itself could hang: its threads may hold locks.
 _MAIN = sys.modules["__main__"]  # Several threads may hide it at once, and each puts this one back.
 _STEP_TYPE = specs.Array((), np.int32, "step_type")
@@ -161,7 +162,7 @@ class _Batch(base.BatchedEnv):
             self._workers.kill()
             raise RuntimeError(f"the environments' processes gave no answer to {what!r} in {deadline_s:g} s") from error
         except (EOFError, ConnectionError) as error:
-            multiprocessing.connection.wait([process.sentinel for process in self._workers.processes], timeout=CLOSE_S)
+            multiprocessing.connection.wait([process.sentinel for process in self._workers.processes], timeout=REAPED_S)
             codes = [process.exitcode for process in self._workers.processes]
             worker = next((i for i, code in enumerate(codes) if code is not None), 0)
             first, code = worker * self._slots, codes[worker]

@@ -127,6 +127,11 @@ class _Activity:
     inner_s: float = 0.0
 
 
+def has_counted(row: Mapping[str, float | None]) -> bool:
+    """Whether anything has been counted in a row, or in a program's totals."""
+    return any(row.get(name) for name in ("env_steps", "updates"))
+
+
 def standard_error(values: Collection[float]) -> float | None:
     """The standard error of the mean of some values; None where there are fewer than two."""
     if len(values) < 2:

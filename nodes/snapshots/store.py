@@ -49,6 +49,11 @@ def numbers(folder: pathlib.Path) -> list[int]:
     return sorted(int(name) for name in names if name == str(int(name)))
 
 
+def has_snapshots(workdir: pathlib.Path) -> bool:
+    """Whether a run's folder has snapshots of its learner or its members, sound or not."""
+    return any(numbers(workdir / name) for name in LEARNERS)
+
+
 def glance(folder: pathlib.Path) -> tuple[int | None, str]:
     """Looks for the newest sound snapshot in a folder within a second: large ones are judged by their files' sizes.
 

@@ -58,7 +58,7 @@ class RowLog:
         """Opens the sinks, and remembers the rows of the run's earlier part."""
         with contextlib.suppress(OSError):  # There is no earlier part.
             earlier = metrics.read(self._folder)
-            self._goes_on = any(map(_has_counted, earlier))
+            self._goes_on = any(map(metrics.has_counted, earlier))
             self.health.remember(earlier)
         config: dict[str, Any] = {}
         with contextlib.suppress(OSError, ValueError):  # Rows are written even if config.json is damaged.
@@ -82,9 +82,9 @@ class RowLog:
         """
         self._samples.add(report["samples"])
         version = report["metrics"].get("eval_version")
-        if version is None or not self.begun or self._skips or version == self._evaluated.get(report["name"]):
+        if version is None or not self.begun or version == self._evaluated.get(report["name"]):
             return False
-        if self._is_too_early():
+        if self._skips or self._is_too_early():
             return False
         self._evaluated[report["name"]] = version
         self._put(self._earlier, self._now())
@@ -131,7 +131,7 @@ class RowLog:
 
     def _is_too_early(self) -> bool:
         """Whether a run that goes on hasn't got its counters back yet: rows without them would seem a new beginning."""
-        return self._goes_on and not _has_counted(self._look()[0])
+        return self._goes_on and not metrics.has_counted(self._look()[0])
 
     def _is_due(self) -> bool:
         if self._is_too_early():
@@ -154,8 +154,3 @@ class RowLog:
             self._warn(warning)
         self.row = row | self.health.metrics
         self._unwritten.append(self.row)
-
-
-def _has_counted(row: Mapping[str, float | None]) -> bool:
-    """Whether anything has been counted in a row, or in totals."""
-    return any(row.get(name) for name in ("env_steps", "updates"))

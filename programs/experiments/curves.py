@@ -10,6 +10,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from boonta.nodes.metrics import has_counted
+
 Row = dict[str, float | None]
 X = Literal["env_steps", "seconds"]
 VERSION = "eval_version"  # The number of updates of the params that were evaluated.
@@ -60,7 +62,7 @@ def moments(rows: Sequence[Row]) -> list[Moment]:
     for row in rows:
         env_steps, seconds, updates = (row.get(name) or 0.0 for name in ("env_steps", "seconds", "updates"))
         now = Moment(env_steps, seconds, updates, row)
-        if not env_steps and not updates and kept and (kept[-1].env_steps or kept[-1].updates):
+        if kept and has_counted(kept[-1].row) and not has_counted(row):
             continue
         while kept and (kept[-1].env_steps > now.env_steps or kept[-1].seconds > now.seconds):
             kept.pop()

@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import LEARNERS, numbers
+from boonta.nodes.snapshots.store import LEARNERS, has_snapshots, numbers
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
 from boonta.programs.wiring.run_folder.recorded import Picture, plain
@@ -83,7 +83,7 @@ def read_config(folder: pathlib.Path, file: str = schema.CONFIG) -> Config:
     try:
         return schema.load(_CONFIG, schema.read(path))
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and any(numbers(folder / name) for name in LEARNERS):
+        if isinstance(error, FileNotFoundError) and has_snapshots(folder):
             raise BadInput(f"{folder} has no {file}; each of its checkpoints has a copy") from error
         raise BadInput(f"{folder} holds no run: {file} can't be read: {error.strerror}") from error
     except ValueError as error:
@@ -100,7 +100,7 @@ def config_of(folder: pathlib.Path) -> pathlib.Path | None:
     if (folder / schema.CONFIG).exists():
         return folder / schema.CONFIG
     found = next(_copies(folder), None)
-    if found is None and any(numbers(folder / name) for name in LEARNERS):
+    if found is None and has_snapshots(folder):
         raise BadInput(f"{folder / schema.CONFIG} is missing, and no snapshot has a copy; choose another --workdir")
     return found
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
-from boonta.nodes.snapshots.store import LEARNERS, glance, numbers
+from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
 from boonta.programs.wiring.run_folder.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
@@ -64,7 +64,7 @@ def _require_start(run: Run) -> None:
     """
     workdir = pathlib.Path(run.workdir)
     common = workdir if run.hosts.first else workdir.parents[1]
-    if run.start_folder is None or any(numbers(common / name) for name in LEARNERS):
+    if run.start_folder is None or has_snapshots(common):
         return
     number, fault = glance(pathlib.Path(run.start_folder))
     if number is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich import live, markup, table
 
+from boonta.nodes import metrics
 from boonta.nodes.watch.stopping import COLLAPSED_CODE, has_collapsed
 from boonta.programs.wiring.run_folder.journal import LOG, outliving_terminal
 
@@ -78,7 +79,7 @@ def line(status: dict[str, Any]) -> str:
 
 def counts(status: dict[str, Any]) -> bool:
     """Whether the program has counted anything yet."""
-    return any(status["totals"].get(count) for count in ("env_steps", "updates"))
+    return metrics.has_counted(status["totals"])
 
 
 def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:

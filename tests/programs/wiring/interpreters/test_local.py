@@ -24,14 +24,15 @@ def environments(folder: pathlib.Path, machine: pathlib.Path, monkeypatch, *flag
     monkeypatch.delenv("JAX_PLATFORMS")
     program = "tests/helpers/roles_program.py"
     with Running(folder, program, "--machine", str(machine), "--network", "open", *flags) as running:
-        files = lambda: [pathlib.Path(f"/proc/{pid}/environ") for pid in running.pids.values()]  # noqa: E731
+
+        def found() -> dict[str, dict[str, str]]:
+            files = {node: pathlib.Path(f"/proc/{pid}/environ") for node, pid in running.pids.items()}
+            words = {node: file.read_text().split("\0") for node, file in files.items()}
+            return {node: dict(word.split("=", 1) for word in words[node] if "=" in word) for node in words}
+
         # They are empty until a process has become its program.
-        running.wait_until(lambda: bool(running.pids) and all(file.read_bytes() for file in files()), "launched")
-        found = {}
-        for node, pid in running.pids.items():
-            words = pathlib.Path(f"/proc/{pid}/environ").read_text().split("\0")
-            found[node] = dict(word.split("=", 1) for word in words if "=" in word)
-        return found
+        running.wait_until(lambda: bool(running.pids) and all(found().values()), "launched")
+        return found()
 
 
 def test_on_gpus_the_learner_shares_with_nodes_that_take_no_more_than_they_need(tmp_path, monkeypatch):

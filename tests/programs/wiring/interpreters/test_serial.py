@@ -72,18 +72,9 @@ def test_a_group_may_write_more_than_the_queue_holds(tmp_path):
 
 def test_batches_that_are_ready_at_once_are_not_all_learned_from_after_the_limit(tmp_path):
     """A table that has reached its least size gives some sixty at once; each node's step may be followed by one."""
-    flags = [
-        "--workdir",
-        str(tmp_path),
-        "--launch",
-        "serial",
-        "--config.replay.min-size",
-        "1000",
-        "--stop.updates",
-        "3",
-    ]
+    flags = ["--launch", "serial", "--config.replay.min-size", "1000", "--stop.updates", "3"]
     with pytest.raises(SystemExit, match="0"):
-        launch.main(dqn, ["catch", *flags])
+        launch.main(dqn, ["catch", "--workdir", str(tmp_path), *flags])
     assert 3 <= metrics.read(tmp_path)[-1]["updates"] < 12
 
 
