@@ -33,6 +33,11 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen, what: s
         time.sleep(0.2)
 
 
+def preference(pid: int) -> int:
+    """How much earlier than its size says Linux kills a process where memory runs out."""
+    return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 def rows(workdir: pathlib.Path) -> list[dict[str, float]]:
     return [row for row in metrics.read(workdir) if set(COUNTERS) <= set(row)]
 
@@ -62,6 +67,8 @@ def test_each_kind_of_node_is_killed_or_stopped_and_works_again(tmp_path):
     began = time.monotonic()
     process = start("--workdir", str(tmp_path), program=LIGHT)
     wait_for_rows(tmp_path, process)
+    launcher = preference(process.pid)
+    assert all(preference(pid) > launcher for pid in pids(tmp_path).values()) or launcher in (-1000, 1000)
     for victim in ("actor/0", "variables", "learner", "monitor"):
         end(tmp_path, process, victim)
     end(tmp_path, process, "actor/0", signal.SIGSTOP)

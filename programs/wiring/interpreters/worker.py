@@ -19,6 +19,7 @@ from boonta.nodes.metrics import process_age
 from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.tables.reverb.store import connect, joined
+from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.supervision import stacks
 
 PAST_LIVES = "BOONTA_PAST_LIVES"  # The variable with the number of times that the process's node has died.
@@ -63,6 +64,7 @@ def construct(node: type[Node], limit_s: float, **arguments: Any) -> Node:
     owns_process = threading.current_thread() is threading.main_thread()
     if owns_process:
         stacks.offer()
+        memory.offer_first()
     made = node(**arguments)
     if owns_process:
         made.launched_at = time.monotonic() - process_age()

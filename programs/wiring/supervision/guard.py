@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
-from boonta.programs.wiring.machine import accelerators
+from boonta.programs.wiring.machine import accelerators, memory
 from boonta.programs.wiring.supervision import interrupts
 from boonta.programs.wiring.supervision.restarts import History, Restarts
 
@@ -83,6 +83,7 @@ def _become_guarded(writer: int, parent_pid: int) -> None:
     ctypes.CDLL(None).prctl(DIES_WITH_PARENT, signal.SIGTERM)  # If the guard dies, the child saves and ends.
     if os.getppid() != parent_pid:
         sys.exit(128 + signal.SIGTERM)  # The guard died before prctl was called.
+    memory.offer_first()
 
 
 class _Guard:

@@ -1,4 +1,4 @@
-"""Out-of-memory kills, from files like those of Linux."""
+"""Out-of-memory kills, from files like those of Linux, and whom they take first."""
 
 from __future__ import annotations
 
@@ -42,3 +42,17 @@ def test_a_kill_in_a_group_of_an_older_hierarchy_is_seen(files):
     (files / "cgroup").write_text("4:cpu,memory:/jobs/mine\n0::/\n")
     (files / "cgroups/memory/jobs/mine/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
     assert memory.kills() == 2
+
+
+@pytest.mark.parametrize(("before", "after"), [("0", 100), ("250", 350), ("950", 1000), ("-1000", -1000)])
+def test_a_node_is_offered_before_its_launcher_unless_it_is_excluded(tmp_path, monkeypatch, before, after):
+    monkeypatch.setattr(memory, "PREFERENCE", tmp_path / "oom_score_adj")
+    (tmp_path / "oom_score_adj").write_text(f"{before}\n")
+    memory.offer_first()
+    assert int((tmp_path / "oom_score_adj").read_text()) == after
+
+
+def test_where_there_is_no_preference_nothing_is_offered(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "PREFERENCE", tmp_path / "none" / "oom_score_adj")
+    memory.offer_first()
+    assert not (tmp_path / "none").exists()

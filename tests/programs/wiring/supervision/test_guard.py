@@ -53,6 +53,12 @@ def test_a_killed_program_starts_again_and_its_end_counts(lives):
     assert output.count("warning: program was killed by SIGSEGV; it starts again in 0 s") == 2
 
 
+def test_where_memory_runs_out_the_program_is_killed_before_its_guard(lives):
+    process = begin(lives, "for pid in (os.getpid(), os.getppid()): print(open(f'/proc/{pid}/oom_score_adj').read())")
+    program, parent = map(int, process.communicate(timeout=60)[0].split())
+    assert program > parent or program == parent in (-1000, 1000)
+
+
 def test_a_program_that_shows_no_sign_of_life_is_killed_and_starts_again(lives):
     code = "guard.report(worked=True)\nif life == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     process = begin(lives, code)
