@@ -27,6 +27,7 @@ from dm_env import specs
 from boonta.agents import networks
 from boonta.agents.base import Nest
 from boonta.agents.encoders import convolution, dense, one_hot, perceptron, residual, to_float, tower
+from boonta.agents.extremes import extreme
 from boonta.agents.groups import Torso
 from boonta.agents.heads import dense_head
 from boonta.agents.muzero import history
@@ -99,7 +100,7 @@ class Trunk(Protocol):
 def scale_hidden(x: jax.Array) -> jax.Array:
     """Scales each hidden state [B, ...] to [0, 1], the range of the actions beside it. See the paper's Appendix G."""
     axes = tuple(range(1, x.ndim))
-    low, high = x.min(axes, keepdims=True), x.max(axes, keepdims=True)
+    low, high = extreme(jnp.min, x, axes), extreme(jnp.max, x, axes)
     return (x - low) / (high - low + 1e-5)
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from boonta.agents.actor_critic import Networks
 from boonta.agents.base import Batch, Nest
+from boonta.agents.extremes import extreme
 from boonta.agents.heads import ActionHead, Box, entropy_metrics
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import mean_over
@@ -51,8 +52,8 @@ def sac_loss(
     # Policy: Eq. 9, with an action that is drawn anew, and through which the gradient flows.
     policy = head.distribution(networks.policy(params["policy"], data.stack_tm1))
     action, log_pi = policy.sample_and_log_prob(key)
-    q = jnp.min(networks.critics(stop(params["critic"]), data.stack_tm1, box.scale(action)), axis=-1)
-    policy_loss = mean(stop(alpha) * log_pi - q)
+    q = networks.critics(stop(params["critic"]), data.stack_tm1, box.scale(action))  # [M, K]
+    policy_loss = mean(stop(alpha) * log_pi - extreme(jnp.min, q, (-1,))[:, 0])
 
     # Temperature: Eq. 18.
     wanted = config.entropy_per_number * box.size
