@@ -14,12 +14,14 @@ at which CPUs meet is chosen by `xla_bridge`: no JAX has a public way.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
 import inspect
 import os
 import pathlib
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -39,7 +41,10 @@ BEAT_S = 2
 JAX_LATER_S = 60  # JAX kills the process silently at its own deadline, so ours must come first.
 ALIKE_S = 60.0  # Deadline for the others to publish what they were built from.
 LEAVE_S = 60  # Deadline for the others to finish their work, too.
-PRINT_S = 2.0  # Time for the others to print why they end.
+FAIL_S = 8.0  # Deadline for the others to end after a failure, whose cause they print.
+EXIT_S = 2.0  # Time for a process that has nothing left to do to be gone.
+
+_met = threading.Event()  # Whether this process has met the others; JAX kills one that asks its coordinator before.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +108,26 @@ class Hosts:
         self._require_shared(pathlib.Path(folder))
 
     def leave(self, code: int) -> None:
-        """Waits until this process may end: if it has done its work (code 0), until the others have done theirs."""
+        """Waits until this process may end: if it has done its work (code 0), until the others have done theirs.
+
+        After a failure the first one waits for the others, though not for long: once its coordinator is gone, JAX kills
+        them, before they can print why they end.
+        """
         if code == 0:
             jax.distributed.shutdown()  # It waits for all hosts.
-        elif self.first:
-            time.sleep(PRINT_S)  # JAX kills the others silently once the coordinator is gone.
+        elif _met.is_set():
+            with contextlib.suppress(RuntimeError, concurrent.futures.TimeoutError):  # The others may be gone.
+                in_thread(self._await_others if self.first else self._post_end).result(FAIL_S)
+            if self.first:
+                time.sleep(EXIT_S)
+
+    def _post_end(self) -> None:
+        post(f"ended/{self.index}", "")
+
+    def _await_others(self) -> None:
+        for other in range(1, self.number):
+            while posted(f"ended/{other}") is None:
+                time.sleep(0.05)
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""
@@ -128,6 +148,7 @@ class Hosts:
         met = in_thread(lambda: _initialize(self))
         try:
             met.result(self.reach_s)
+            _met.set()
         except concurrent.futures.TimeoutError:
             raise OSError(
                 f"hosts.number is {self.number}, but not all came to {self.coordinator} in {self.reach_s:.0f} s"
