@@ -258,7 +258,8 @@ class Learner(Node):
         """Runs beside the steps: a variable server that is started again gets the newest params again."""
         while not self.stopping:
             self.sleep(RENEW_S)
-            self._publisher.renew()
+            if not self.stopping:
+                self._publisher.renew()
 
     def _is_sound(self) -> bool:
         """Whether the newest step shows no failure within `CHECK_S`; the next step would raise it."""

@@ -25,6 +25,7 @@ from boonta.nodes.tables.base import Drawn, Store
 
 SLOTS = 2
 PATIENCE_S = 1.0  # A writer that has not gone on for so long is waiting.
+WAITS = 10
 DEADLINE_S = 150.0  # A side that may go on does so within this time; a stream to a server may take 120 s to connect.
 FETCHED_AHEAD = 3  # A dataset may have drawn so many batches before they are asked for.
 SLOT_NUMBERS = 1000  # Rows of slot i are numbered from i times this.
@@ -165,7 +166,9 @@ class Judge:
     def write_until_blocked(self, most: int) -> int:
         """Writes until the store makes the writer wait, or has taken `most` sequences; returns how many it has."""
         while self.inserted < most:
-            if futures.wait([self._begin()], timeout=PATIENCE_S).not_done:
+            appending = self._begin()
+            # Many short waits: if the machine stops for a moment, only one of them ends early.
+            if all(futures.wait([appending], timeout=PATIENCE_S / WAITS).not_done for _ in range(WAITS)):
                 break
             self.settle()
         return self.inserted

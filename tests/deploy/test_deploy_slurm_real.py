@@ -76,12 +76,12 @@ def test_an_actor_is_told_to_leave_with_its_job_which_goes_on_from_there(cluster
     number = submit(cluster, tmp_path, LIGHT, "--actors", "2", tasks_per_node=3)
     await_until(cluster, "both actors", lambda: {"actor/0", "actor/1"} <= processes(tmp_path / "run").keys())
     cluster.do("scancel", "--signal=USR1", "--batch", number)  # As Slurm does near the time limit.
-    await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
+    await_until(cluster, "another turn", lambda: cluster.job(number).get("Restarts") == "1")
     log = log_of(cluster, number)
     assert "actor/0: ended by signal 15" in log and "actor/1: ended by signal 15" in log and "died with" not in log
     assert "turn ended with code 143: time is up" in log
     cluster.do("scancel", number)
-    await_until(cluster, "the end", lambda: cluster.job(number)["JobState"] == "CANCELLED")
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") == "CANCELLED")
 
 
 def log_of(cluster: Slurm, number: str) -> str:
@@ -107,7 +107,7 @@ def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tm
     written = tmp_path / "run" / metrics.FILE
     await_until(cluster, "a checkpoint and metrics", lambda: saved(tmp_path / "run") > 0 and written.exists())
     assert cluster.do("scontrol", "requeue", number) == ""
-    await_until(cluster, "another turn", lambda: cluster.job(number)["Restarts"] == "1")
+    await_until(cluster, "another turn", lambda: cluster.job(number).get("Restarts") == "1")
     resumed_from, before = saved(tmp_path / "run"), len(metrics.read(tmp_path / "run"))
     go.touch()
     await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))

@@ -171,7 +171,7 @@ def test_one_that_is_never_imported_is_given_up_and_no_process_stays(monkeypatch
     before = multiprocessing.active_children()
     with pytest.raises(RuntimeError, match="have not started in 0.5 s"):
         InProcesses(Stuck(), workers=2)(num_envs=2, seed=0)
-    assert multiprocessing.active_children() == before
+    assert set(multiprocessing.active_children()) <= set(before)
 
 
 @pytest.mark.parametrize(("slots", "workers", "seed"), [(0, 2, 0), (2, 0, 0), (2, 2, -1)])

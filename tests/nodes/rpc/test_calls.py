@@ -247,7 +247,7 @@ def test_a_forked_process_has_a_connection_of_its_own(address):
             f"client = Client({address!r}, 30.0)\nassert client.echo(0) == [0]\n"
             "child = os.fork()\n"
             "for i in range(200): assert client.echo(i + 1000 * (not child)) == [i + 1000 * (not child)]\n"
-            "if child: sys.exit(os.waitpid(child, 0)[1])\n"
+            "if child: sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
         subprocess.run([sys.executable, "-c", code], check=True, timeout=LONG_S)
 

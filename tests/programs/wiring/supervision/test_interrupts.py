@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable
 
-import psutil
 import pytest
 
 from boonta.programs.wiring.supervision import interrupts
@@ -61,8 +60,8 @@ def has_loaded(process: subprocess.Popen, library: str) -> Callable[[], bool]:
 
     def loaded() -> bool:
         try:
-            return any(library in each.path for each in psutil.Process(process.pid).memory_maps())
-        except psutil.Error:
+            return library in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+        except OSError:  # It has ended.
             return False
 
     return loaded
