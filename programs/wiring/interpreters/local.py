@@ -37,8 +37,6 @@ ROLE_ENVIRONMENT: dict[str, dict[str, str]] = {
     "reanalyzer": {**SHARING, **ONE_THREAD},
 }
 
-LONGEST_PATH = 48  # Bytes of the temporary folder's path; the rest of a Unix socket's path is for the node's name.
-
 
 def prepare(program: Program) -> Callable[[], int]:
     """See `launch.prepare`."""
@@ -120,8 +118,7 @@ def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:
     logs = pathlib.Path(program.run.workdir) / "logs" / time.strftime("%Y%m%d-%H%M%S")
     logs.mkdir(parents=True)
     print(f"logs {logs}", flush=True)
-    # The kernel takes no path of a Unix socket above 107 bytes, and a run's folder may have a longer one.
-    with temporary.short(LONGEST_PATH) as sockets:
+    with temporary.sockets() as sockets:
         with held():  # Ctrl-C reaches all processes of a terminal, but the launcher alone handles it.
             workers, monitor, addresses = launchpad.launch(program, with_common(environment), logs, sockets)
             signals.catch()  # Launchpad has set handlers of its own.

@@ -13,7 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 FOLDER = "tmp"
-ELSEWHERE = "elsewhere"  # A link to a temporary folder whose path within this one would be too long.
+PREFIX = "boonta-"
+ELSEWHERE = "elsewhere"  # A link to the folder that is used where this one's path is too long.
+# Bytes of the path. Linux takes no path of a Unix socket above 107; the rest is for folders within, and for the
+# names of nodes.
+LONGEST = 48
 VARIABLE = "TMPDIR"  # Python and others read the folder from this variable, which processes inherit.
 
 
@@ -22,7 +26,8 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
     """Keeps the temporary files of this process, and of those that it starts meanwhile, in a folder within the run's.
 
     Launchpad writes each group's nodes into such files; a process that is killed leaves its own behind. All are removed
-    at the end, and at the next start if the launcher was killed.
+    at the end, and at the next start if the launcher was killed. Nodes and multiprocessing have sockets there; where
+    the folder's path is too long for them, it has a link to one of the machine's.
 
     Args:
       folder: the run's folder, which no other process uses.
@@ -31,7 +36,10 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
     before = os.environ.get(VARIABLE)
     _remove(own)
     own.mkdir(mode=0o700)
-    os.environ[VARIABLE], tempfile.tempdir = str(own), None
+    place = own if len(os.fsencode(own)) <= LONGEST else pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+    if place != own:
+        (own / ELSEWHERE).symlink_to(place)
+    os.environ[VARIABLE], tempfile.tempdir = str(place), None
     try:
         yield
     finally:
@@ -39,24 +47,15 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
         if before is not None:
             os.environ[VARIABLE] = before
         tempfile.tempdir = None
-        _end_multiprocessing(own)
+        _end_multiprocessing(place)
         _remove(own)
 
 
 @contextlib.contextmanager
-def short(longest: int) -> Iterator[pathlib.Path]:
-    """A temporary folder in the run's own, or in the machine's if the path of the run's has more than `longest` bytes.
-
-    In the machine's, the run's folder has a link to it, by which the next start finds it if this process is killed.
-    """
-    usual = pathlib.Path(tempfile.gettempdir())
-    fits = len(os.fsencode(usual)) <= longest
-    with tempfile.TemporaryDirectory(
-        prefix="boonta-", dir=usual if fits else "/tmp", ignore_cleanup_errors=True
-    ) as own:
-        if not fits and usual.name == FOLDER:
-            (usual / ELSEWHERE).symlink_to(own)
-        yield pathlib.Path(own)
+def sockets() -> Iterator[pathlib.Path]:
+    """A folder within the temporary one for the sockets of a program's nodes, where `address_of` finds them."""
+    with tempfile.TemporaryDirectory(prefix=PREFIX, ignore_cleanup_errors=True) as folder:
+        yield pathlib.Path(folder)
 
 
 def address_of(workdir: pathlib.Path, node: str) -> str:
@@ -70,14 +69,15 @@ def address_of(workdir: pathlib.Path, node: str) -> str:
       OSError: nothing runs there, or it has no such node that serves.
     """
     within = (workdir / FOLDER).absolute()
-    found = [path for path in within.glob(f"*/{node.replace('/', '-')}") if path.is_socket()]
+    place = within / ELSEWHERE if (within / ELSEWHERE).exists() else within
+    found = [path for path in place.glob(f"*/{node.replace('/', '-')}") if path.is_socket()]
     if not found:
         raise OSError(f"{workdir} has no running node {node!r} that serves: start the run with local_mp or local_mt")
     return f"unix:{found[0].resolve()}"
 
 
-def _end_multiprocessing(own: pathlib.Path) -> None:
-    """Has multiprocessing remove its folder now, if it lies in a run's: it would miss it at the end, with a traceback.
+def _end_multiprocessing(place: pathlib.Path) -> None:
+    """Has multiprocessing remove its folder now, if it lies in `place`: it would miss it at the end, with a traceback.
 
     It makes one for the processes of environments (`envs.processes`), and has no public function that removes it. Its
     server of processes listens there; it ends, too, so that the next program of this process gets one that listens.
@@ -86,7 +86,7 @@ def _end_multiprocessing(own: pathlib.Path) -> None:
     for finalizer in list(getattr(util, "_finalizer_registry", {}).values()):
         if getattr(finalizer, "_callback", None) is getattr(util, "_remove_temp_dir", util):
             _, folder = finalizer._args
-            if own in pathlib.Path(folder).parents:
+            if place in pathlib.Path(folder).parents:
                 _end_server()
                 finalizer()
 

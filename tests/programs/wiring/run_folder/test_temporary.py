@@ -13,7 +13,8 @@ import pytest
 from boonta.programs.wiring.run_folder import temporary
 
 
-def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path):
+def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(temporary, "LONGEST", 1000)  # Pytest's folder has a long path of its own.
     usual = tempfile.gettempdir()
     with temporary.kept_in(tmp_path):
         own = pathlib.Path(tempfile.mkdtemp())
@@ -37,7 +38,11 @@ def test_multiprocessing_misses_its_own_folder_neither_at_the_end_nor_before(tmp
     assert (ended.stdout.strip(), ended.stderr) == (str(before), "") and not list(tmp_path.iterdir())
 
 
-def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_path):
+@pytest.mark.parametrize("name", ["run", "a long name " * 10])
+def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_path, name):
+    """A socket's path may have no more than 107 bytes."""
+    folder = tmp_path / name
+    folder.mkdir()
     code = (
         "import os, pathlib, sys, time\nfrom multiprocessing import get_context\n"
         "from boonta.programs.wiring.run_folder import temporary\n"
@@ -45,15 +50,30 @@ def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_p
         "    with temporary.kept_in(pathlib.Path(sys.argv[1])):\n"
         "        hangs = get_context('forkserver').Process(target=time.sleep, args=(600,), daemon=True)\n"
         "        hangs.start()\n"
+        "        print(os.environ['TMPDIR'])\n"
         "    os.kill(hangs.pid, 9)\n"
-        "    print('went on')\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=120)
-    assert (ended.stdout, ended.stderr) == ("went on\n" * 2, "") and not list(tmp_path.iterdir())
+    ended = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=120)
+    places = [pathlib.Path(line) for line in ended.stdout.splitlines()]
+    assert len(places) == 2 and ended.stderr == ""
+    assert not [place for place in places if place.exists()] and not list(folder.iterdir())
+
+
+def test_where_the_path_is_long_files_of_a_killed_run_are_removed_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr(temporary, "LONGEST", 0)
+    with temporary.kept_in(tmp_path):
+        elsewhere = pathlib.Path(tempfile.mkdtemp()).parent
+        (tmp_path / "tmp").rename(tmp_path / "killed")  # A launcher that is killed removes neither.
+    assert elsewhere.parent == pathlib.Path("/tmp") and elsewhere.exists()
+    (tmp_path / "killed").rename(tmp_path / "tmp")
+    with temporary.kept_in(tmp_path):
+        assert not elsewhere.exists()
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", "/")
+    monkeypatch.setattr(temporary, "LONGEST", 1000)
     (tmp_path / "tmp" / "of old").mkdir(parents=True)
     with pytest.raises(RuntimeError), temporary.kept_in(tmp_path):
         assert not list((tmp_path / "tmp").iterdir())
@@ -61,25 +81,13 @@ def test_what_a_killed_run_left_is_removed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir()) and tempfile.gettempdir() == "/"
 
 
-def test_a_folder_that_needs_a_shorter_path_is_found_and_removed_too(tmp_path):
-    with temporary.kept_in(tmp_path), temporary.short(10_000) as within:
-        assert within.parent == tmp_path / "tmp"
-    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
-        assert elsewhere.parent == pathlib.Path("/tmp")
-    assert not elsewhere.exists()
-    with temporary.kept_in(tmp_path), temporary.short(10) as elsewhere:
-        (tmp_path / "tmp").rename(tmp_path / "killed")  # A launcher that is killed removes neither.
-    elsewhere.mkdir()
-    (tmp_path / "killed").rename(tmp_path / "tmp")
-    with temporary.kept_in(tmp_path):
-        assert not elsewhere.exists()
-
-
-@pytest.mark.parametrize("longest", [10_000, 10])
-def test_a_running_node_s_address_is_found(tmp_path, longest):
-    with temporary.kept_in(tmp_path), temporary.short(longest) as sockets:
+@pytest.mark.parametrize("longest", [1000, 0])
+def test_a_running_node_s_address_is_found(tmp_path, monkeypatch, longest):
+    monkeypatch.setattr(temporary, "LONGEST", longest)
+    with temporary.kept_in(tmp_path), temporary.sockets() as sockets:
         with socket.socket(socket.AF_UNIX) as served:
             served.bind(str(sockets / "actor-0"))
             assert temporary.address_of(tmp_path, "actor/0") == f"unix:{sockets.resolve() / 'actor-0'}"
         with pytest.raises(OSError, match="has no running node 'variables' that serves: start the run with local_mp"):
             temporary.address_of(tmp_path, "variables")
+    assert not sockets.parent.exists()
