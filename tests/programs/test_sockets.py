@@ -40,10 +40,8 @@ def test_nodes_listen_on_sockets_that_only_their_user_reaches_and_leave_none(tmp
     workdir = tmp_path / ("a long path" * 10) / "run" if is_long else short / "run"
     process = start("--launch", launch, "--workdir", str(workdir))
     wait_for_rows(workdir, process)
-    if is_long:
-        folder = pathlib.Path(os.readlink(workdir / FOLDER / ELSEWHERE))
-    else:
-        folder = next((workdir / FOLDER).glob("*/monitor")).parent  # Other temporary files may lie beside it.
+    place = pathlib.Path(os.readlink(workdir / FOLDER / ELSEWHERE)) if is_long else workdir / FOLDER
+    folder = next(place.glob("*/monitor")).parent  # Other temporary files may lie beside it.
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {file.name for file in folder.iterdir() if file.is_socket()} == {"monitor", "variables"}
     for pid in {process.pid, *pids(workdir).values()}:
@@ -52,4 +50,4 @@ def test_nodes_listen_on_sockets_that_only_their_user_reaches_and_leave_none(tmp
     process.terminate()
     output = finish(process, timeout_s=60)
     assert process.returncode == 143, output
-    assert not folder.exists() and not (workdir / FOLDER).exists()
+    assert not place.exists() and not (workdir / FOLDER).exists()
