@@ -116,7 +116,7 @@ class Hosts:
         if code == 0:
             jax.distributed.shutdown()  # It waits for all hosts.
         elif _met.is_set():
-            with contextlib.suppress(RuntimeError, concurrent.futures.TimeoutError):  # The others may be gone.
+            with contextlib.suppress(OSError, RuntimeError, concurrent.futures.TimeoutError):  # Others may be gone.
                 in_thread(self._await_others if self.first else self._post_end).result(FAIL_S)
             if self.first:
                 time.sleep(EXIT_S)
@@ -126,8 +126,7 @@ class Hosts:
 
     def _await_others(self) -> None:
         for other in range(1, self.number):
-            while posted(f"ended/{other}") is None:
-                time.sleep(0.05)
+            _read(f"ended/{other}", other, FAIL_S)
 
     def _await_coordinator(self) -> None:
         """Waits until the first host listens: JAX would kill the process without naming the host that is missing."""

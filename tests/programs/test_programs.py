@@ -104,8 +104,8 @@ def test_no_orphans_and_no_temporary_files_are_left_when_the_launcher_is_killed(
         time.sleep(0.5)
     assert running(tmp_path) == []
     assert not list(temporary.iterdir())
-    left = [path.resolve() for place in ("tmp", "tmp/elsewhere") for path in tmp_path.glob(f"{place}/*/job.pkl")]
-    assert left
+    left = [path.resolve() for place in ("tmp", "tmp/elsewhere") for path in tmp_path.glob(f"{place}/*")]
+    assert any((path / "job.pkl").exists() for path in left)
     status(tmp_path)
     printed = capsys.readouterr().out
     assert "\nit was cut off: its launcher was killed, or the machine went down\n" in printed

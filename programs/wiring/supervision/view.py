@@ -63,7 +63,7 @@ class View:
             if self._live:
                 self._live.update(table_of(status), refresh=True)
             elif time.monotonic() >= self._next_line and (
-                counts(status) or time.monotonic() - self._began_at >= LINE_EVERY_S
+                metrics.has_counted(status["totals"]) or time.monotonic() - self._began_at >= LINE_EVERY_S
             ):
                 self._next_line = time.monotonic() + LINE_EVERY_S
                 print(line(status), flush=True)
@@ -71,15 +71,10 @@ class View:
 
 def line(status: dict[str, Any]) -> str:
     """The program's state in one line; until something is counted, the activity of each node."""
-    if not counts(status):
+    if not metrics.has_counted(status["totals"]):
         doing = ", ".join(f"{name} {node['activity']}" for name, node in status["nodes"].items() if not node["gone"])
         return f"starting: {doing or 'no node has reported yet'}"
     return "  ".join(f"{name} {value}" for name, value in [*_summary(status), *restarts(status.get("restarts", {}))])
-
-
-def counts(status: dict[str, Any]) -> bool:
-    """Whether the program has counted anything yet."""
-    return metrics.has_counted(status["totals"])
 
 
 def _summary(status: dict[str, Any]) -> list[tuple[str, str]]:
