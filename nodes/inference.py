@@ -247,13 +247,13 @@ class Inference(Node):
 
     def _serve(self, lane: Lane, requests: Sequence[Request]) -> None:
         version, params = lane.params(self._params.snapshot())
-        with self.stopwatch("acting"):
+        num_envs = requests[0].group.num_envs
+        groups = padded(len(requests), self._max_batch // num_envs)
+        with self.stopwatch("acting" if (groups, num_envs) in lane.compiled else "compiling"):
             for request in requests:
                 if request.executed is not None:
                     request.group.state = self._executed(request.group.state, request.executed)
-            most = self._max_batch // requests[0].group.num_envs
-            padding = padded(len(requests), most) - len(requests)
-            rows = [*requests, *[requests[0]] * padding]
+            rows = [*requests, *[requests[0]] * (groups - len(requests))]
             columns = [np.stack(column) for column in zip(*(row.leaves for row in rows))]  # [G, B, ...]
             step_type, reward, discount, *seen = columns
             timestep = TimeStep(step_type, reward, discount, tree.unflatten_as(self._spec.observations, seen))
@@ -262,6 +262,7 @@ class Inference(Node):
             out = self._act(params, seeds, steps, timestep, [row.group.state for row in rows])
             action, extras, core = jax.device_get(out[:3])
             extras, core = tree.flatten(extras), tree.flatten(core)
+        lane.compiled.add((groups, num_envs))
         with self._changed:
             for i, request in enumerate(requests):
                 request.group.state = out[3][i]

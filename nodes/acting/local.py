@@ -56,7 +56,8 @@ class Acting:
 
     def __call__(self, params: Nest, timestep: TimeStep) -> tuple[np.ndarray, Nest, Nest]:
         """The action in this time step [B], its extras, and the policy's core before it."""
-        with self._stopwatch("acting"):
+        compiles = not self._steps and "compiling" not in self._stopwatch.finished
+        with self._stopwatch("compiling" if compiles else "acting"):
             *out, self._state = self._act(params, self._key, self._steps, timestep, self._state)
             if self._device is None:
                 action, extras, core = jax.device_get(out)

@@ -26,6 +26,7 @@ class Lane:
       device: the device; the states of its groups are there.
       groups: its groups, by name.
       waiting: the requests that no batch has taken yet, oldest first.
+      compiled: the sizes of batches, in groups and slots of a group, that it has acted for.
 
     Args:
       max_batch: the most environment slots in a batch.
@@ -36,6 +37,7 @@ class Lane:
         self._max_batch = max_batch
         self.groups: dict[str, Group] = {}
         self.waiting: list[Request] = []
+        self.compiled: set[tuple[int, int]] = set()
         self._params: tuple[int, Nest] = (-1, None)
 
     @property

@@ -136,6 +136,19 @@ def test_each_padded_number_of_groups_is_compiled_once():
     assert batches(node) == 12
 
 
+def test_the_first_batch_of_a_size_is_compiling_and_no_other(monkeypatch):
+    node = inference(tiny.make(ENV.spec), deadline_s=0.0)
+    act, doing = node._act, []
+    monkeypatch.setattr(node, "_act", lambda *args: doing.append(node.report()["activity"]) or act(*args))
+    for group in ("a", "b"):
+        node.register(group, 2, 0)
+    for t, asking in enumerate(("a", "a", "ab", "ab")):
+        for group in asking:
+            node.act(group, t - 2 * (group == "b"), frames(2, MID), timeout_s=0.0)
+        node.step()
+    assert doing == ["compiling", "acting"] * 2
+
+
 def test_newer_params_act_once_they_have_come():
     node = inference(tiny.make(ENV.spec), deadline_s=0.0)
     node.register("actor/0/0", 2, 0)

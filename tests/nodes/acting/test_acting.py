@@ -11,6 +11,7 @@ import pytest
 
 from boonta.agents.base import Table
 from boonta.envs.catch import Catch
+from boonta.nodes.acting import local
 from boonta.nodes.acting.base import Remote
 from boonta.nodes.acting.lock_step import LockStep
 from boonta.nodes.actor import Actor
@@ -59,6 +60,21 @@ def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent,
     assert list(steps.version) == [5] * 6
     ball = [int(np.flatnonzero(row.any(axis=1))[0]) for row in steps.observation]
     assert ball == [0, 1, 2, 3, 4, 5]  # the ball falls one row a step: nothing is lost or doubled
+
+
+def test_an_actors_first_act_is_compiling_and_no_other(agent, variables, monkeypatch):
+    doing = []
+    act = local.jit_policy(agent.policy)
+
+    def reported(*args):
+        doing.append(node.report()["activity"])
+        return act(*args)
+
+    monkeypatch.setattr(local, "jit_policy", lambda policy: reported)
+    node = actor(agent, variables, QueueTable(agent.tables[0]))
+    for _ in range(4):
+        node.step()
+    assert doing == ["compiling", *["acting"] * 3]
 
 
 def test_each_life_of_an_actor_has_seeds_of_its_own(agent, variables):
