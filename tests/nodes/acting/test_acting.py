@@ -63,13 +63,8 @@ def test_rows_hold_what_the_environment_showed_and_the_version_that_acted(agent,
 
 
 def test_an_actors_first_act_is_compiling_and_no_other(agent, variables, monkeypatch):
-    doing = []
-    act = local.jit_policy(agent.policy)
-
-    def reported(*args):
-        doing.append(node.report()["activity"])
-        return act(*args)
-
+    doing, act = [], local.jit_policy(agent.policy)
+    reported = lambda *args: doing.append(node.report()["activity"]) or act(*args)  # noqa: E731
     monkeypatch.setattr(local, "jit_policy", lambda policy: reported)
     node = actor(agent, variables, QueueTable(agent.tables[0]))
     for _ in range(4):
