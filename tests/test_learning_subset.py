@@ -24,7 +24,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
 
 @pytest.mark.slow
 @pytest.mark.learning
-@pytest.mark.timeout(960)
 @pytest.mark.parametrize("name", RECORDED)
 def test_its_interquartile_mean_is_not_below_its_interval(name):
     ended = run(name)

@@ -37,7 +37,7 @@ class Clone:
     def prints(self, no_hosts: str = "", user: int = 0, apt_code: int = 0) -> str:
         given = {"PATH": str(self.tools), "NO_HOSTS": no_hosts, "ID": str(user), "APT_CODE": str(apt_code)}
         command = [self.root / ".ci/packages"]
-        return subprocess.run(command, env=given, check=True, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(command, env=given, check=True, capture_output=True, text=True, timeout=400).stdout
 
     def asked(self) -> list[str]:
         path = self.root / "asked"

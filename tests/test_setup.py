@@ -88,7 +88,7 @@ class House:
             env=self.environment(**environment),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=400,
         )
 
     def installs(self) -> int:
@@ -147,7 +147,7 @@ def test_interrupted_build_fails_and_is_done_again(house: House):
 
 def test_two_at_once_build_one_environment(house: House):
     both = [subprocess.Popen([house.root / "run", "true"], env=house.environment()) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert [process.wait(timeout=400) for process in both] == [0, 0]
     assert house.installs() == 1
 
 

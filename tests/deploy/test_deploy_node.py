@@ -17,7 +17,7 @@ from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
 from boonta.tests.helpers.launched import LIMIT, ends_with
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 ALL = ("monitor", "variables", "learner", "actor")
 
 
@@ -116,7 +116,7 @@ def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_fol
             apart.start(label)
         apart.wait_for(tmp_path, "updates", 0)
         words = [sys.executable, "-m", "boonta", "join", str(tmp_path)]
-        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
         codes, outputs = apart.finish()
     assert joined.returncode == 0, joined
     assert not (tmp_path / "servers.json").exists()
@@ -141,6 +141,7 @@ def test_nodes_of_another_build_are_refused_and_both_named(tmp_path):
     with Apart(LIGHT, "--workdir", str(tmp_path)) as apart:
         for label in ("monitor", "variables", "learner"):
             apart.start(label)
+        apart.wait_for(tmp_path, "updates", 0)
         apart.start("actor", flags=("--breaks-after", "1000000"))
         codes, outputs = apart.finish()
     assert set(codes.values()) == {1}, outputs
@@ -178,7 +179,7 @@ def test_nodes_with_another_key_are_refused_and_say_so(tmp_path):
             apart.start(label)
         refused = [apart.start(label, key=str(tmp_path / "other.pem")) for label in ("learner", "actor")]
         for process in refused:
-            output, _ = process.communicate(timeout=240)
+            output, _ = process.communicate(timeout=400)
             assert process.returncode == 1 and "has another key than its caller" in output, output
     assert (tmp_path / "run" / "rpc.pem").stat().st_mode & 0o777 == 0o600
 

@@ -18,7 +18,6 @@ from boonta.tests.helpers.runs import processes, saved
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
 TINY = pathlib.Path(__file__).parents[1] / "helpers" / "tiny_program.py"

@@ -21,7 +21,6 @@ from boonta.tests.helpers.slurm_cluster import Slurm, missing
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slurm,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(missing()), reason=missing()),
 ]
 ROOT = pathlib.Path(__file__).parents[2]

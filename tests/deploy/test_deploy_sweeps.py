@@ -53,7 +53,7 @@ def started(only: dict, index: int, folder: pathlib.Path) -> list[str]:
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
     environment = {"PATH": f"{folder}:/bin:/usr/bin", roles.INDEX: str(index)}
-    done = subprocess.run(only["command"], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(only["command"], env=environment, capture_output=True, text=True, timeout=400)
     return done.stdout.splitlines()
 
 

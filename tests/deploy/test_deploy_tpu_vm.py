@@ -73,7 +73,6 @@ def test_machines_that_are_none_are_refused(machines, message):
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(480)
 def test_a_program_runs_over_connections_and_its_end_is_reported(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
     machines = tpu_vm.Machines(LIGHT, "127.0.0.1,127.0.0.2", root=tmp_path, base_port=free_ports())
@@ -96,7 +95,6 @@ def disconnected(apart: Apart) -> set[int]:
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(480)
 def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
     run = tmp_path / "run folder"
@@ -108,7 +106,6 @@ def test_nodes_end_with_their_connections(tmp_path, monkeypatch):
 
 
 @pytest.mark.once
-@pytest.mark.timeout(480)
 def test_a_unit_saves_at_the_end_of_its_connection(tmp_path, monkeypatch):
     ssh.stand_in(tmp_path, monkeypatch)
     unit, run = ROOT / "tests" / "helpers" / "unit_program.py", tmp_path / "run folder"

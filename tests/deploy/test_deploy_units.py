@@ -17,7 +17,6 @@ from boonta.tests.helpers.runs import end, saved
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(bool(namespaces.missing()), reason=namespaces.missing()),
 ]
 UNIT = pathlib.Path(__file__).parents[1] / "helpers" / "unit_program.py"

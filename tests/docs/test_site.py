@@ -29,7 +29,7 @@ def site(tmp_path):
     """The site, built strictly: a broken link or anchor, or a name that has no docstring, fails."""
     folder = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(ROOT / "docs" / "mkdocs.yml"), "-d", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

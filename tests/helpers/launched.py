@@ -42,7 +42,7 @@ def ends_with(file: pathlib.Path) -> tuple[str, ...]:
     return ("--stop.env-steps", str(LIMIT), "--leaps-at", str(file))
 
 
-def finish(process: subprocess.Popen, timeout_s: float = 180) -> str:
+def finish(process: subprocess.Popen, timeout_s: float = 400) -> str:
     try:
         return process.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
@@ -51,7 +51,7 @@ def finish(process: subprocess.Popen, timeout_s: float = 180) -> str:
 
 
 def wait_for_rows(workdir: pathlib.Path, process: subprocess.Popen, updates: int = 1) -> None:
-    deadline = time.monotonic() + 180
+    deadline = time.monotonic() + 400
     while time.monotonic() < deadline and process.poll() is None:
         if (workdir / "metrics.jsonl").exists():
             rows = metrics.read(workdir)

@@ -17,7 +17,7 @@ import psutil
 from boonta.nodes import metrics
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DEADLINE_S = 240.0
+DEADLINE_S = 400.0
 POLL_S = 0.2
 COUNTERS = ("env_steps", "updates")
 

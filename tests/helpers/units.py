@@ -13,7 +13,7 @@ from boonta.tests.helpers.runs import saved
 
 HELPERS = pathlib.Path(__file__).parent
 ROOT = HELPERS.parents[1]
-LIMIT_S = 240.0
+LIMIT_S = 400.0
 
 
 class Units:

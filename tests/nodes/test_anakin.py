@@ -102,7 +102,7 @@ def test_one_device_and_eight_learn_the_same(kinds):
         """
     )
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=280, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
 
 
 @contextlib.contextmanager

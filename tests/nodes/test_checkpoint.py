@@ -39,7 +39,6 @@ def test_the_newest_comes_back_with_its_counters_and_only_some_are_kept(tmp_path
     assert sorted(path.name for path in (tmp_path / "checkpoints").iterdir() if path.name.isdigit()) == ["2", "3"]
 
 
-@pytest.mark.timeout(120)
 def test_two_threads_save_at_once(tmp_path):
     def save(name: str) -> int:
         saver = Checkpointer(tmp_path / name)
@@ -74,7 +73,7 @@ def check_replicated(folder: pathlib.Path) -> None:
 def test_what_several_devices_hold_alike_comes_back(tmp_path):
     code = f"from boonta.tests.nodes.test_checkpoint import *; check_replicated(pathlib.Path({str(tmp_path)!r}))"
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
 
 
 def test_a_checkpoint_has_a_copy_of_the_runs_settings(tmp_path):

@@ -87,7 +87,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     dataset = ReverbDataset([client], [table], one_device(), SIGNATURE)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
-    thread.join(timeout=60)
+    thread.join(timeout=400)
     assert not thread.is_alive()
     dataset.close()
 

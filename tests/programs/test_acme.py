@@ -12,7 +12,7 @@ from boonta.nodes import metrics
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import undeclared
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 pytest.importorskip("launchpad")
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "nodes" / "acme" / "README.md"
 PROGRAM, CHECKPOINT, PUBLISHED, _ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -38,7 +38,7 @@ def test_the_scripts_of_the_page_run_on_one_program(tmp_path, monkeypatch):
         exec(PUBLISHED, names)
         assert names["source"].version > 0
         program.process.send_signal(signal.SIGTERM)
-        program.process.wait(timeout=120)
+        program.process.wait(timeout=400)
     exec(f"actor = {loop}", names)
     rows = metrics.read(workdir)
     assert not undeclared(workdir)
@@ -49,7 +49,6 @@ def test_the_scripts_of_the_page_run_on_one_program(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_muzero_learns_catch_from_a_scripted_acme_actor_alone(tmp_path):
     """The script catches the ball in two thirds of its episodes, which is a return of a third."""
     script = tmp_path / "from_acme.py"

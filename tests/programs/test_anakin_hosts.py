@@ -14,7 +14,7 @@ from boonta.tests.helpers import fused
 from boonta.tests.helpers.runs import saved
 from boonta.tests.helpers.units import Units
 
-pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.once
 
 
 def units(folder, hosts: int, *flags: str, **settings) -> Units:

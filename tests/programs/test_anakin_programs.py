@@ -31,7 +31,7 @@ BRIEF = [
 
 def run(program: list[str], folder: pathlib.Path, *flags: str, brief: Sequence[str] = (*BRIEF, *TINY)) -> None:
     command = [sys.executable, str(ROOT / "programs" / program[0]), *program[1:], "--workdir", str(folder)]
-    done = subprocess.run([*command, *brief, *flags], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([*command, *brief, *flags], capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     assert "done: updates reached 40 (limit 40)" in done.stdout
 

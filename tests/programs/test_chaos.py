@@ -42,7 +42,6 @@ def test_schedules_are_repeatable_and_strike_all():
     assert sorted(event.kind for event in events) == ["kill"] * 3 + ["stall"] * 3 + ["stop"] * 3
 
 
-@pytest.mark.timeout(900)
 def test_a_program_survives_an_event_at_each_kind_of_node(tmp_path):
     """The bars of agents that learn in a minute are those of the next test."""
     with Running(tmp_path, INFERENCE, *ALLOWED, *SAVE) as run:

@@ -16,7 +16,7 @@ from boonta.tests.helpers.units import LIMIT_S, Units
 
 ENDS_S = 120.0  # Time that a host may outlive another.
 
-pytestmark = [pytest.mark.once, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.once
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ from boonta.tests.helpers.running import Running
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(480),
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user, and to enter the network"),
     pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces"),
 ]
@@ -101,7 +100,7 @@ def reached(uid: int = intruder.MAY_DO_ANYTHING, within: int | None = None, **wh
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=60,
+        timeout=400,
     )
     return json.loads(done.stdout)
 

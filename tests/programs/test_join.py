@@ -17,7 +17,7 @@ from boonta.nodes.snapshots import counters, schema
 from boonta.tests.helpers.launched import LIGHT, LIMIT, TINY, ends_with
 from boonta.tests.helpers.running import ROOT, Running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 JOIN = [sys.executable, "-m", "boonta", "join"]
 
 

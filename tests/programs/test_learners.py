@@ -13,7 +13,7 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots.store import numbers
 from boonta.tests.helpers.running import Running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 TINY = ("tests/helpers/tiny_program.py", "--learners", "2")
 LEARNERS = ("learner/0", "learner/1")
 

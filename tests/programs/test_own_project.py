@@ -36,7 +36,7 @@ from boonta.nodes.periodic import Periodic
 
 
 class Clock(Periodic):
-    def __init__(self, name, monitor=None, *, every_s: float = 0.2):
+    def __init__(self, name, monitor=None, *, every_s: float = 0.01):
         super().__init__(name, monitor, every_s=every_s)
 
     def round(self) -> None:
@@ -85,15 +85,15 @@ def python(tmp_path_factory) -> pathlib.Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
     build = "from setuptools import build_meta; build_meta.build_wheel('.')"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=200)
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=400)
     (wheel,) = source.glob("boonta_rl-*.whl")
     uv = shutil.which("uv", path=f"{ROOT / '.uv' / 'bin'}:{os.environ.get('PATH', os.defpath)}")
     options = ["--without-pip"] if uv else []
-    subprocess.run([sys.executable, "-m", "venv", *options, folder / "env"], check=True, timeout=100)
+    subprocess.run([sys.executable, "-m", "venv", *options, folder / "env"], check=True, timeout=400)
     python = folder / "env" / "bin" / "python"
     install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
     options = ["--no-deps", "--no-index", "--no-cache-dir"]
-    subprocess.run([*install, *options, wheel], check=True, capture_output=True, env=outside(), timeout=200)
+    subprocess.run([*install, *options, wheel], check=True, capture_output=True, env=outside(), timeout=400)
     (packages,) = (folder / "env" / "lib").glob("python3*/site-packages")
     (packages / "locked.pth").write_text("\n".join(site.getsitepackages()))  # After the environment's own.
     return python
@@ -125,7 +125,7 @@ def outside() -> dict[str, str]:
 def printed(command: Sequence[object], folder: pathlib.Path) -> str:
     """What a command prints that is given in a folder, and succeeds."""
     done = subprocess.run(
-        list(map(str, command)), cwd=folder, env=outside(), capture_output=True, text=True, timeout=280
+        list(map(str, command)), cwd=folder, env=outside(), capture_output=True, text=True, timeout=400
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -153,7 +153,6 @@ def test_the_console_script_is_installed(python, tmp_path):
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(400)
 def test_it_runs_as_processes(python, project):
     run(python, project, "--stop.updates", "30")
     row = metrics.read(project / "run")[-1]
@@ -162,7 +161,6 @@ def test_it_runs_as_processes(python, project):
 
 @pytest.mark.once
 @pytest.mark.unoptimised
-@pytest.mark.timeout(400)
 def test_it_runs_as_threads_of_one_process_with_its_environment_named(python, project):
     flags = ["--launch", "sebulba", "--clocks", "0", "--env.columns", "4", "--stop.updates", "30"]
     output = run(python, project, "envs.narrow:narrow", *flags)

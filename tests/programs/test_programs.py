@@ -19,7 +19,7 @@ from boonta.tests.helpers.damage import flip
 from boonta.tests.helpers.launched import LIGHT, TINY, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.runs import saved
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 ENDS_S = 100.0  # It is below `pulse.MONITOR_DEADLINE_S`, after which nodes end even if nobody asks them to.
 
 
@@ -136,7 +136,7 @@ def test_a_failure_while_ending_is_told(tmp_path):
 @pytest.mark.slow
 def test_the_end_waits_for_tables_that_take_long_to_save(tmp_path):
     process = start("--workdir", str(tmp_path), "--stop.updates", "50", "--save-takes-s", "40")
-    output = finish(process, timeout_s=300)
+    output = finish(process)
     assert process.returncode == 0, output
     assert "the end waits for replay to save, at most 600 s" in output
     (number,) = numbers(tmp_path / "replay")
@@ -148,6 +148,6 @@ def test_learns_catch_as_processes(tmp_path, program):
     """An agent that empties a queue, and one that samples a replay table."""
     arguments = ["--workdir", str(tmp_path), "--stop.eval-return", "0.5", "--stop.seconds", "400"]  # By chance: -0.6.
     process = start(*arguments, program=f"programs/{program}.py")
-    output = finish(process, timeout_s=460)
+    output = finish(process)
     assert process.returncode == 0, output
     assert "done: eval_return reached" in output

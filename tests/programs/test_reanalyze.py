@@ -8,7 +8,7 @@ from boonta.nodes import metrics
 from boonta.tests.helpers.launched import SMALL_SEARCH, finish, start
 from boonta.tests.helpers.runs import undeclared
 
-pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.unoptimised
 
 TINY = "torso.widths=8 head-width=8 num-simulations=2 roots=4 unroll-length=2 bootstrap-length=2"
 FEW = "replay.batch-size=8 replay.min-size=16 consistency-cost=0 search=puct"
@@ -22,7 +22,7 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     program = "programs/reanalyze.py"
     others = ["--num-envs", "8", "--evaluation.every-s", "3600", *config]  # An evaluation would compile.
     process = start("--workdir", str(workdir), *others, *arguments, program=program)
-    output = finish(process, timeout_s=400)
+    output = finish(process)
     assert process.returncode == 0, output
     assert "done: updates reached" in output, output
     assert not undeclared(workdir)

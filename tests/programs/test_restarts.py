@@ -19,13 +19,13 @@ from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, w
 from boonta.tests.helpers.running import COUNTERS, Running, have_grown_twice
 from boonta.tests.helpers.runs import saved
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 INFERENCE = "tests/helpers/inference_program.py"
 STEPS_PER_S = 20  # Of each counter of the light program, at most.
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen, what: str) -> None:
-    deadline = time.monotonic() + 150
+    deadline = time.monotonic() + 400
     while not condition():
         if time.monotonic() > deadline or process.poll() is not None:
             process.terminate()

@@ -43,7 +43,7 @@ def learned(tmp_path_factory):
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=280, cwd=ROOT, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=400, cwd=ROOT, env=environment
     )
     return folder, done
 

@@ -11,7 +11,7 @@ import pytest
 from boonta.nodes.snapshots.store import SnapshotFolder, numbers
 from boonta.tests.helpers.running import Running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 PROGRAM = (
     *("tests/helpers/shards_program.py", "catch", "--replay-servers", "2"),
     *("--config.replay.sampler", "proportional", "--evaluation.every-s", "1000", "--save-every-s", "1000"),

@@ -15,7 +15,7 @@ from boonta.programs.wiring.run_folder.temporary import ELSEWHERE, FOLDER
 from boonta.tests.helpers.apart import LIGHT
 from boonta.tests.helpers.launched import ROOT, finish, pids, wait_for_rows
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.cluster
 
 
 def start(*arguments: str) -> subprocess.Popen:
@@ -48,6 +48,6 @@ def test_nodes_listen_on_sockets_that_only_their_user_reaches_and_leave_none(tmp
         connections = psutil.Process(pid).net_connections("inet")
         assert not [each for each in connections if each.status == psutil.CONN_LISTEN], connections
     process.terminate()
-    output = finish(process, timeout_s=60)
+    output = finish(process)
     assert process.returncode == 143, output
     assert not place.exists() and not (workdir / FOLDER).exists()

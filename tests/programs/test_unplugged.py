@@ -19,7 +19,7 @@ from boonta.programs.wiring.trained import agent_and_env, params_of
 from boonta.tests.helpers import launched, nim
 from boonta.tests.helpers.archives import by_chance, write_by_chance
 
-pytestmark = [pytest.mark.unoptimised, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.unoptimised
 
 SMALL = [
     "--config.num-simulations=2",
@@ -55,7 +55,7 @@ def test_learns_without_an_actor_and_resumes(data, tmp_path, schedule):
     workdir = tmp_path / "run"
     common = ["--data", str(data), "--workdir", str(workdir), "--launch", schedule]
     process = launched.start(*common, "--stop.updates", "12", "config:catch", *SMALL, program="programs/unplugged.py")
-    output = launched.finish(process, timeout_s=300)
+    output = launched.finish(process)
     assert process.returncode == 0, output
     last = metrics.read(workdir)[-1]
     assert last["updates"] >= 12 and "env_steps" not in last

@@ -11,13 +11,13 @@ from boonta.nodes.rpc.client import Client
 from boonta.programs.wiring.run_folder.temporary import address_of
 from boonta.tests.helpers.running import Running
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 PROGRAM = (*("tests/helpers/tiny_program.py", "--variable-servers", "2", "--save-every-s", "1000"),)
 SERVERS = ("variables/0", "variables/1")
 
 
 def versions(run: Running) -> list[int]:
-    return [Client(address_of(run.workdir, name), 60.0).get(-1)[0] for name in SERVERS]
+    return [Client(address_of(run.workdir, name), 240.0).get(-1)[0] for name in SERVERS]
 
 
 def kill(run: Running, victim: str) -> None:

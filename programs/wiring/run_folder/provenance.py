@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("agents", "deploy", "envs", "nodes", "programs")
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-GIT_S = 5.0  # Deadline of git's answer; a run whose repository takes longer is recorded without a commit.
+GIT_S = 20.0  # Deadline of git's answer; a run whose repository takes longer is recorded without a commit.
 # The packages that decide what a run computes, the simulators' included; those that are installed are recorded.
 PACKAGES = ["jax", "jaxlib", "dm-haiku", "optax", "rlax", "mctx", "flashbax", "chex", "numpy"]
 PACKAGES += ["dm-reverb", "dm-launchpad", "tensorflow-cpu"]

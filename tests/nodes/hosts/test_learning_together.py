@@ -13,7 +13,7 @@ import pytest
 from boonta.tests.helpers import namespaces
 from boonta.tests.helpers.apart import free_ports
 
-pytestmark = [pytest.mark.once, pytest.mark.unoptimised, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 HELPER = pathlib.Path(__file__).parents[2] / "helpers" / "learning_together.py"
 LIMIT_S = 400.0
 # Starts two learners where the machine's own name has an address that no device has.

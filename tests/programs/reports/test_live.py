@@ -69,7 +69,7 @@ def served(folder) -> Iterator[str]:
 
 
 def get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=60) as answer:
+    with urllib.request.urlopen(address, timeout=400) as answer:
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
         return answer.read().decode()
 
@@ -147,7 +147,7 @@ def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
         assert "in stuck_here" in shown.stack("actor/0")
         (run / "logs" / "20260101-000000" / "pids.json").write_text(json.dumps({"monitor": process.pid}))
         assert "in stuck_here" in shown.stack("monitor")  # It is in no status, but the launcher knows it.
-        process.communicate(b"\n", timeout=60)
+        process.communicate(b"\n", timeout=400)
     assert "isn't known" in shown.stack("nobody")
 
 

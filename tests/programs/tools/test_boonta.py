@@ -36,7 +36,7 @@ def test_a_tool_whose_output_nobody_reads_ends_quietly(words, monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "boonta", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120
+        [sys.executable, "-m", "boonta", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=400
     )
     os.close(writer)
     assert done.stderr == "" and done.returncode in (CUT_OFF, 1)  # Rich, with which some tools print, chooses 1.

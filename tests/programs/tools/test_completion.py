@@ -45,6 +45,6 @@ def completed(script, *words: str) -> list[str]:
     """What bash offers for the last word."""
     code = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tyro_boonta; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
-        ["bash", "-c", code, str(script), "boonta", *words], capture_output=True, text=True, timeout=60
+        ["bash", "-c", code, str(script), "boonta", *words], capture_output=True, text=True, timeout=400
     )
     return done.stdout.split()

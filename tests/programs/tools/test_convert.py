@@ -81,7 +81,6 @@ def test_an_archive_that_is_there_stays_as_it_was(tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.once
-@pytest.mark.timeout(200)
 def test_dqn_learns_from_it_without_an_actor(tmp_path):
     record("cartpole/random-v0", gymnasium.make("CartPole-v1"), 60)
     convert.convert("cartpole/random-v0", tmp_path / "data")

@@ -26,7 +26,7 @@ WHOLE = sys.version_info[:2] == (3, 10)
 def examined(**variables: str) -> tuple[int, dict[str, dict[str, str]], str]:
     """The exit code, the findings by name, and what was printed besides."""
     command = [sys.executable, "-m", "boonta", "doctor", "--json"]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=400)
     return done.returncode, {each["name"]: each for each in json.loads(done.stdout)}, done.stderr
 
 

@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 def run(program: str, folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / program), *flags, "--workdir", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    return subprocess.run(command, capture_output=True, text=True, timeout=400)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from boonta.envs.base import FIRST, LAST
 from boonta.nodes.archive import files as archive
 
-pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 pytest.importorskip("launchpad")
 from boonta.nodes.acting.local import step_shapes  # noqa: E402
 from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded  # noqa: E402

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 PROGRAM = """
 from boonta.agents.muzero import Config, make
 from boonta.envs.catch import Catch
@@ -33,7 +33,7 @@ FLAGS = [word for setting in TINY.split() for word in f"--config.{setting}".spli
 
 
 def call(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=200)
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=400)
 
 
 @pytest.fixture(scope="module")

@@ -115,7 +115,7 @@ def test_a_film_that_is_too_large_is_linked(run, monkeypatch):
 
 def test_the_live_page_says_what_it_does_before_it_loads_what_draws(run, monkeypatch, capsys):
     code = "import sys, boonta.programs.tools.report; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout == "False\n"
     monkeypatch.setattr("boonta.programs.reports.live.serve", lambda folder, port: print(folder, port))
     report(run, live=True, port=1)

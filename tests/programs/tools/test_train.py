@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 
 def boonta(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "boonta", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=200)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=400)
 
 
 @pytest.mark.unoptimised

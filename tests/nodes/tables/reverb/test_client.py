@@ -55,7 +55,7 @@ def test_a_process_writes_and_reads_without_tensorflow_and_may_load_it_later(tmp
     server.start()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", WRITES_AND_READS.format(port=port)], capture_output=True, text=True, timeout=240
+            [sys.executable, "-c", WRITES_AND_READS.format(port=port)], capture_output=True, text=True, timeout=400
         )
     finally:
         server._server.stop()
@@ -78,5 +78,5 @@ from boonta.nodes.tables.reverb.library import load
 load()
 print([name for name in sys.modules if name.partition(".")[0] == "tensorflow"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400)
     assert done.stdout == "[]\n", done.stderr

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=pytest.mark.slow)])

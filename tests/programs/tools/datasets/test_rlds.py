@@ -50,7 +50,6 @@ def test_a_field_that_is_missing_is_named():
         list(rlds.to_episodes([{"steps": [step(0, first=True)]}, {"steps": [step(0), lacking]}]))
 
 
-@pytest.mark.timeout(120)
 def test_a_data_set_on_disk(tmp_path):
     tfds = pytest.importorskip("tensorflow_datasets", reason="it isn't installed: it is an extra")
     pytest.importorskip("tensorflow")

@@ -64,7 +64,7 @@ def test_the_launcher_takes_no_accelerator():
         "launch.prepare(reanalyze(run=run, **settings))\n"
     )
     command = [sys.executable, "-c", f"import os\nos.environ['JAX_PLATFORMS'] = 'absent'\n{code}"]
-    subprocess.run(command, check=True, timeout=200)
+    subprocess.run(command, check=True, timeout=400)
 
 
 def test_nodes_find_the_modules_that_their_users_have_added(monkeypatch):

@@ -154,7 +154,7 @@ def test_nothing_starts_devices():
         "provenance.provenance_of(provenance.ROOT / '__init__.py', 'catch', {})\n"
         "assert not backends_are_initialized()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=200)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
 
 
 def program(folder: pathlib.Path, *flags: str):

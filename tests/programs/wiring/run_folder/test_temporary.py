@@ -53,7 +53,7 @@ def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_p
         "        print(os.environ['TMPDIR'])\n"
         "    os.kill(hangs.pid, 9)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=400)
     places = [pathlib.Path(line) for line in ended.stdout.splitlines()]
     assert len(places) == 2 and ended.stderr == ""
     assert not [place for place in places if place.exists()] and not list(folder.iterdir())

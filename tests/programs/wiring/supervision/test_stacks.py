@@ -39,5 +39,5 @@ def test_a_process_that_offers_none_is_left_alone(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         with pytest.raises(LookupError, match="offers no stacks"):
             stacks.ask(tmp_path, process.pid)
-        process.communicate(b"\n", timeout=60)
+        process.communicate(b"\n", timeout=400)
     assert process.returncode == 0

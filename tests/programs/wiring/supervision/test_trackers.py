@@ -93,10 +93,10 @@ def test_a_dashboard_shows_the_run_until_its_end(tmp_path, logged):
         level, line = logged[0]
         address = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/\S+/)", line).group(1)  # type: ignore[union-attr]
         assert level == "INFO"
-        with urllib.request.urlopen(f"{address}status", timeout=60) as answer:
+        with urllib.request.urlopen(f"{address}status", timeout=400) as answer:
             assert json.load(answer)["end"] == "done: updates reached 3"
     with pytest.raises(urllib.error.URLError, match="refused"):
-        urllib.request.urlopen(address, timeout=60)
+        urllib.request.urlopen(address, timeout=400)
     assert len(logged) == 1
 
 

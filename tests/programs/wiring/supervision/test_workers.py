@@ -50,7 +50,6 @@ def test_the_last_words_are_the_exception(tmp_path, log, words):
 
 
 @pytest.mark.cluster
-@pytest.mark.timeout(300)
 def test_a_node_that_can_not_be_made_in_its_process_says_why(tmp_path):
     with Running(tmp_path, LIGHT, "--refuses", "--restarts.number", "0") as running:
         printed = running.finish(1)
