@@ -42,6 +42,7 @@ class Actor(Node):
     """
 
     role: Author = "actor"
+    keeps_nothing = True
 
     def __init__(
         self,

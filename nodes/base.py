@@ -39,6 +39,7 @@ class Node:
       serves: when the node may end: 0, at any time, since no node calls it; else after all nodes with a lower number.
         It is 1 or 2 for a server that itself calls others, 3 for one that calls none.
       served: the names of the methods that they may call.
+      keeps_nothing: whether nothing is lost if it is killed at the program's end: it saves and writes nothing then.
       answer_s: seconds that a call of one of them may take.
       away_s: seconds for which callers try to reach it, after which they may go on without it; None for `answer_s`.
       limit_s: seconds in one activity after which the node counts as hung; see `watch.pulse.stuck`.
@@ -59,6 +60,7 @@ class Node:
     role = ""
     serves = 0
     served: tuple[str, ...] = ()
+    keeps_nothing = False
     answer_s = 30.0
     away_s: float | None = None
     limit_s = 300.0
@@ -82,6 +84,7 @@ class Node:
         self._closed = threading.Event()
         self._beating = threading.Lock()
         self._error: BaseException | None = None
+        self._given_up: set[threading.Thread] = set()  # Those that didn't end in time; their errors don't count.
         self._parent = os.getppid()
         self._started = False  # Whether `start` has succeeded.
 
@@ -218,6 +221,7 @@ class Node:
         self._step_on(first)
         for thread in workers:
             thread.join(timeout=END_REPORT_S)
+        self._given_up.update(thread for thread in workers if thread.is_alive())
 
     def _step_on(self, task: Callable[[], None]) -> None:
         while not self.stopping:
@@ -231,7 +235,8 @@ class Node:
         except Stopped:
             pass
         except BaseException as error:
-            self.fail(error)
+            if threading.current_thread() not in self._given_up:
+                self.fail(error)
 
     def heartbeat(self) -> None:
         """Reports to the monitor, and stops if the monitor asks for it."""

@@ -42,6 +42,7 @@ class Evaluating(Periodic):
     """
 
     role = "evaluator"
+    keeps_nothing = True
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ class Inference(Node):
     role = "inference"
     serves = 1  # It calls the variable server.
     served = ("register", "act")
+    keeps_nothing = True
     answer_s = 5.0  # A request is answered within half a second, if only that there are no actions yet.
 
     def __init__(

@@ -75,6 +75,7 @@ class VariableServer(Periodic):
 
     role = "variables"
     serves = 3
+    keeps_nothing = True
     served = ("put", "get", "newest")
     away_s = 5.0  # Params may take longer over a slow network, but nobody who is asked to stop waits for a dead server.
 

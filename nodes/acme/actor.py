@@ -109,6 +109,7 @@ class AcmeActor(AcmeLoop):
     """
 
     role: Author = "actor"
+    keeps_nothing = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import time
 from boonta.nodes.watch.roster import Roster
 
 DRAIN_S = 8.0  # Time from the stop request until services end even if others have not.
-END_S = 12.0  # Time from the stop request until the monitor ends even if others have not.
+END_S = 20.0  # The same for the monitor. A launcher has killed by then who is late, and seen what became of the rest.
 SAVING_S = 600.0  # Most time for saves after the stop request; none of it counts in the two above.
 
 
@@ -29,21 +29,22 @@ class ProgramEnd:
         self.asked_at: float | None = None
         self.done = False
         self._roster = roster
-        self._saving_before_s = 0.0  # Time of saves until the request.
+        self._awake_before_s = self._saving_before_s = 0.0  # Both until the request.
         self._shown = False  # Whether the launcher has seen the status in which all nodes are gone.
 
     def ask(self, reason: str) -> None:
         """Asks every node to end; only the first reason counts."""
         if not self.reason:
             self.reason, self.asked_at = reason, time.monotonic()
-            self._saving_before_s = self._roster.saving_s
+            self._awake_before_s, self._saving_before_s = self._roster.awake_s, self._roster.saving_s
 
     @property
     def seconds(self) -> float:
-        """Seconds since nodes were asked to end, without those of saves; 0 while they have not been."""
+        """Seconds since nodes were asked to end, without those of saves and pauses; 0 while they have not been."""
         if self.asked_at is None:
             return 0.0
-        return time.monotonic() - self.asked_at - min(self._roster.saving_s - self._saving_before_s, SAVING_S)
+        saving_s = self._roster.saving_s - self._saving_before_s
+        return self._roster.awake_s - self._awake_before_s - min(saving_s, SAVING_S)
 
     def allows(self, serves: int) -> bool:
         """Whether a node may end: it is no server, or no node is left that could call it, or these had time enough."""

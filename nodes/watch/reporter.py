@@ -91,6 +91,7 @@ class Reporter:
                 "number": self._reports,
                 "acknowledged": self._acknowledged,
                 "started": started,
+                "keeps_nothing": node.keeps_nothing,
                 "stuck": node.stuck,
                 "rss_mb": self._process.memory_info().rss / 1e6,
             }

@@ -49,7 +49,7 @@ class Roster:
 
     def __init__(self, silent_s: float):
         self.peers: dict[str, Peer] = {}
-        self.saving_s = 0.0
+        self.saving_s = self._awake_s = 0.0
         self._silent_s = silent_s
         self._expected: Sequence[str] = ()
         self._dispensable: Collection[str] = ()
@@ -87,8 +87,14 @@ class Roster:
         elapsed, self._looked_at = min(now - self._looked_at, LONGEST_ROUND_S), now
         for peer in self.peers.values():
             peer.silent_s += elapsed
+        self._awake_s += elapsed
         if self.saving():
             self.saving_s += elapsed
+
+    @property
+    def awake_s(self) -> float:
+        """Seconds since the beginning, as far as the monitor was awake."""
+        return self._awake_s + min(time.monotonic() - self._looked_at, LONGEST_ROUND_S)
 
     def hung(self, name: str) -> str:
         """How a node hangs, as a predicate; empty if it doesn't, or has ended."""
@@ -146,6 +152,7 @@ class Roster:
                 "rss_mb": peer.report["rss_mb"],
                 "process": peer.report["process"],
                 "started": peer.report["started"],
+                "keeps_nothing": peer.report["keeps_nothing"],
                 "gone": peer.gone,
                 "failure": peer.failure,
                 "hung": self.hung(name),

@@ -12,6 +12,7 @@ def report(name: str, serves: int = 0, counts=None, samples=None, **metrics) -> 
         "number": 1,
         "acknowledged": False,
         "started": True,
+        "keeps_nothing": False,
         "stuck": "",
         "build": "",
         "warnings": [],

@@ -285,3 +285,16 @@ def test_a_warning_that_differs_in_numbers_alone_is_not_given_again():
     for warning in ("", "1.5 MB free", "0.25 MB free", "", "the loss is 1e-05", "the loss is 2.5", "no room"):
         node.warn(warning)
     assert node.warnings == node.report()["warnings"] == ["1.5 MB free", "the loss is 1e-05", "no room"]
+
+
+def test_what_a_thread_raises_that_was_given_up_is_no_failure(monkeypatch):
+    node, closing = Node("actor/0"), threading.Event()
+    monkeypatch.setattr("boonta.nodes.base.END_REPORT_S", 0.01)
+
+    def use_what_is_closed() -> None:
+        closing.wait()
+        raise ValueError("the environment is closed")
+
+    monkeypatch.setattr(Node, "tasks", (node.stop, use_what_is_closed))
+    monkeypatch.setattr(node, "close", lambda: [closing.set(), *(thread.join() for thread in node._given_up)])
+    node.run()

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from boonta.nodes.watch.program_end import SAVING_S
+
+SPARED = ("compiling", "stopping the server")  # Activities in which nothing is lost of a node.
+LONGEST_LOOK_S = 3.0  # Most that the time between two looks counts: in a longer one the launcher was stopped itself.
 
 
 class Grace:
-    """The time that nodes have to end. The time in which some of them save comes on top, up to `SAVING_S`.
+    """The time that nodes have to end. The time in which some of them save comes on top, up to `SAVING_S`, and so
+    do pauses of the machine.
 
     Args:
       limit_s: seconds from the request to end, without saves.
@@ -17,7 +24,7 @@ class Grace:
     """
 
     def __init__(self, limit_s: float):
-        self.saving_s = 0.0
+        self.saving_s = self._paused_s = 0.0
         self.limit_s = limit_s
         self._looked_at = float("-inf")
 
@@ -34,7 +41,28 @@ class Grace:
           now: the time.
           saving: whether nodes save now, and have since the last call.
         """
+        passed = now - max(asked, self._looked_at)
         if saving:
-            self.saving_s = min(self.saving_s + now - max(asked, self._looked_at), SAVING_S)
+            self.saving_s = min(self.saving_s + passed, SAVING_S)
+        else:
+            self._paused_s += max(0.0, passed - LONGEST_LOOK_S)
         self._looked_at = now
-        return now - asked > self.whole_s
+        return now - asked - self._paused_s > self.whole_s
+
+
+def cut_short(late: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """The nodes that are killed at their work, each with its activity: those that lose something, and the others.
+
+    In neither are nodes that compile or have saved, and those that haven't come as far as their work.
+
+    Args:
+      late: the monitor's status of the nodes that haven't ended, by name.
+    """
+    working = {
+        name: node
+        for name, node in late.items()
+        if node["started"] and not node["gone"] and node["activity"] not in SPARED
+    }
+    named = {name: f"{name} ({node['activity']})" for name, node in working.items()}
+    losing = [named[name] for name, node in working.items() if not node["keeps_nothing"]]
+    return ", ".join(losing), ", ".join(each for each in named.values() if each not in losing)

@@ -14,7 +14,7 @@ from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.machine.memory import OutOfMemory
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision import guard, together
-from boonta.programs.wiring.supervision.grace import Grace
+from boonta.programs.wiring.supervision.grace import Grace, cut_short
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.restarts import History, Restarts, past, pending
 from boonta.programs.wiring.supervision.view import View, conclude
@@ -26,6 +26,7 @@ THREADS_GRACE_S = 30.0
 SILENT_S = 15.0  # Time without an answer after which the monitor counts as hung.
 ASKED_S = 3.0  # Most time that counts for one call without an answer: this process may have been stopped meanwhile.
 POLL_S = 0.25
+MONITOR_S = 5.0  # Time that the monitor has to write its last row, once all others are gone.
 NEVER = Restarts(number=0)
 
 
@@ -271,10 +272,10 @@ class _Supervisor:
         except Exception:  # The monitor isn't up or has died.
             self._terminate_all()
 
-    def _report_end(self, name: str, cause: str) -> None:
+    def _report_end(self, name: str, cause: str = "") -> None:
         """Reports to the monitor that a worker has died, so that none waits for it at the program's end."""
         with contextlib.suppress(Exception):  # The monitor may be away, too.
-            self._monitor.report_end(name, f"{name} {cause}")
+            self._monitor.report_end(name, cause and f"{name} {cause}")
 
     def _terminate_all(self) -> None:
         self._terminated = True
@@ -282,13 +283,18 @@ class _Supervisor:
             worker.terminate()
 
     def _kill_the_late(self) -> None:
-        late = [worker for worker in self._workers if worker.alive()]
-        # Nothing is lost of a node that compiles, or that hasn't come as far as its work.
-        working = {worker.name: self._doing(worker) for worker in late if self._reported(worker)["started"]}
-        cut_short = [f"{name} ({what})" for name, what in working.items() if what not in ("compiling", "ended")]
-        if cut_short:
-            self._failure = (
-                self._failure or f"{', '.join(cut_short)} did not end within {round(self._grace.whole_s, 1):g} s"
-            )
+        """Kills the nodes that haven't ended, a failure where something is lost; the monitor ends after them."""
+        late = [worker for worker in self._workers if worker.alive() and worker is not self._monitor_worker]
+        losing, others = cut_short({worker.name: self._reported(worker) for worker in late})
+        within = f"did not end within {round(self._grace.whole_s, 1):g} s"
+        if others:
+            LOG.warning("%s %s; nothing is lost by that", others, within)
+        self._failure = self._failure or (losing and f"{losing} {within}")
         for worker in late:
             worker.kill()
+            self._report_end(worker.name)
+        until = time.monotonic() + MONITOR_S
+        while self._monitor_worker.alive() and time.monotonic() < until:
+            self._refresh()
+            time.sleep(POLL_S)
+        self._monitor_worker.kill()

@@ -36,6 +36,7 @@ def beat(monitor: HostMonitor, **counts: float) -> dict:
             "serves": False,
             "acknowledged": False,
             "started": True,
+            "keeps_nothing": False,
             "stuck": "",
             "joined": False,
             "build": "",

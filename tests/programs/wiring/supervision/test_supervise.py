@@ -91,6 +91,15 @@ def test_a_node_that_has_not_come_to_its_work_in_time_is_killed_without_a_word(c
     assert learner.killed
 
 
+def test_a_node_that_keeps_nothing_may_be_late(capsys, monkeypatch):
+    monkeypatch.setattr(supervise, "GRACE_S", 0.0)
+    actor = Worker("actor/0", polls=10**9)
+    monitor = Monitor("updates reached 5", **{"actor/0": "stepping environments"})
+    words = "warning: actor/0 (stepping environments) did not end within 0 s; nothing is lost by that"
+    assert ending(capsys, monitor, actor) == (0, f"{words}\ndone: updates reached 5")
+    assert actor.killed
+
+
 def test_the_end_waits_for_a_node_that_saves_and_says_so(capsys, monkeypatch):
     monkeypatch.setattr(supervise, "GRACE_S", 1e-6)  # Of 0 nothing would be left to cover the rounding of the clock.
     replay = Worker("replay", polls=50)
