@@ -45,7 +45,7 @@ def test_time_in_which_a_node_saves_does_not_count_at_the_end(tmp_path, monkeypa
     assert monitor.beat(report("replay", serves=2))["stop"] == ""
     rounds(9)
     assert monitor.beat(report("replay", serves=2))["stop"] == "enough" and not monitor.stopping
-    rounds(5)
+    rounds(12)
     assert monitor.stopping
 
 
