@@ -32,7 +32,8 @@ class Seen:
 
     Attributes:
       score: the newest mean return over enough episodes; None before the first.
-      best, lowest: the highest and the lowest score, the return at the start included.
+      best, lowest: the highest and the lowest score; the lowest includes the return at the start. The best doesn't,
+        since the first episodes to end are the short ones, which in a task with a goal are those that reach it.
       started_at: the mean return of the first episodes of a run that began with fresh params; None where unknown.
       most_entropy: the highest entropy of the policy, or that of a uniform one where the agent measures it.
       longest_gap: the greatest number of updates between two evaluations; None before the second.
@@ -55,7 +56,7 @@ class Seen:
         if "return" in row and "return_se" in row and row.get("return_episodes", EPISODES) >= EPISODES:
             self.score = Mean(row["return"], row["return_se"])
             start = [] if self.started_at is None else [Mean(self.started_at, row["return_se"])]
-            self.best = max(self.best, self.score, *start)
+            self.best = max(self.best, self.score)
             self.lowest = min(self.lowest, self.score, *start)
         version = row.get("eval_version")
         if version is not None and version != self._evaluated:

@@ -104,7 +104,7 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
         if tight:
             journal.LOG.warning("%s", tight)
         with trackers:
-            code = _run(start, run)
+            code = _run(start, program.run)  # A population's limit is that of all its members.
         journal.LOG.debug("%s%d", journal.ENDED, code)
     if run.launch == "serial":
         codes.append(code)

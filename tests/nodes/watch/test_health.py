@@ -126,6 +126,12 @@ def test_a_mean_over_few_episodes_is_no_best():
     assert judged(few, rows(20, 2))[1] == []
 
 
+def test_first_episodes_that_were_short_and_so_reached_the_goal_are_no_best():
+    searching = {"return": 0.25, "return_se": 0.02, "return_start": 1.0}
+    assert judged(rows(20, **searching))[1] == []
+    assert judged(rows(20, **searching), rows(20, first=21, **{**searching, "return": 0.0}))[1] == ["returns fell"]
+
+
 def test_a_solved_task_may_be_certain():
     solved = {"entropy": 0.0, "return": 1.0, "return_se": 0.0, "return_start": -0.6}
     assert judged(rows(20, **solved))[1] == []

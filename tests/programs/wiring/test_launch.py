@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
+import pathlib
 import sys
 
 import pytest
@@ -88,19 +90,39 @@ def test_a_folder_where_the_file_system_makes_none(capsys):
     assert "--workdir /proc/none/run can't be written: no folder can be made there" in message
 
 
+def save(folder: pathlib.Path, updates: int) -> None:
+    with SnapshotFolder(folder / "checkpoints", "checkpoint").writing(updates) as new:
+        (new / "counts").mkdir(parents=True)
+        (new / "counts" / "metadata").write_text(json.dumps({"updates": float(updates), "seconds": 1.0}))
+
+
 def test_a_run_that_has_reached_its_limit_starts_nothing(tmp_path, capsys):
     started = []
     for limit, newest in (7, None), (7, 6), (7, 7), (8, 7), (7, 9):
         if newest is not None:
-            with SnapshotFolder(tmp_path / "checkpoints", "checkpoint").writing(newest) as new:
-                (new / "counts").mkdir(parents=True)
-                (new / "counts" / "metadata").write_text(json.dumps({"updates": float(newest), "seconds": 1.0}))
+            save(tmp_path, newest)
         run = Run(workdir=str(tmp_path), stop=StopRule(updates=limit))
         with journal.kept_in(tmp_path):
             start = lambda pair=(limit, newest): started.append(pair) or 5  # noqa: E731
             assert launch._run(start, run) == (5 if (newest or 0) < limit else 0)
     assert started == [(7, None), (7, 6), (8, 7)]
     assert capsys.readouterr().out.splitlines() == [f"done: updates reached {n} (limit 7)" for n in (7, 9)]
+
+
+def others(run: launch.RunFlags) -> launch.Program:
+    """A program with another limit than its flags have."""
+    program = tiny_program(run)
+    return dataclasses.replace(program, run=dataclasses.replace(program.run, stop=StopRule(updates=8)))
+
+
+def test_the_limit_is_the_programs_which_for_a_population_is_of_all_members(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "prepare", lambda program: lambda: 5)
+    for saved in (0, 7, 8):
+        if saved:
+            save(tmp_path, saved)
+        with pytest.raises(SystemExit) as ended:
+            launch.main(others, ["--workdir", str(tmp_path), "--stop.updates", "7"])
+        assert ended.value.code == (5 if saved < 8 else 0)
 
 
 def test_a_stop_rule_that_is_none(capsys, tmp_path):
