@@ -257,11 +257,13 @@ MINATAR = replaced(
         "optimiser.learning_rate": 2.5e-4,
     },
 )
+# The maze is another one in each episode, so layers that see walls wherever they are learn more from as many.
+GRID_WORLD = replaced(MINATAR, {"torso.kind": "minatar", "torso.widths": (128,), "support_limit": CATCH.support_limit})
 BOARD = replaced(CATCH, {"discount": -1.0, "bootstrap_length": 1, "exploration.epsilon": 0.1})
 
 PRESETS = {
     "catch": CATCH,
-    "grid_world": CATCH,
+    "grid_world": GRID_WORLD,
     "cartpole": CARTPOLE,
     "minatar": MINATAR,
     "atari": DQN,
