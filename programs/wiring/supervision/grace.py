@@ -58,11 +58,8 @@ def cut_short(late: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
     Args:
       late: the monitor's status of the nodes that haven't ended, by name.
     """
-    working = {
-        name: node
-        for name, node in late.items()
-        if node["started"] and not node["gone"] and node["activity"] not in SPARED
-    }
-    named = {name: f"{name} ({node['activity']})" for name, node in working.items()}
-    losing = [named[name] for name, node in working.items() if not node["keeps_nothing"]]
-    return ", ".join(losing), ", ".join(each for each in named.values() if each not in losing)
+    by_loss: dict[bool, list[str]] = {True: [], False: []}
+    for name, node in late.items():
+        if node["started"] and not node["gone"] and node["activity"] not in SPARED:
+            by_loss[not node["keeps_nothing"]].append(f"{name} ({node['activity']})")
+    return ", ".join(by_loss[True]), ", ".join(by_loss[False])

@@ -14,7 +14,7 @@ from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.machine.memory import OutOfMemory
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision import guard, together
-from boonta.programs.wiring.supervision.grace import Grace, cut_short
+from boonta.programs.wiring.supervision.grace import LONGEST_LOOK_S, Grace, cut_short
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.restarts import History, Restarts, past, pending
 from boonta.programs.wiring.supervision.view import View, conclude
@@ -24,7 +24,6 @@ GRACE_S = 14.0  # Time between the stop request and SIGKILL, besides at most SAV
 # The same for threads. It is longer because closing a table that Reverb waits for blocks them all, up to 3 s each time.
 THREADS_GRACE_S = 30.0
 SILENT_S = 15.0  # Time without an answer after which the monitor counts as hung.
-ASKED_S = 3.0  # Most time that counts for one call without an answer: this process may have been stopped meanwhile.
 POLL_S = 0.25
 MONITOR_S = 5.0  # Time that the monitor has to write its last row, once all others are gone.
 NEVER = Restarts(number=0)
@@ -131,8 +130,8 @@ class _Supervisor:
             self._fresh, self._silent_s = True, 0.0
         except Exception:  # The monitor is starting, hung or ended; time and the workers' exit codes will show which.
             self._fresh = False
-            self._silent_s += min(time.monotonic() - self._polled_at, ASKED_S)
-        self._passed_s = min(time.monotonic() - self._polled_at, ASKED_S)
+            self._silent_s += min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
+        self._passed_s = min(time.monotonic() - self._polled_at, LONGEST_LOOK_S)
         self._polled_at = time.monotonic()
         if self._fresh:
             self._view.show({**self._status, "restarts": past(self._histories)} if self._restarts else self._status)
