@@ -35,8 +35,9 @@ from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
-from boonta.nodes.tables.host import Groups, HostStore
+from boonta.nodes.tables.host import HostStore
 from boonta.nodes.tables.reverb import writer
+from boonta.nodes.tables.rows import Groups
 
 
 @dataclasses.dataclass(frozen=True)

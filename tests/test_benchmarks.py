@@ -17,6 +17,7 @@ from boonta.benchmarks import (
     load_pod,
     load_program,
     muzero,
+    replay_place,
     restarts,
     start,
     timing,
@@ -55,6 +56,16 @@ def test_sequences_are_compared_with_those_of_reverb_alone(capsys, monkeypatch):
     )  # A sequence has 10 new steps.
     assert "sequences/s drawn: 800.0 by Reverb alone, 400.0 in the whole, 50%" in lines
     assert "updates/s: 50.0 alone, 12.5 in the whole" in lines  # 32 of them, each drawn four times.
+
+
+@pytest.mark.once
+def test_a_replay_gives_batches_in_both_places(capsys):
+    options = replay_place.Options(env_name="catch", num_envs=4, size=1_000, seconds=0.05, turns=2)
+    replay_place.main(options)
+    first, batch, host, device, ratio = capsys.readouterr().out.splitlines()
+    assert "medians of 2 turns" in first and " MB of rows are new" in batch and ratio.startswith("device / host")
+    for line, place in ((host, "host"), (device, "device")):
+        assert line.split()[0] == place and float(line.split()[1].replace(",", "")) > 0
 
 
 def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):

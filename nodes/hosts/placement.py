@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Literal
 
 import jax
 import numpy as np
@@ -32,12 +33,16 @@ class Placement:
         environments are divided among them.
       lag: number of updates between the params that act and the update that learns from their data, kept exactly
         (lock-step), so that the same seed gives the same run. None acts with the newest params, which is faster.
+      replay: where sequences to replay are kept: on the first learning device ("device"), or in this machine's memory
+        ("host"). "auto" keeps them on an accelerator where full tables take at most half of its free memory. A fused
+        program always keeps them on its devices.
     """
 
     acting: int = 1
     learning: int | None = None
     threads: int = 2
     lag: int | None = None
+    replay: Literal["auto", "device", "host"] = "auto"
 
     def __post_init__(self) -> None:
         for field in ("acting", "learning", "threads"):

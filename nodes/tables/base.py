@@ -35,7 +35,7 @@ class Drawn(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Sequences drawn together from one table, on the host.
+    """Sequences drawn together from one table, on the host; steps may be on a device, but for their versions.
 
     Attributes:
       steps: `Steps`, leaves [T, S, ...], in the agent's own classes.

@@ -1,17 +1,15 @@
 """The in-process replay: replay tables without a server, for nodes that are threads of one process.
 
 It keeps the same contract as the cluster's, `nodes.tables.contract`: the samplers, the rate at which sequences are
-drawn, when it begins to serve, which sequences are dropped. Rows lie in this process's memory, each once, since a table
-holds more of them than a device would; a batch is sent to the learning devices when it is drawn. It is not saved: a run
-that is resumed fills it anew.
+drawn, when it begins to serve, which sequences are dropped. Rows lie in this process's memory or on a learning device,
+each once; see `nodes.tables.rows`. It is not saved: a run that is resumed fills it anew.
 """
 
 from __future__ import annotations
 
 import collections
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tree
@@ -22,21 +20,10 @@ from boonta.nodes.tables.base import Piece, WaitFor
 from boonta.nodes.tables.mixing import MixedDataset
 from boonta.nodes.tables.priorities import make_priorities
 from boonta.nodes.tables.queue import gather
+from boonta.nodes.tables.rows import Groups, Rows
 from boonta.nodes.tables.weights import Weights
 
 # JAX is imported where it is used, as in `nodes.tables.queue`.
-
-
-class Groups(NamedTuple):
-    """The groups of slots in which one kind of node writes.
-
-    Attributes:
-      number: how many there are.
-      num_envs: n, slots in each.
-    """
-
-    number: int
-    num_envs: int
 
 
 class HostStore:
@@ -49,20 +36,23 @@ class HostStore:
       tables: tables of kind "replay".
       writers: the groups of each kind of node that writes.
       seed: the seed of the draws.
+      device: the device that keeps the rows of tables which only the learner reads; None keeps all in this process's
+        memory. A reanalyzer works on the host with what it reads.
 
     Raises:
       ValueError: a table is a queue, or too small for so many slots; or nobody fills it, or a kind of node has none to
         write to.
     """
 
-    def __init__(self, tables: Sequence[Table], writers: Mapping[Author, Groups], seed: int = 0):
+    def __init__(self, tables: Sequence[Table], writers: Mapping[Author, Groups], seed: int = 0, device: Any = None):
         self._tables: dict[str, HostTable] = {}
         for table in tables:
             if table.writer not in writers:
                 raise ValueError(f"table {table.name!r}: {table.writer}s fill it, and this process has none")
         for writer, groups in writers.items():
             own = contract.written_by(writer, tables)
-            rows = _Rows(own, groups)
+            kept_on = device if all(table.share for table in own) else None
+            rows = Rows(own, groups, kept_on)
             for table in own:
                 self._tables[table.name] = HostTable(table, rows, np.random.default_rng((seed, len(self._tables))))
 
@@ -89,7 +79,7 @@ class HostTable:
       inserted, sampled: numbers of sequences so far.
     """
 
-    def __init__(self, table: Table, rows: _Rows, rng: np.random.Generator):
+    def __init__(self, table: Table, rows: Rows, rng: np.random.Generator):
         self.table, self.rows = table, rows
         # Of sequence `key`, the (block * groups + group) * n + slot, at key % size: two keys meet when one is dropped.
         self._size = rows.groups.num_envs * rows.groups.number * rows.per_slot_of(table)
@@ -150,70 +140,6 @@ class HostTable:
 
     def close(self) -> None:
         """Nothing: it reads nothing ahead."""
-
-
-class _Rows:
-    """The rows that one kind of node writes, each once, in a ring for each group, and the cores of its sequences.
-
-    Args:
-      tables: the tables over them.
-      groups: the groups that write.
-
-    Attributes:
-      groups: the groups that write.
-      changed: guards the rows and their tables, and tells of each sequence that comes in or is drawn.
-    """
-
-    def __init__(self, tables: Sequence[Table], groups: Groups):
-        for table in tables:
-            if table.kind != "replay":
-                raise ValueError(f"table {table.name!r}: this store keeps a replay, not a {table.kind!r}")
-        self.groups = groups
-        self.changed = threading.Condition()
-        self._table = tables[0]  # All have sequences of the same rows.
-        self._per_slot = max(map(self.per_slot_of, tables))
-        self._ring = contract.rows_of(self._table, self._per_slot)
-        self._rows: Steps | None = None  # Leaves [groups, ring, n, ...].
-        self._cores: Any = ()  # Those of the sequences, leaves [groups, per_slot, n, ...].
-
-    def per_slot_of(self, table: Table) -> int:
-        """How many of a table's sequences each slot keeps."""
-        return contract.sequences_per_slot(table, self.groups.number * self.groups.num_envs)
-
-    def write(self, group: int, block: int, steps: Steps) -> None:
-        """Writes the rows that a group has added, and the core of its sequences.
-
-        Args:
-          group: the number of the group.
-          block: number of its sequences, from 0.
-          steps: the rows since those of the block before, leaves [rows, n, ...], and the one core of these sequences,
-            leaves [n, ...].
-        """
-        end = contract.rows_of(self._table, block + 1)
-        rows = np.arange(end - len(steps.reward), end) % self._ring
-
-        def make(length: int, shape: tuple[int, ...], leaf: np.ndarray) -> np.ndarray:
-            return np.zeros((self.groups.number, length, *shape), leaf.dtype)
-
-        def write(ring: np.ndarray, leaf: np.ndarray) -> None:
-            ring[group, rows] = leaf
-
-        def write_core(kept: np.ndarray, leaf: np.ndarray) -> None:
-            kept[group, block % self._per_slot] = leaf
-
-        steps, core = steps._replace(core=()), steps.core
-        if self._rows is None:
-            self._rows = tree.map_structure(lambda leaf: make(self._ring, leaf.shape[1:], leaf), steps)
-            self._cores = tree.map_structure(lambda leaf: make(self._per_slot, leaf.shape, leaf), core)
-        tree.map_structure(write, self._rows, steps)
-        tree.map_structure(write_core, self._cores, core)
-
-    def read(self, block: Any, group: Any, slot: Any) -> Steps:
-        """The sequences with these numbers [S], of these groups [S] and slots [S]: leaves [T, S, ...]."""
-        rows = contract.first_row(self._table, block) + np.arange(self._table.sequence_length)[:, None]  # [T, S]
-        steps = tree.map_structure(lambda leaf: leaf[group, rows % self._ring, slot], self._rows)
-        core = tree.map_structure(lambda leaf: leaf[group, block % self._per_slot, slot][None], self._cores)
-        return steps._replace(core=core)
 
 
 class HostWriter:

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tree
@@ -170,8 +171,12 @@ def _join(pieces: Sequence[tuple[int, Piece]]) -> tuple[Batch, Drawn]:
     return Batch(steps, np.concatenate([piece.probability for _, piece in pieces])), drawn
 
 
-def _side_by_side(*leaves: np.ndarray) -> np.ndarray:
+def _side_by_side(*leaves: Any) -> Any:
     """Pieces [T, S, ...] as one batch [T, B, ...], in the order of its rows; copied once, or not at all if it is so."""
+    if not all(isinstance(leaf, np.ndarray) for leaf in leaves):  # Some are on a device.
+        import jax.numpy as jnp
+
+        return leaves[0] if len(leaves) == 1 else jnp.concatenate(leaves, axis=1)
     if len(leaves) == 1:
         return np.ascontiguousarray(leaves[0])
     length, _, *shape = leaves[0].shape

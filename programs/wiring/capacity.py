@@ -20,6 +20,7 @@ from boonta.programs.wiring.shards import servers_of
 # Reverb compresses with Snappy, which makes of 64 bytes three at best.
 BEST_COMPRESSION = 64 / 3
 REST, REST_PER_ACTION = 4_096, 8  # Bytes.
+SHARE = 0.5  # Of a device's free memory, for what is replayed; the learner needs the rest.
 FIELDS = {"queue": "--config.queue-size", "replay": "--config.replay.size"}  # Those of our agents, by the table's kind.
 
 
@@ -58,7 +59,10 @@ def check(program: Program, apart: bool = False) -> str:
 
         tables = [sebulba.share_of(table, program.run.hosts) for table in tables]
         learning = split(program.run.placement, jax.local_devices())[1]
-        place = _devices(learning) if tables[0].kind == "queue" else _host()
+        if tables[0].kind == "queue":
+            place = _devices(learning)
+        else:
+            place = _devices(learning[:1]) if replays_on_device(program, tables, learning[0]) else _host()
     elif program.run.launch == "anakin":
         tables = [table for table in tables if table.kind == "replay"]  # There a queue holds the newest batch alone.
         own = jax.local_devices()[: program.run.placement.learning]
@@ -72,6 +76,21 @@ def check(program: Program, apart: bool = False) -> str:
     if program.run.launch == "local_mp":  # Tracing a policy may start JAX, which must leave accelerators to the nodes.
         jax.config.update("jax_platforms", "cpu")
     return judge(tables, signature_of(program)(), place)
+
+
+def replays_on_device(program: Program, tables: Sequence[Table], device: jax.Device) -> bool:
+    """Whether Sebulba's replay is kept on this device, its first that learns; see `placement.replay`.
+
+    Args:
+      program: the program.
+      tables: this host's part of the agent's tables.
+      device: the device. One without memory of its own has nothing to gain.
+    """
+    if program.run.placement.replay != "auto":
+        return program.run.placement.replay == "device"
+    stats = device.memory_stats() or {}
+    free = stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0)
+    return _size(_stored(tables), _generous(program)) <= SHARE * free
 
 
 def _stored(tables: Sequence[Table]) -> Sequence[Table]:

@@ -53,6 +53,8 @@ class Parts:
         self._drawn += 1
         steps = jax.tree.map(lambda leaf: np.split(leaf, self._hosts.number, 1)[self._hosts.index], whole.steps)
         part = Batch(steps, np.split(whole.probability, self._hosts.number)[self._hosts.index])
+        if self._drawn % 2 == 0:  # As a replay that is kept on a device gives them.
+            part = part._replace(steps=jax.device_put(part.steps, jax.local_devices()[0]))
         zeros = np.zeros(len(part.probability), np.float32)
         return place(part, self._sharding), Drawn(zeros.astype(np.uint64), zeros.astype(np.int32), zeros)
 

@@ -14,9 +14,10 @@ from boonta.nodes.fused import schedule
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.device import make_device_table
-from boonta.nodes.tables.host import Groups, HostStore
+from boonta.nodes.tables.host import HostStore
 from boonta.nodes.tables.judge import SIGNATURE, SLOTS, Opened
 from boonta.nodes.tables.queue import QueueTable
+from boonta.nodes.tables.rows import Groups
 
 
 def queue(table: Table) -> Opened:
@@ -25,6 +26,10 @@ def queue(table: Table) -> Opened:
 
 def host(table: Table) -> Opened:
     return Opened(HostStore([table], {table.writer: Groups(1, SLOTS)}))
+
+
+def host_on_device(table: Table) -> Opened:
+    return Opened(HostStore([table], {table.writer: Groups(1, SLOTS)}, device=jax.devices()[0]))
 
 
 class Beside:

@@ -39,7 +39,9 @@ def run(workdir, *arguments: str) -> dict[str, float]:
     ],
 )
 def test_learns_from_what_reanalyzers_renew(tmp_path, schedule):
-    row = run(tmp_path, "--launch", schedule, "--stop.updates", "150")
+    # What the learner alone reads is on its device then, and what the reanalyzer reads on the host.
+    placement = ["--placement.replay", "device"] if schedule == "sebulba" else []
+    row = run(tmp_path, "--launch", schedule, "--stop.updates", "150", *placement)
     assert row["updates"] >= 150 and row["env_steps"] > 0
     assert row["batch_share_wanted/reanalyzed"] == 0.75  # 6 of 8
     assert row["batch_share/reanalyzed"] + row["batch_share/trajectories"] == pytest.approx(1)

@@ -18,9 +18,11 @@ from boonta.nodes.hosts.placement import Placed, make_mesh, split
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.tables.division import HOSTS, divided
-from boonta.nodes.tables.host import Groups, HostStore
+from boonta.nodes.tables.host import HostStore
 from boonta.nodes.tables.queue import QueueTable
+from boonta.nodes.tables.rows import Groups
 from boonta.nodes.variables import Colocated, DeviceVariables
+from boonta.programs.wiring import capacity
 from boonta.programs.wiring.checks import check_threads
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
@@ -207,7 +209,8 @@ def _open(
                 f"{table.kind} that {table.writer}s fill"
             )
     if not queues:
-        return HostStore(tables, writers, run.acting_seed + run.hosts.index)
+        device = learning[0] if capacity.replays_on_device(program, tables, learning[0]) else None
+        return HostStore(tables, writers, run.acting_seed + run.hosts.index, device)
     if len(tables) > 1:
         names = [table.name for table in tables]
         raise ValueError(f"{program.name}: tables are {names}; in one process a queue must be the only one")

@@ -7,7 +7,7 @@ import pytest
 from boonta.agents.base import Table
 from boonta.nodes.tables import conformance
 from boonta.nodes.tables.judge import SIGNATURE, Opened
-from boonta.tests.helpers.stores import Beside, device, host, queue
+from boonta.tests.helpers.stores import Beside, device, host, host_on_device, queue
 
 
 @pytest.fixture
@@ -42,8 +42,9 @@ def test_the_queue_in_this_process_passes():
 
 
 @pytest.mark.once
-def test_the_replay_in_this_process_passes():
-    conformance.check(host, samplers=("uniform", "proportional", "rank"))
+@pytest.mark.parametrize("make", [host, host_on_device])
+def test_the_replay_in_this_process_passes(make):
+    conformance.check(make, samplers=("uniform", "proportional", "rank"))
 
 
 @pytest.mark.once

@@ -12,7 +12,8 @@ from jax.sharding import SingleDeviceSharding
 from boonta.agents.base import Batch, Steps, Table
 from boonta.nodes.base import Node, Stopped
 from boonta.nodes.tables.contract import rate_limit
-from boonta.nodes.tables.host import Groups, HostStore, HostWriter
+from boonta.nodes.tables.host import HostStore, HostWriter
+from boonta.nodes.tables.rows import Groups
 
 TABLE = Table(
     name="trajectories",

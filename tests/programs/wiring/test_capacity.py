@@ -14,6 +14,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import Actor
 from boonta.nodes.hosts.coordination import Hosts
+from boonta.nodes.hosts.placement import Placement
 from boonta.nodes.learner import Learner
 from boonta.nodes.population import Population
 from boonta.nodes.reanalyzer import Reanalyzer
@@ -30,6 +31,7 @@ QUEUE = dataclasses.replace(AGENT.tables[0], size=100)
 REPLAY = Table("past", "replay", 5, 4, 8, size=100, sampler="uniform", min_size=8)
 FULL = bytes_when_full(QUEUE, step_shapes(AGENT, Catch().spec))  # Of either table.
 GROUPS = (group(Learner), group(Actor))
+GENEROUS = capacity._generous(Program("program", Run(), AGENT, Catch(), GROUPS))
 CLUSTER = ("local_mp", "local_mt", "serial")
 
 
@@ -102,6 +104,31 @@ def test_tables_on_devices_are_measured_by_the_devices_memory(monkeypatch, way, 
     assert "of the memory of 1 gpu device are free" in capacity.check(program(way, table))
     with pytest.raises(ValueError, match="1 gpu device has .* it must be at most 200 "):
         capacity.check(program(way, dataclasses.replace(table, size=1_000)))
+
+
+@pytest.mark.parametrize(
+    ("replay", "full", "on_device"),
+    [("auto", 0.49, True), ("auto", 0.51, False), ("device", 0.9, True), ("host", 0.1, False)],
+)
+def test_sebulba_replays_on_a_device_that_has_room_or_as_it_is_told(monkeypatch, replay, full, on_device):
+    stats = {"bytes_limit": 3 * 10**9, "bytes_in_use": 10**9}
+    device = types.SimpleNamespace(platform="gpu", memory_stats=lambda: stats)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    table = dataclasses.replace(REPLAY, size=int(2e9 * full / bytes_when_full(REPLAY, GENEROUS) * REPLAY.size))
+    has(monkeypatch, total=100)
+    sebulba = program("sebulba", table, placement=Placement(replay=replay))
+    assert capacity.replays_on_device(sebulba, [table], device) == on_device
+    assert not capacity.replays_on_device(program("sebulba", table), [table], jax.devices("cpu")[0])
+
+
+def test_a_replay_too_large_for_the_device_that_is_to_keep_it_is_refused(monkeypatch):
+    device = types.SimpleNamespace(platform="gpu", memory_stats=lambda: {"bytes_limit": 2 * FULL})
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    has(monkeypatch, total=100)
+    table = dataclasses.replace(REPLAY, size=1_000)
+    assert capacity.check(program("sebulba", table)) == ""
+    with pytest.raises(ValueError, match="1 gpu device has .* it must be at most 200 "):
+        capacity.check(program("sebulba", table, placement=Placement(replay="device")))
 
 
 def test_policies_are_traced_only_where_it_is_close_and_leave_accelerators_alone(monkeypatch):

@@ -1,0 +1,128 @@
+"""Measures Sebulba's replay where rows lie on the host, and where they lie on the device that learns.
+
+    ./run python benchmarks/replay_place.py --agent dqn --env-name atari/Pong
+    ./run python benchmarks/replay_place.py --agent muzero --env-name atari/Pong
+
+One thread writes random rows of a group of slots, and draws batches at the table's ratio until each has arrived on the
+device; no environment steps and nothing is learned. So this is the most that a learner could be given. On the host a
+batch is gathered there and all of it is sent; on the device only new rows are sent. The agent has its preset, but for
+the table's size. On a CPU both lie in the same memory, and what differs is who copies: NumPy or XLA.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import math
+import statistics
+import time
+from typing import Any
+
+import jax
+import numpy as np
+import tyro
+
+from boonta.agents.base import Agent, Steps, Table
+from boonta.envs.base import Env
+from boonta.nodes.acting.local import step_shapes
+from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import batch_sharding, make_mesh
+from boonta.nodes.tables.host import HostStore
+from boonta.nodes.tables.rows import Groups
+from boonta.programs.wiring.environments import kind_of, make_env
+
+PLACES = ("host", "device")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """Options of the benchmark.
+
+    Attributes:
+      agent: an agent with one replay table, such as dqn, r2d2, muzero or sac.
+      env_name: the environment, as programs take it.
+      num_envs: slots of the writer.
+      size: sequences that the table keeps; it is full when measuring begins.
+      seconds: time to measure each place in a turn.
+      turns: how often both are measured.
+    """
+
+    agent: str = "dqn"
+    env_name: str = "atari/Pong"
+    num_envs: int = 32
+    size: int = 20_000
+    seconds: float = 5.0
+    turns: int = 5
+
+
+def main(options: Options) -> None:
+    """Prints the sequences drawn in a second in each place, and their ratio, over all turns."""
+    env = make_env(options.env_name)
+    module = importlib.import_module(f"boonta.agents.{options.agent}")
+    agent: Agent = module.make(module.Config.preset(kind_of(env)), env.spec)
+    (table,) = agent.tables
+    table = dataclasses.replace(table, size=options.size, min_size=1)
+    loads = {place: Load(place, agent, env, table, options.num_envs) for place in PLACES}
+    turns = [{place: load.measure(options.seconds) for place, load in loads.items()} for _ in range(options.turns)]
+    drawn = {place: statistics.median(turn[place] for turn in turns) for place in PLACES}
+    ratios = sorted(turn["device"] / turn["host"] for turn in turns)
+    print(f"{options.agent} on {options.env_name}, {jax.devices()[0].device_kind}, medians of {options.turns} turns")
+    batch, new = loads["host"].batch_bytes / 1e6, loads["host"].new_bytes / 1e6
+    print(f"a batch has {batch:,.2f} MB, and {new:,.2f} MB of rows are new with each")
+    for place in PLACES:
+        print(f"{place:6s} {drawn[place]:10,.0f} sequences/s")
+    print(f"device / host {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+
+
+class Load:
+    """A full table in one place, its writer and its reader.
+
+    Attributes:
+      batch_bytes: bytes of a batch.
+      new_bytes: bytes of the rows that are written for each batch.
+    """
+
+    def __init__(self, place: str, agent: Agent, env: Env, table: Table, num_envs: int):
+        device = jax.devices()[0] if place == "device" else None
+        store = HostStore([table], {"actor": Groups(1, num_envs)}, device=device)
+        self._row = random_row(step_shapes(agent, env.spec), num_envs)
+        self._writer = store.open_writer([table], num_envs, Node("benchmark").wait_for, 0)
+        self._dataset = store.open_dataset([table], batch_sharding(make_mesh(1, table.batch_size)))
+        self._table, self._num_envs = table, num_envs
+        for _ in range(math.ceil(table.size / num_envs) * table.period + table.sequence_length):
+            self._writer.append(self._row)
+            self._draw()
+        batch = self._draw(at_least=1)
+        self.batch_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(batch))
+        row = sum(leaf.nbytes for leaf in jax.tree.leaves(self._row)) / num_envs
+        self.new_bytes = row * table.env_steps_per_update if table.samples_per_insert else 0.0
+
+    def measure(self, seconds: float) -> float:
+        """Sequences drawn in a second."""
+        drawn, start = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds:
+            drawn += self._table.batch_size
+            jax.block_until_ready(self._draw(at_least=1))
+        return drawn / elapsed
+
+    def _draw(self, at_least: int = 0) -> Any:
+        """The last of the batches that the ratio allows, once so many were drawn."""
+        batch, number = None, 0
+        while self._dataset.ready() or number < at_least:
+            if (found := self._dataset.next(0.0)) is None:
+                self._writer.append(self._row)
+                continue
+            batch, number = found[0], number + 1
+            if at_least:
+                break
+        return batch
+
+
+def random_row(like: Steps, num_envs: int) -> Steps:
+    """A raw step of all slots."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda leaf: rng.integers(0, 2, (num_envs, *leaf.shape)).astype(leaf.dtype), like)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
