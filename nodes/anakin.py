@@ -132,9 +132,10 @@ class Anakin(Node):
             checkpointer = Checkpointer(self._state_folder, self._retention, self._start_from, self.warn)
             learner, self._base = checkpointer.resume(learner)
             self._saver = Saver(checkpointer, self.warn)
-            if self.monitor is not None and self._agreement.first:
+            resumed = self._agreement.resumed(self._base)
+            if self.monitor is not None and resumed is not None:
                 self.heartbeat()
-                self.monitor.resume(self.name, self._base)
+                self.monitor.resume(self.name, resumed)
             shapes = shapes_of(fused, learner)
             rest = self._saver.rest(shapes)
         self._updates = int(self._base.get("updates", 0))

@@ -128,9 +128,10 @@ class Learner(Node):
             self._checkpointer = Checkpointer(self._folder, self._retention, self._start_from, self.warn)
             whole = bool(self._beside) and not self.past_lives  # If it restarts alone, the tables go on.
             self._state, counts = self._checkpointer.resume(self._state, whole)
-            if self.monitor is not None and self._agreement.first:
+            resumed = self._agreement.resumed(counts)
+            if self.monitor is not None and resumed is not None:
                 self.heartbeat()
-                self.monitor.resume(self.name, counts)
+                self.monitor.resume(self.name, resumed)
             self._updates = int(counts.get("updates", 0))
         self._step: Any = None  # Is compiled for the first batches.
         self._updated = False  # Whether it has been.

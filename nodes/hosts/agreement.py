@@ -123,6 +123,10 @@ class Agreement:
           folder: the folder of the checkpoints, which all must share.
         """
 
+    def resumed(self, counts: dict[str, float]) -> dict[str, float] | None:
+        """Of a checkpoint's counters those that the monitor is to go on with; None tells it nothing."""
+        return counts
+
     def begin(self) -> None:
         """Waits, with the first batch in hand, until all learners have theirs.
 
@@ -223,6 +227,10 @@ class SeveralHosts(Agreement):
     def __init__(self, monitor: Party):
         self.first = monitor.hosts.first
         self._monitor = monitor
+
+    def resumed(self, counts: dict[str, float]) -> dict[str, float] | None:
+        """See `Agreement.resumed`. What is added up over hosts goes on at the first; each counts all updates."""
+        return counts if self.first else {"updates": counts.get("updates", 0.0)}
 
     def report(self, saving: bool, sharding: NamedSharding, pace: float = 0.0) -> Any:
         bits = encode(self._monitor.host_report(saving, pace))

@@ -88,6 +88,10 @@ class SeveralLearners(SeveralHosts):
             if self._part.asked_at is not None:
                 self._post(False)
 
+    def resumed(self, counts: dict[str, float]) -> dict[str, float] | None:
+        """See `Agreement.resumed`. All have one monitor, which the first one tells."""
+        return counts if self.first else None
+
     def begin(self) -> None:
         """See `Agreement.begin`; it posts that this learner has a batch, and reads what all have posted."""
         if self._begun:

@@ -25,6 +25,7 @@ pytestmark = [
 ]
 ROOT = pathlib.Path(__file__).parents[2]
 UNIT = ROOT / "tests" / "helpers" / "unit_program.py"
+FUSED = ROOT / "tests" / "helpers" / "noting_program.py"
 LIGHT = ROOT / "tests" / "helpers" / "light_program.py"
 LIMIT_S = 240.0
 
@@ -99,6 +100,27 @@ def test_a_sweep_is_an_array_of_its_runs(cluster, tmp_path):
     assert all(metrics.read(folder)[-1]["updates"] >= 40 for folder in logs), cluster.logs()
 
 
+def test_fused_units_that_are_requeued_go_on_and_end_together(cluster, tmp_path):
+    end, run = tmp_path / "end", tmp_path / "run"
+    number = submit(cluster, tmp_path, FUSED, "--save-every-s", "1", *ends_with(end, 10**12), tasks_per_node=1)
+    await_until(cluster, "a checkpoint", lambda: saved(run) > 0)
+    requeued_at = saved(run)  # It saves once more as it is told to end.
+    assert cluster.do("scontrol", "requeue", number) == ""
+    await_until(cluster, "another turn", lambda: cluster.job(number).get("Restarts") == "1")
+    await_until(cluster, "its work", lambda: any(row.get("began_with") for row in rows_of(run)))
+    end.touch()
+    await_until(cluster, "the end", lambda: cluster.job(number).get("JobState") in ("COMPLETED", "FAILED"))
+    assert cluster.job(number)["JobState"] == "COMPLETED", cluster.logs()
+    first, second = (rows_of(folder)[-1] for folder in (run, run / "hosts" / "1"))
+    assert 0 < requeued_at <= first["began_with"] == second["began_with"] < first["updates"]
+    assert first["updates"] == second["updates"] == saved(run)
+
+
+def rows_of(folder: pathlib.Path) -> list[dict[str, float]]:
+    return metrics.read(folder) if (folder / metrics.FILE).exists() else []
+
+
+@pytest.mark.slow
 def test_units_that_are_requeued_resume_and_end_with_the_same_params(cluster, tmp_path):
     go = tmp_path / "go"
     flags = ("--stop.updates", "300", "--held-until", str(go), "--save-every-s", "1")

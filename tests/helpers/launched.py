@@ -37,9 +37,9 @@ def start(*arguments: str, program: str = TINY) -> subprocess.Popen:
     )
 
 
-def ends_with(file: pathlib.Path) -> tuple[str, ...]:
-    """Flags of the light program: it ends once there is this file, however fast the machine is."""
-    return ("--stop.env-steps", str(LIMIT), "--leaps-at", str(file))
+def ends_with(file: pathlib.Path, limit: int = LIMIT) -> tuple[str, ...]:
+    """Flags of the light or the noting program: it ends once there is this file, however fast the machine is."""
+    return ("--stop.env-steps", str(limit), "--leaps-at", str(file))
 
 
 def finish(process: subprocess.Popen, timeout_s: float = 400) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from boonta.envs.catch import Catch
 from boonta.nodes.anakin import Anakin
 from boonta.programs.wiring.launch import Program, Run, RunFlags, group, main
@@ -9,17 +11,32 @@ from boonta.tests.helpers import tiny
 
 
 class NotingAnakin(Anakin):
-    """Measures what it goes on from."""
+    """Measures what it goes on from; once there is a file `leaps_at`, a step counts as ten trillion env steps."""
+
+    def __init__(self, *arguments, leaps_at: str, **settings):
+        super().__init__(*arguments, **settings)
+        self._leaps_at = leaps_at
 
     def start(self) -> None:
         super().start()
         self.measure({"began_with": float(self._updates)})
 
+    def step(self) -> None:
+        super().step()
+        if self._leaps_at and os.path.exists(self._leaps_at):
+            self.count(env_steps=1e13)
 
-def noting_program(run: RunFlags = Run(launch="anakin")) -> Program:  # noqa: B008
-    """The tests' tiny agent on Catch, without evaluations."""
+
+def noting_program(run: RunFlags = Run(launch="anakin"), leaps_at: str = "") -> Program:  # noqa: B008
+    """The tests' tiny agent on Catch, without evaluations.
+
+    Args:
+      run: the run's settings.
+      leaps_at: a file; see `NotingAnakin`.
+    """
     env = Catch()
-    return Program("noting_program", run, tiny.make(env.spec), env, [group(NotingAnakin, num_envs=8, eval_every=0)])
+    node = group(NotingAnakin, num_envs=8, eval_every=0, leaps_at=leaps_at)
+    return Program("noting_program", run, tiny.make(env.spec), env, [node])
 
 
 if __name__ == "__main__":
