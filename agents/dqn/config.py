@@ -44,9 +44,8 @@ class Config:
     )
     noisy: float = field(
         0.0,
-        "Noise of the head's layers at the start, which is learned and explores; 0 is none. With noise both epsilons "
-        "should be 0.",
-        source="[H], Table 1, 0.5",
+        "Noise of the head's layers at the start, which is learned and explores; 0 is none.",
+        source="[H], Table 1, 0.5, with both epsilons 0",
         at_least=0,
     )
     distribution: Literal["none", "categorical", "quantile", "implicit"] = field(
@@ -160,7 +159,11 @@ class Config:
 
 
 class Rainbow(Config):
-    """`Config` whose presets have all of Rainbow's parts."""
+    """`Config` whose presets have all of Rainbow's parts.
+
+    The paper's noise is for Atari. In small tasks there is less of it, beside DQN's epsilon: alone it left some seeds
+    without any reward for long. benchmarks/LEARNING.md has both.
+    """
 
     @classmethod
     def preset(cls, kind: str) -> Config:
@@ -188,9 +191,7 @@ RAINBOWS_PARTS: Mapping[str, Any] = {
     **PRIORITISED,
     "replay.priority_exponent": 0.5,
     "distribution": "categorical",
-    "noisy": 0.5,
-    "exploration.epsilon_start": 0.0,
-    "exploration.epsilon": 0.0,
+    "noisy": 0.1,
 }
 APEX_PARTS: Mapping[str, Any] = {
     **PRIORITISED,
@@ -203,7 +204,17 @@ APEX_PARTS: Mapping[str, Any] = {
 DQN = Config()
 # Its streams lie on the convolutions; noise is in all dense layers.
 RAINBOW = replaced(
-    DQN, {**RAINBOWS_PARTS, "torso.widths": (), "head_width": 512, "replay.min_size": 20_000, "target_period": 2_000}
+    DQN,
+    {
+        **RAINBOWS_PARTS,
+        "noisy": 0.5,
+        "exploration.epsilon_start": 0.0,
+        "exploration.epsilon": 0.0,
+        "torso.widths": (),
+        "head_width": 512,
+        "replay.min_size": 20_000,
+        "target_period": 2_000,
+    },
 )
 APEX = replaced(
     DQN,

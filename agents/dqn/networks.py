@@ -11,6 +11,7 @@ from typing import NamedTuple
 import haiku as hk
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from boonta.agents import networks
 from boonta.agents.base import Nest
@@ -61,14 +62,18 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
     implicit = config.distribution == "implicit"
     numbers = 1 if implicit else config.numbers  # For each fraction that goes in, one comes out.
 
-    def layer(x: jax.Array, size: int, name: str) -> jax.Array:
-        return NoisyLinear(size, config.noisy, name)(x) if config.noisy else hk.Linear(size, name=name)(x)
+    def layer(x: jax.Array, size: int, name: str, b_init: hk.initializers.Initializer | None = None) -> jax.Array:
+        if config.noisy:
+            return NoisyLinear(size, config.noisy, name, b_init)(x)
+        return hk.Linear(size, b_init=b_init, name=name)(x)
 
     def stream(x: jax.Array, size: int, name: str) -> jax.Array:
         """Features [..., D] to [..., size, Z]."""
         if config.head_width:
             x = jax.nn.relu(layer(x, config.head_width, f"{name}_hidden"))
-        return layer(x, size * numbers, name).reshape(*x.shape[:-1], size, numbers)
+        narrow = config.distribution == "categorical" and name != "advantage"
+        b_init = hk.initializers.Constant(np.tile(narrow_logits(numbers), size)) if narrow else None
+        return layer(x, size * numbers, name, b_init).reshape(*x.shape[:-1], size, numbers)
 
     def forward(stack: Nest) -> Outputs:
         x = make_torso(name="torso")(stack)  # [N, D]
@@ -89,6 +94,16 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
         return transformed.init(key, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), example))
 
     return Network(init, transformed.apply)
+
+
+def narrow_logits(bins: int) -> np.ndarray:
+    """Logits [Z] of a distribution around the value 0: from the middle bin on, each has 1/e of the one before.
+
+    A categorical distribution begins with it, where C51's begins nearly even, which says that any return is as likely.
+    Where episodes are long, only the discount narrows such targets, by discount**N with each copy of the target
+    network, and until then actions' values differ by less than the errors of their means.
+    """
+    return -np.abs(np.arange(bins) - (bins - 1) / 2).astype(np.float32)
 
 
 def fractions(rows: int, number: int, key: jax.Array | None) -> jax.Array:
@@ -116,17 +131,19 @@ class NoisyLinear(hk.Module):
     x (W + S * f(e) f(e')^T) = x W + ((x * f(e)) S) * f(e').
     """
 
-    def __init__(self, size: int, sigma: float, name: str):
+    def __init__(self, size: int, sigma: float, name: str, b_init: hk.initializers.Initializer | None = None):
         """Sets the layer up.
 
         Args:
           size: units.
           sigma: the noise at the start, times the root of the number of inputs.
           name: the module's name.
+          b_init: biases at the start; None draws them as the paper does.
         """
         super().__init__(name=name)
         self._size = size
         self._sigma = sigma
+        self._b_init = b_init
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Features [N, ..., D] to [N, ..., size]."""
@@ -134,7 +151,8 @@ class NoisyLinear(hk.Module):
         bound = inputs**-0.5
         uniform = hk.initializers.RandomUniform(-bound, bound)
         constant = hk.initializers.Constant(self._sigma * bound)
-        w, b = hk.get_parameter("w", (inputs, size), init=uniform), hk.get_parameter("b", (size,), init=uniform)
+        w = hk.get_parameter("w", (inputs, size), init=uniform)
+        b = hk.get_parameter("b", (size,), init=self._b_init or uniform)
         noisy_w = hk.get_parameter("noisy_w", (inputs, size), init=constant)
         noisy_b = hk.get_parameter("noisy_b", (size,), init=constant)
         key = hk.maybe_next_rng_key()

@@ -48,6 +48,20 @@ def test_params_depend_on_the_parts_and_values_on_their_key(parts):
     assert ("state_value" in params) == config.dueling
 
 
+@pytest.mark.parametrize("parts", [{}, {"dueling": True}, RAINBOWS_PARTS], ids=["one stream", "dueling", "rainbow"])
+def test_a_distribution_begins_narrow_around_0_whatever_the_support(parts):
+    config = replaced(TINY, {**parts, "distribution": "categorical", "support_bins": 51, "support_limit": 100.0})
+    network = make_network(config, SPEC.observations, 3)
+    stack = np.random.default_rng(0).normal(size=(4, *SPEC.observations.shape, 1)).astype(np.float32)
+    params = jax.jit(network.init)(KEY)
+    apply = jax.jit(network.apply)
+    p, bins = np.asarray(jax.nn.softmax(apply(params, None, 0 * stack).values)), np.arange(-25, 26)
+    assert p[..., 25].min() > 0.3 and np.all(np.argmax(p, axis=-1) == 25)  # (e - 1) / (e + 1) is 0.46.
+    deviation = np.sqrt(np.sum(p * bins**2, axis=-1))
+    assert deviation.max() < 2.0  # Of an even spread it is 14.7 bins.
+    assert np.all(np.isfinite(apply(params, KEY, stack).values))
+
+
 def test_noise_is_factorised_and_of_its_own_in_each_row():
     noisy = hk.transform(lambda x: NoisyLinear(2, 0.5, "layer")(x))
     apply = jax.jit(noisy.apply)
@@ -145,7 +159,10 @@ def test_only_legal_actions_are_taken():
 def test_presets():
     assert dqn.Config.preset("atari") == dqn.DQN and dqn.Config.preset("unknown") == dqn.Config.preset("default")
     rainbow, apex = dqn.Rainbow.preset("catch"), dqn.ApeX.preset("catch")
-    assert rainbow.distribution == "categorical" and rainbow.noisy and rainbow.exploration.epsilon_start == 0
+    assert rainbow.distribution == "categorical" and rainbow.noisy and rainbow.exploration == dqn.CATCH.exploration
+    papers = dqn.Rainbow.preset("atari")
+    assert papers.noisy == dqn.RAINBOW.noisy == 0.5
+    assert papers.exploration.epsilon_start == papers.exploration.epsilon == 0
     assert rainbow.torso == dqn.CATCH.torso and rainbow.double and rainbow.dueling
     assert apex.exploration.ladder == 7 and apex.replay.sampler == "proportional"
     assert dqn.make(apex, SPEC).tables[0].errors is not None and dqn.make(rainbow, SPEC).tables[0].errors is None

@@ -127,15 +127,14 @@ def test_dqn(kind):
 
 def test_rainbow_and_ape_x():
     parts = {"double": True, "dueling": True, "bootstrap_length": 3, "replay.sampler": "proportional"}
-    silent = {"exploration.epsilon_start": 0.0, "exploration.epsilon": 0.0, "exploration.ladder": 0.0}
-    rainbow = {"noisy": 0.5, "distribution": "categorical", "replay.priority_exponent": 0.5, **silent}
+    rainbow = {"distribution": "categorical", "replay.priority_exponent": 0.5}
     ladder = {"exploration.epsilon_start": 0.4, "exploration.epsilon": 0.4, "exploration.ladder": 7.0}
     apex = {"noisy": 0.0, "distribution": "none", "replay.priority_exponent": 0.6, **ladder}
     above = {"torso.widths": (), "head_width": 512}
-    require(
-        dqn.Rainbow.preset("atari"), ATARI, parts, rainbow, above, {"replay.min_size": 20_000, "target_period": 2_000}
-    )
-    require(dqn.Rainbow.preset("catch"), CATCH, parts, rainbow)
+    silent = {"noisy": 0.5, "exploration.epsilon_start": 0.0, "exploration.epsilon": 0.0, "exploration.ladder": 0.0}
+    slow = {"replay.min_size": 20_000, "target_period": 2_000}
+    require(dqn.Rainbow.preset("atari"), ATARI, parts, rainbow, silent, above, slow)
+    require(dqn.Rainbow.preset("catch"), CATCH, parts, rainbow, {"noisy": 0.1})
     large = {"replay.batch_size": 512, "optimiser.kind": "rmsprop", "optimiser.decay": 0.95}
     step = {"optimiser.learning_rate": 6.25e-5, "optimiser.epsilon": 1.5e-7, "optimiser.max_grad_norm": 40.0}
     require(dqn.ApeX.preset("atari"), ATARI, parts, apex, above, large, step)
