@@ -60,6 +60,12 @@ class Config:
     support_limit: float = field(
         10.0, '"categorical": the value of the last bin; the first one\'s is minus it.', source="[C], App.", above=0
     )
+    narrow_start: bool = field(
+        False,
+        '"categorical": whether distributions begin narrow around 0, and not nearly even. It helps where returns are '
+        "small beside the support and episodes have no ends, and hinders where values are near the support's limit.",
+        source="[C] begins nearly even",
+    )
     quantiles: int = field(
         200,
         '"quantile", "implicit": Z, quantiles of a value; of fractions that are drawn, as many for the learned '
@@ -159,16 +165,13 @@ class Config:
 
 
 class Rainbow(Config):
-    """`Config` whose presets have all of Rainbow's parts.
-
-    The paper's noise is for Atari. In small tasks there is less of it, beside DQN's epsilon: alone it left some seeds
-    without any reward for long. benchmarks/LEARNING.md has both.
-    """
+    """`Config` whose presets have all of Rainbow's parts."""
 
     @classmethod
     def preset(cls, kind: str) -> Config:
-        """As `Config.preset`, with `RAINBOWS_PARTS`; for Atari `RAINBOW`."""
-        return recast(cls, RAINBOW) if kind == "atari" else replaced(super().preset(kind), RAINBOWS_PARTS)
+        """As `Config.preset`, with `RAINBOWS_PARTS`; for Atari `RAINBOW`, for MinAtar `RAINBOW_MINATAR`."""
+        own = {"atari": RAINBOW, "minatar": RAINBOW_MINATAR}
+        return recast(cls, own[kind]) if kind in own else replaced(super().preset(kind), RAINBOWS_PARTS)
 
 
 class ApeX(Config):
@@ -191,7 +194,9 @@ RAINBOWS_PARTS: Mapping[str, Any] = {
     **PRIORITISED,
     "replay.priority_exponent": 0.5,
     "distribution": "categorical",
-    "noisy": 0.1,
+    "noisy": 0.5,
+    "exploration.epsilon_start": 0.0,
+    "exploration.epsilon": 0.0,
 }
 APEX_PARTS: Mapping[str, Any] = {
     **PRIORITISED,
@@ -204,17 +209,7 @@ APEX_PARTS: Mapping[str, Any] = {
 DQN = Config()
 # Its streams lie on the convolutions; noise is in all dense layers.
 RAINBOW = replaced(
-    DQN,
-    {
-        **RAINBOWS_PARTS,
-        "noisy": 0.5,
-        "exploration.epsilon_start": 0.0,
-        "exploration.epsilon": 0.0,
-        "torso.widths": (),
-        "head_width": 512,
-        "replay.min_size": 20_000,
-        "target_period": 2_000,
-    },
+    DQN, {**RAINBOWS_PARTS, "torso.widths": (), "head_width": 512, "replay.min_size": 20_000, "target_period": 2_000}
 )
 APEX = replaced(
     DQN,
@@ -266,6 +261,17 @@ MINATAR = replaced(
         "replay.min_size": 5_000,
         "replay.batch_size": 64,
         "optimiser.learning_rate": 2.5e-4,
+    },
+)
+# Noise of the paper's size, alone, left seeds without any reward for long; benchmarks/LEARNING.md has both.
+RAINBOW_MINATAR = replaced(
+    MINATAR,
+    {
+        **RAINBOWS_PARTS,
+        "narrow_start": True,
+        "noisy": 0.1,
+        "exploration.epsilon_start": MINATAR.exploration.epsilon_start,
+        "exploration.epsilon": MINATAR.exploration.epsilon,
     },
 )
 # The maze is another one in each episode, so layers that see walls wherever they are learn more from as many.

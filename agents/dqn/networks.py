@@ -71,7 +71,7 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
         """Features [..., D] to [..., size, Z]."""
         if config.head_width:
             x = jax.nn.relu(layer(x, config.head_width, f"{name}_hidden"))
-        narrow = config.distribution == "categorical" and name != "advantage"
+        narrow = config.narrow_start and config.distribution == "categorical" and name != "advantage"
         b_init = hk.initializers.Constant(np.tile(narrow_logits(numbers), size)) if narrow else None
         return layer(x, size * numbers, name, b_init).reshape(*x.shape[:-1], size, numbers)
 
@@ -99,9 +99,9 @@ def make_network(config: Config, view: Nest, num_actions: int, torso: networks.M
 def narrow_logits(bins: int) -> np.ndarray:
     """Logits [Z] of a distribution around the value 0: from the middle bin on, each has 1/e of the one before.
 
-    A categorical distribution begins with it, where C51's begins nearly even, which says that any return is as likely.
-    Where episodes are long, only the discount narrows such targets, by discount**N with each copy of the target
-    network, and until then actions' values differ by less than the errors of their means.
+    C51's distributions begin nearly even, which says that any return is as likely. Where episodes have no ends, only
+    the discount narrows such targets, by discount**N with each copy of the target network, and until then actions'
+    values differ by less than the errors of their means.
     """
     return -np.abs(np.arange(bins) - (bins - 1) / 2).astype(np.float32)
 

@@ -50,7 +50,8 @@ def test_params_depend_on_the_parts_and_values_on_their_key(parts):
 
 @pytest.mark.parametrize("parts", [{}, {"dueling": True}, RAINBOWS_PARTS], ids=["one stream", "dueling", "rainbow"])
 def test_a_distribution_begins_narrow_around_0_whatever_the_support(parts):
-    config = replaced(TINY, {**parts, "distribution": "categorical", "support_bins": 51, "support_limit": 100.0})
+    parts = {**parts, "distribution": "categorical", "narrow_start": True, "support_bins": 51, "support_limit": 100.0}
+    config = replaced(TINY, parts)
     network = make_network(config, SPEC.observations, 3)
     stack = np.random.default_rng(0).normal(size=(4, *SPEC.observations.shape, 1)).astype(np.float32)
     params = jax.jit(network.init)(KEY)
@@ -159,10 +160,7 @@ def test_only_legal_actions_are_taken():
 def test_presets():
     assert dqn.Config.preset("atari") == dqn.DQN and dqn.Config.preset("unknown") == dqn.Config.preset("default")
     rainbow, apex = dqn.Rainbow.preset("catch"), dqn.ApeX.preset("catch")
-    assert rainbow.distribution == "categorical" and rainbow.noisy and rainbow.exploration == dqn.CATCH.exploration
-    papers = dqn.Rainbow.preset("atari")
-    assert papers.noisy == dqn.RAINBOW.noisy == 0.5
-    assert papers.exploration.epsilon_start == papers.exploration.epsilon == 0
+    assert rainbow.distribution == "categorical" and rainbow.noisy and rainbow.exploration.epsilon_start == 0
     assert rainbow.torso == dqn.CATCH.torso and rainbow.double and rainbow.dueling
     assert apex.exploration.ladder == 7 and apex.replay.sampler == "proportional"
     assert dqn.make(apex, SPEC).tables[0].errors is not None and dqn.make(rainbow, SPEC).tables[0].errors is None

@@ -132,9 +132,11 @@ def test_rainbow_and_ape_x():
     apex = {"noisy": 0.0, "distribution": "none", "replay.priority_exponent": 0.6, **ladder}
     above = {"torso.widths": (), "head_width": 512}
     silent = {"noisy": 0.5, "exploration.epsilon_start": 0.0, "exploration.epsilon": 0.0, "exploration.ladder": 0.0}
+    both = {"noisy": 0.1, "exploration.epsilon_start": 1.0, "exploration.epsilon": 0.05, "narrow_start": True}
     slow = {"replay.min_size": 20_000, "target_period": 2_000}
     require(dqn.Rainbow.preset("atari"), ATARI, parts, rainbow, silent, above, slow)
-    require(dqn.Rainbow.preset("catch"), CATCH, parts, rainbow, {"noisy": 0.1})
+    require(dqn.Rainbow.preset("catch"), CATCH, parts, rainbow, silent, {"narrow_start": False})
+    require(dqn.Rainbow.preset("minatar"), parts, rainbow, both, {"support_limit": 20.0, "replay.size": 100_000})
     large = {"replay.batch_size": 512, "optimiser.kind": "rmsprop", "optimiser.decay": 0.95}
     step = {"optimiser.learning_rate": 6.25e-5, "optimiser.epsilon": 1.5e-7, "optimiser.max_grad_norm": 40.0}
     require(dqn.ApeX.preset("atari"), ATARI, parts, apex, above, large, step)
