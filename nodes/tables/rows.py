@@ -76,8 +76,9 @@ class Rows:
           steps: the rows since those of the block before, leaves [rows, n, ...], and the one core of these sequences,
             leaves [n, ...].
         """
+        steps = tree.map_structure(lambda leaf: leaf[-self._ring :], steps._replace(core=()))._replace(core=steps.core)
         end = contract.rows_of(self._table, block + 1)
-        rows = np.arange(end - len(steps.reward), end) % self._ring
+        rows = np.arange(end - len(steps.reward), end) % self._ring  # No two are alike, of which one would be lost.
         version, core, steps = steps.version, steps.core, steps._replace(version=(), core=())
         if self._rows is None:
             kept = (self.groups.number, self._ring)

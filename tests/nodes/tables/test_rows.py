@@ -51,13 +51,20 @@ def leaves(steps: Steps) -> list[Any]:
     return jax.tree.leaves(steps._replace(version=()))
 
 
-@pytest.mark.parametrize("rows", [3, 8, 40], ids=["one sequence", "part of the ring", "around the ring"])
-def test_a_device_gives_the_sequences_that_memory_gives(rows):
-    both = stores(TABLE)
+ONE = dataclasses.replace(TABLE, size=4, period=7)  # The rows between two sequences are more than are kept.
+
+
+@pytest.mark.parametrize(
+    ("table", "rows"),
+    [(TABLE, 3), (TABLE, 8), (TABLE, 40), (ONE, 40)],
+    ids=["one sequence", "part of the ring", "around the ring", "one sequence a slot"],
+)
+def test_a_device_gives_the_sequences_that_memory_gives(table, rows):
+    both = stores(table)
     for store in both:
-        fill(store, TABLE, rows)
+        fill(store, table, rows)
     for most in (1, 5, 8, 64):
-        expected, found = (store.open_stream(TABLE, 1, 1).take(most, 0.0) for store in both)
+        expected, found = (store.open_stream(table, 1, 1).take(most, 0.0) for store in both)
         np.testing.assert_array_equal(found.keys, expected.keys)
         np.testing.assert_array_equal(found.probability, expected.probability)
         assert isinstance(found.steps.version, np.ndarray)
