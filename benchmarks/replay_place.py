@@ -15,14 +15,13 @@ import dataclasses
 import importlib
 import math
 import statistics
-import time
-from typing import Any
 
 import jax
 import numpy as np
 import tyro
 
-from boonta.agents.base import Agent, Steps, Table
+from boonta.agents.base import Agent, Batch, Steps, Table
+from boonta.benchmarks.timing import per_second
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
@@ -88,34 +87,23 @@ class Load:
         self._row = random_row(step_shapes(agent, env.spec), num_envs)
         self._writer = store.open_writer([table], num_envs, Node("benchmark").wait_for, 0)
         self._dataset = store.open_dataset([table], batch_sharding(make_mesh(1, table.batch_size)))
-        self._table, self._num_envs = table, num_envs
         for _ in range(math.ceil(table.size / num_envs) * table.period + table.sequence_length):
             self._writer.append(self._row)
-            self._draw()
-        batch = self._draw(at_least=1)
-        self.batch_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(batch))
+            while self._dataset.ready():
+                self._dataset.next(0.0)
+        self.batch_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(self._draw()))
         row = sum(leaf.nbytes for leaf in jax.tree.leaves(self._row)) / num_envs
         self.new_bytes = row * table.env_steps_per_update if table.samples_per_insert else 0.0
 
     def measure(self, seconds: float) -> float:
         """Sequences drawn in a second."""
-        drawn, start = 0, time.perf_counter()
-        while (elapsed := time.perf_counter() - start) < seconds:
-            drawn += self._table.batch_size
-            jax.block_until_ready(self._draw(at_least=1))
-        return drawn / elapsed
+        return per_second(lambda: len(jax.block_until_ready(self._draw()).probability), seconds)
 
-    def _draw(self, at_least: int = 0) -> Any:
-        """The last of the batches that the ratio allows, once so many were drawn."""
-        batch, number = None, 0
-        while self._dataset.ready() or number < at_least:
-            if (found := self._dataset.next(0.0)) is None:
-                self._writer.append(self._row)
-                continue
-            batch, number = found[0], number + 1
-            if at_least:
-                break
-        return batch
+    def _draw(self) -> Batch:
+        """The next batch, once so many rows are written that the table's ratio allows it."""
+        while (found := self._dataset.next(0.0)) is None:
+            self._writer.append(self._row)
+        return found[0]
 
 
 def random_row(like: Steps, num_envs: int) -> Steps:

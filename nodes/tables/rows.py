@@ -6,9 +6,8 @@ memory a batch is gathered there, and each of its rows is sent again whenever it
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -76,10 +75,10 @@ class Rows:
           steps: the rows since those of the block before, leaves [rows, n, ...], and the one core of these sequences,
             leaves [n, ...].
         """
-        steps = tree.map_structure(lambda leaf: leaf[-self._ring :], steps._replace(core=()))._replace(core=steps.core)
+        core, steps = steps.core, tree.map_structure(lambda leaf: leaf[-self._ring :], steps._replace(core=()))
+        version, steps = steps.version, steps._replace(version=())
         end = contract.rows_of(self._table, block + 1)
         rows = np.arange(end - len(steps.reward), end) % self._ring  # No two are alike, of which one would be lost.
-        version, core, steps = steps.version, steps.core, steps._replace(version=(), core=())
         if self._rows is None:
             kept = (self.groups.number, self._ring)
             self._versions = _Host().make(kept, version[0])
@@ -135,7 +134,16 @@ class _Device:
     """JAX's arrays on one device."""
 
     def __init__(self, device: Any):
+        import jax
+
+        def write(kept: Nest, places: tuple[Any, ...], leaves: Nest) -> Nest:
+            return jax.tree.map(lambda array, leaf: array.at[places].set(leaf), kept, leaves)
+
+        def read(kept: Nest, places: tuple[Any, ...]) -> Nest:
+            return jax.tree.map(lambda array: array[places], kept)
+
         self._device = device
+        self._write, self._read = jax.jit(write, donate_argnums=0), jax.jit(read)  # It writes in place.
 
     def make(self, kept: tuple[int, ...], like: Nest) -> Nest:
         import jax
@@ -147,7 +155,7 @@ class _Device:
     def write(self, kept: Nest, places: tuple[Any, ...], leaves: Nest) -> Nest:
         import jax
 
-        return _compiled()[0](kept, places, jax.device_put(leaves, self._device))
+        return self._write(kept, places, jax.device_put(leaves, self._device))
 
     def read(self, kept: Nest, places: tuple[Any, ...]) -> Nest:
         """See `_Memory`. Each size is compiled by itself, so it is rounded up to a power of two."""
@@ -155,19 +163,5 @@ class _Device:
 
         number = places[0].shape[-1]
         rounded = np.minimum(np.arange(1 << (number - 1).bit_length()), number - 1)
-        read = _compiled()[1](kept, tuple(place[..., rounded] for place in places))
+        read = self._read(kept, tuple(place[..., rounded] for place in places))
         return read if len(rounded) == number else jax.tree.map(lambda leaf: leaf[:, :number], read)
-
-
-@functools.cache
-def _compiled() -> tuple[Callable[..., Nest], Callable[..., Nest]]:
-    """The functions that write in place, and read."""
-    import jax
-
-    def write(kept: Nest, places: tuple[Any, ...], leaves: Nest) -> Nest:
-        return jax.tree.map(lambda array, leaf: array.at[places].set(leaf), kept, leaves)
-
-    def read(kept: Nest, places: tuple[Any, ...]) -> Nest:
-        return jax.tree.map(lambda array: array[places], kept)
-
-    return jax.jit(write, donate_argnums=0), jax.jit(read)

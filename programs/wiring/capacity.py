@@ -88,9 +88,8 @@ def replays_on_device(program: Program, tables: Sequence[Table], device: jax.Dev
     """
     if program.run.placement.replay != "auto":
         return program.run.placement.replay == "device"
-    stats = device.memory_stats() or {}
-    free = stats.get("bytes_limit", 0) - stats.get("bytes_in_use", 0)
-    return _size(_stored(tables), _generous(program)) <= SHARE * free
+    own = _own_memory([device])
+    return own is not None and _size(_stored(tables), _generous(program)) <= SHARE * own.left
 
 
 def _stored(tables: Sequence[Table]) -> Sequence[Table]:
@@ -145,14 +144,19 @@ def _host(compression: float = 1.0) -> Place | None:
 
 def _devices(devices: Sequence[jax.Device], copies: float = 1.0) -> Place | None:
     """The memory of devices, over which tables are split; that of this machine if they have none of their own."""
+    place = _own_memory(devices) or _host()
+    return None if place is None else place._replace(copies=copies)
+
+
+def _own_memory(devices: Sequence[jax.Device]) -> Place | None:
+    """The memory that devices have of their own; None if they have none."""
     stats = [device.memory_stats() or {} for device in devices]
     if not all("bytes_limit" in each for each in stats):
-        host = _host()
-        return None if host is None else host._replace(copies=copies)
+        return None
     most = sum(each["bytes_limit"] for each in stats)
     taken = sum(each.get("bytes_in_use", 0) for each in stats)
     name = f"{len(devices)} {devices[0].platform} device" + ("s" if len(devices) > 1 else "")
-    return Place(name, most, most - taken, copies=copies)
+    return Place(name, most, most - taken)
 
 
 def _members(program: Program) -> int:
