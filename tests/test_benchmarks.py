@@ -24,6 +24,7 @@ from boonta.benchmarks import (
     tunnel,
     values,
 )
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 OPTIONS = muzero.Options(num_simulations=2, num_envs=4, seconds=0.05)
 
@@ -199,7 +200,7 @@ def test_environments_are_measured_in_one_process_and_in_several(capsys):
 
 def test_calls_are_measured_by_every_way_that_is_installed():
     command = [sys.executable, calls.__file__, "--turns", "1", "--calls", "10"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_S)
     head, *rows = done.stdout.splitlines()[1:]
     assert "ours, unix" in head and "ours, tls" in head
     assert [row.rpartition(",")[0] for row in calls.ROWS] == [row[:24].strip().rpartition(",")[0] for row in rows]
@@ -208,7 +209,7 @@ def test_calls_are_measured_by_every_way_that_is_installed():
 
 def test_a_tunnel_is_measured_beside_none():
     command = [sys.executable, tunnel.__file__, "--turns", "1", "--messages", "5"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=DEADLINE_S)
     head, *rows = done.stdout.splitlines()[1:]
     assert head.split()[:2] == ["none", "ours"]
     assert len(rows) == len(tunnel.SIZES)

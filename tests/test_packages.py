@@ -8,6 +8,8 @@ import subprocess
 
 import pytest
 
+from boonta.tests.helpers.deadline import DEADLINE_S
+
 pytestmark = pytest.mark.once
 SCRIPT = pathlib.Path(__file__).resolve().parents[1] / ".ci" / "packages"
 APT = '#!/bin/sh\necho "$*" >>asked\necho "a mirror is gone" >&2\nexit $APT_CODE\n'
@@ -37,7 +39,7 @@ class Clone:
     def prints(self, no_hosts: str = "", user: int = 0, apt_code: int = 0) -> str:
         given = {"PATH": str(self.tools), "NO_HOSTS": no_hosts, "ID": str(user), "APT_CODE": str(apt_code)}
         command = [self.root / ".ci/packages"]
-        return subprocess.run(command, env=given, check=True, capture_output=True, text=True, timeout=400).stdout
+        return subprocess.run(command, env=given, check=True, capture_output=True, text=True, timeout=DEADLINE_S).stdout
 
     def asked(self) -> list[str]:
         path = self.root / "asked"

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from boonta.tests.helpers.deadline import DEADLINE_S
+
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 JAXES = ("cuda12", "tpu")
@@ -88,7 +90,7 @@ class House:
             env=self.environment(**environment),
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=DEADLINE_S,
         )
 
     def installs(self) -> int:
@@ -147,7 +149,7 @@ def test_interrupted_build_fails_and_is_done_again(house: House):
 
 def test_two_at_once_build_one_environment(house: House):
     both = [subprocess.Popen([house.root / "run", "true"], env=house.environment()) for _ in range(2)]
-    assert [process.wait(timeout=400) for process in both] == [0, 0]
+    assert [process.wait(timeout=DEADLINE_S) for process in both] == [0, 0]
     assert house.installs() == 1
 
 

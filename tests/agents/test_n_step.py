@@ -17,6 +17,7 @@ from boonta.agents.light_rlax import rlax
 from boonta.agents.n_step import FreshErrors, ahead_of_roots, n_step, rescaled, sequence_error
 from boonta.agents.returns import value_targets
 from boonta.envs.base import FIRST, LAST, MID
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ON = [FIRST, MID, MID, MID, MID, MID], [0, 1, 2, 3, 4, 5], [1, 1, 1, 1, 1, 1]
 ENDED = [MID, MID, LAST, FIRST, MID, MID], [0, 1, 2, 0, 4, 5], [1, 1, 0, 1, 1, 1]
@@ -150,4 +151,4 @@ steps = Steps((), number.astype(np.int32), number, number, (), (number, 3 * numb
 assert errors(steps).tolist() == [1.5] * 3, errors(steps)
 assert "jax" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)

@@ -15,6 +15,7 @@ from boonta.nodes import metrics
 from boonta.nodes.rpc import keys
 from boonta.tests.helpers import sinks
 from boonta.tests.helpers.apart import LIGHT, ROOT, Apart
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.launched import LIMIT, ends_with
 
 pytestmark = pytest.mark.cluster
@@ -116,7 +117,7 @@ def test_an_actor_joins_nodes_that_were_started_apart_by_the_key_in_the_runs_fol
             apart.start(label)
         apart.wait_for(tmp_path, "updates", 0)
         words = [sys.executable, "-m", "boonta", "join", str(tmp_path)]
-        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=400)
+        joined = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=DEADLINE_S)
         codes, outputs = apart.finish()
     assert joined.returncode == 0, joined
     assert not (tmp_path / "servers.json").exists()
@@ -179,7 +180,7 @@ def test_nodes_with_another_key_are_refused_and_say_so(tmp_path):
             apart.start(label)
         refused = [apart.start(label, key=str(tmp_path / "other.pem")) for label in ("learner", "actor")]
         for process in refused:
-            output, _ = process.communicate(timeout=400)
+            output, _ = process.communicate(timeout=DEADLINE_S)
             assert process.returncode == 1 and "has another key than its caller" in output, output
     assert (tmp_path / "run" / "rpc.pem").stat().st_mode & 0o777 == 0o600
 

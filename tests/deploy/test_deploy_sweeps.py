@@ -11,6 +11,7 @@ import pytest
 from boonta.deploy import jobset, resources, roles
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import schemas
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.manifests import container
 
 pytestmark = pytest.mark.once
@@ -53,7 +54,7 @@ def started(only: dict, index: int, folder: pathlib.Path) -> list[str]:
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
     environment = {"PATH": f"{folder}:/bin:/usr/bin", roles.INDEX: str(index)}
-    done = subprocess.run(only["command"], env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(only["command"], env=environment, capture_output=True, text=True, timeout=DEADLINE_S)
     return done.stdout.splitlines()
 
 

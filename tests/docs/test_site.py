@@ -14,6 +14,7 @@ from markdown_it import MarkdownIt
 from boonta.envs import conformance
 from boonta.programs.tools.list import choices
 from boonta.programs.tools.train import programs
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -29,7 +30,7 @@ def site(tmp_path):
     """The site, built strictly: a broken link or anchor, or a name that has no docstring, fails."""
     folder = tmp_path / "site"
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(ROOT / "docs" / "mkdocs.yml"), "-d", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
 

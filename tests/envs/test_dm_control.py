@@ -11,6 +11,7 @@ from dm_env import specs
 
 from boonta.envs import base, conformance, rendering
 from boonta.envs.dm_control import DmControl
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 suite = pytest.importorskip("dm_control.suite")
 drawn = pytest.mark.skipif(rendering.choose() == rendering.NONE, reason=rendering.WANTED)
@@ -122,7 +123,9 @@ def test_without_a_renderer_pixels_are_refused_and_nothing_is_drawn(monkeypatch)
 def test_a_renderer_that_cannot_be_loaded_is_named(tmp_path):
     code = "from boonta.envs.dm_control import DmControl\nDmControl('cartpole-swingup')"
     variables = os.environ | {rendering.VARIABLE: "nonsense"}
-    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert "ImportError: dm_control can't load the renderer of MUJOCO_GL, 'nonsense' (RuntimeError" in done.stderr
 
 

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from boonta.envs import base, conformance, rendering
 from boonta.envs import gymnasium as gym
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 class Corridor(gymnasium.Env):
@@ -287,4 +288,4 @@ def test_the_module_does_not_hide_the_library(tmp_path):
     script.write_text(
         "import gymnasium\nfrom boonta.envs import gymnasium as ours\nassert ours.gymnasium is gymnasium\n"
     )
-    subprocess.run([sys.executable, str(script)], check=True, timeout=400)
+    subprocess.run([sys.executable, str(script)], check=True, timeout=DEADLINE_S)

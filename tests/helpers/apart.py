@@ -11,6 +11,7 @@ import sys
 import time
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIGHT = "tests/helpers/light_program.py"
@@ -47,7 +48,7 @@ class Apart:
             process.wait()
 
     def start(
-        self, label: str, index: int = 0, flags: tuple[str, ...] = (), reach_s: float = 400, key: str = ""
+        self, label: str, index: int = 0, flags: tuple[str, ...] = (), reach_s: float = DEADLINE_S, key: str = ""
     ) -> subprocess.Popen:
         where = ["--hosts", "127.0.0.1", "--base-port", str(self.port), "--reach-s", str(reach_s)]
         node = ["-m", "boonta.deploy.node", self.program, "--label", label, "--index", str(index), *where, "--key", key]
@@ -61,7 +62,7 @@ class Apart:
         )
         return process
 
-    def finish(self, timeout_s: float = 400) -> tuple[dict[str, int], dict[str, str]]:
+    def finish(self, timeout_s: float = DEADLINE_S) -> tuple[dict[str, int], dict[str, str]]:
         """Waits for all nodes and returns their exit codes and outputs; kills those that are late (code -9)."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end and any(process.poll() is None for process in self.processes.values()):
@@ -71,7 +72,7 @@ class Apart:
         outputs = {name: process.communicate()[0] for name, process in self.processes.items()}
         return {name: process.returncode for name, process in self.processes.items()}, outputs
 
-    def wait_for(self, workdir: pathlib.Path, counter: str, above: float, timeout_s: float = 400) -> float:
+    def wait_for(self, workdir: pathlib.Path, counter: str, above: float, timeout_s: float = DEADLINE_S) -> float:
         """Waits until a counter of the monitor is above a number; returns the counter."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:

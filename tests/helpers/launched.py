@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = "tests/helpers/tiny_program.py"
@@ -42,7 +43,7 @@ def ends_with(file: pathlib.Path, limit: int = LIMIT) -> tuple[str, ...]:
     return ("--stop.env-steps", str(limit), "--leaps-at", str(file))
 
 
-def finish(process: subprocess.Popen, timeout_s: float = 400) -> str:
+def finish(process: subprocess.Popen, timeout_s: float = DEADLINE_S) -> str:
     try:
         return process.communicate(timeout=timeout_s)[0]
     except subprocess.TimeoutExpired:
@@ -51,7 +52,7 @@ def finish(process: subprocess.Popen, timeout_s: float = 400) -> str:
 
 
 def wait_for_rows(workdir: pathlib.Path, process: subprocess.Popen, updates: int = 1) -> None:
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline and process.poll() is None:
         if (workdir / "metrics.jsonl").exists():
             rows = metrics.read(workdir)

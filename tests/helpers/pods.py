@@ -9,10 +9,10 @@ import subprocess
 import sys
 import time
 
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import Hosts
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LIMIT_S = 400.0
 
 
 class JobFailed(Exception):
@@ -67,7 +67,7 @@ class Pods:
         (found,) = (pod for pod in self.pods if (pod.label, pod.index) == (label, index))
         return found
 
-    def run(self, until, limit_s: float = LIMIT_S) -> bool:
+    def run(self, until, limit_s: float = DEADLINE_S) -> bool:
         """Restarts failed pods until the set has succeeded (returns True) or `until()` is true (returns False)."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 import psutil
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DEADLINE_S = 400.0
 POLL_S = 0.2
 COUNTERS = ("env_steps", "updates")
 

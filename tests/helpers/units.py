@@ -9,11 +9,11 @@ import sys
 import time
 
 from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.runs import saved
 
 HELPERS = pathlib.Path(__file__).parent
 ROOT = HELPERS.parents[1]
-LIMIT_S = 400.0
 
 
 class Units:
@@ -57,13 +57,13 @@ class Units:
             process.wait()
 
     def codes(self) -> list[int]:
-        return [process.wait(LIMIT_S) for process in self.processes]
+        return [process.wait(DEADLINE_S) for process in self.processes]
 
     def output(self, index: int = 0) -> str:
         return self._logs[index].read_text()
 
     def await_checkpoint(self) -> None:
-        until = time.monotonic() + LIMIT_S
+        until = time.monotonic() + DEADLINE_S
         while not saved(self.folder):
             assert time.monotonic() < until and all(process.poll() is None for process in self.processes), self.output()
             time.sleep(0.1)

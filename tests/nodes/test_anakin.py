@@ -29,6 +29,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent, node
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -102,7 +103,7 @@ def test_one_device_and_eight_learn_the_same(kinds):
         """
     )
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, env=environment)
 
 
 @contextlib.contextmanager

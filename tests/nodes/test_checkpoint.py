@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.store import Retention
 from boonta.tests.helpers.damage import DAMAGES, flip
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 class State(NamedTuple):
@@ -73,7 +74,7 @@ def check_replicated(folder: pathlib.Path) -> None:
 def test_what_several_devices_hold_alike_comes_back(tmp_path):
     code = f"from boonta.tests.nodes.test_checkpoint import *; check_replicated(pathlib.Path({str(tmp_path)!r}))"
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, env=environment)
 
 
 def test_a_checkpoint_has_a_copy_of_the_runs_settings(tmp_path):

@@ -15,6 +15,7 @@ from boonta.envs.base import FIRST, MID, TimeStep
 from boonta.nodes.acting.local import Acting, jit_policy
 from boonta.nodes.metrics import Stopwatch
 from boonta.nodes.variables import pack
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.inference import AGENTS, RECURRENT, acting_params, frames, inference, leaves
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -56,4 +57,4 @@ def act_on_two_devices() -> None:
 def test_each_device_acts_for_its_own_groups():
     code = "from boonta.tests.nodes import test_inference_devices as t; t.act_on_two_devices()"
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, env=environment)

@@ -23,6 +23,7 @@ from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import Batches, batch
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1, **settings) -> np.ndarray:
@@ -259,4 +260,4 @@ def test_one_device_and_eight_learn_the_same():
         """
     )
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, env=environment)

@@ -18,6 +18,7 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.fused import dispatch
 from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.watch.stopping import StopRule
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.fused import ENV, agent
 from boonta.tests.helpers.members import Config, make, population
 
@@ -229,4 +230,4 @@ def test_members_spread_over_devices():
         """
     )
     environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S, env=environment)

@@ -13,6 +13,7 @@ from boonta.agents.base import Table
 from boonta.envs.catch import Catch
 from boonta.nodes.base import Node
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.written_steps import SIGNATURE, Address, one_device, steps
 
 pytestmark = pytest.mark.cluster
@@ -87,7 +88,7 @@ def test_a_full_queue_blocks_its_writer_by_name_and_loses_nothing(server, agent)
     dataset = ReverbDataset([client], [table], one_device(), SIGNATURE)
     firsts = [np.asarray(node.wait_for("a batch", dataset.next, deadline_s=60)[0].steps.reward)[0] for _ in range(5)]
     np.testing.assert_array_equal(np.concatenate(firsts), table.period * np.arange(20))
-    thread.join(timeout=400)
+    thread.join(timeout=DEADLINE_S)
     assert not thread.is_alive()
     dataset.close()
 

@@ -16,6 +16,7 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.rpc.server import Server
 from boonta.nodes.variables import Publisher, VariableClient, VariableServer, pack, unpack
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 PARAMS = {"net/~/linear": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(3, np.float32)}}
 
@@ -211,7 +212,7 @@ import sys
 from boonta.programs import central_inference, reanalyze, self_play, unplugged
 assert "rlax" in sys.modules and "tensorflow" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.cluster
@@ -224,12 +225,14 @@ assert not {"distrax", "tensorflow_probability", "tensorflow"} & set(sys.modules
 import numpy as np
 assert rlax.softmax().probs(np.zeros(2)).tolist() == [0.5, 0.5] and "distrax" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.cluster
 def test_the_hazard_that_light_rlax_heals_is_still_there():
-    late = subprocess.run([sys.executable, "-c", "import reverb, rlax"], capture_output=True, text=True, timeout=400)
+    late = subprocess.run(
+        [sys.executable, "-c", "import reverb, rlax"], capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert "ImportError" in late.stderr, "the hazard is gone"
     code = "import reverb; from boonta.agents.light_rlax import rlax; rlax.vtrace"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)

@@ -9,6 +9,7 @@ import signal
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import undeclared
 
@@ -38,7 +39,7 @@ def test_the_scripts_of_the_page_run_on_one_program(tmp_path, monkeypatch):
         exec(PUBLISHED, names)
         assert names["source"].version > 0
         program.process.send_signal(signal.SIGTERM)
-        program.process.wait(timeout=400)
+        program.process.wait(timeout=DEADLINE_S)
     exec(f"actor = {loop}", names)
     rows = metrics.read(workdir)
     assert not undeclared(workdir)

@@ -15,6 +15,7 @@ from boonta.nodes import metrics
 from boonta.programs.population import population
 from boonta.programs.tools import compare, play
 from boonta.programs.wiring import launch
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.runs import undeclared
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -31,7 +32,7 @@ BRIEF = [
 
 def run(program: list[str], folder: pathlib.Path, *flags: str, brief: Sequence[str] = (*BRIEF, *TINY)) -> None:
     command = [sys.executable, str(ROOT / "programs" / program[0]), *program[1:], "--workdir", str(folder)]
-    done = subprocess.run([*command, *brief, *flags], capture_output=True, text=True, timeout=400)
+    done = subprocess.run([*command, *brief, *flags], capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     assert "done: updates reached 40 (limit 40)" in done.stdout
 

@@ -10,6 +10,7 @@ import pytest
 
 from boonta.nodes import metrics
 from boonta.nodes.watch.health import PREFIX
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 ROOT = pathlib.Path(__file__).parents[2]
@@ -17,7 +18,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 def run(folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / "programs" / "impala.py"), "catch", "--launch", "anakin", *flags]
-    return subprocess.run([*command, "--workdir", str(folder)], capture_output=True, text=True, timeout=400)
+    return subprocess.run([*command, "--workdir", str(folder)], capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 def test_a_run_that_collapses_ends_with_code_3_and_says_why_last(tmp_path):

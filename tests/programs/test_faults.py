@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from boonta.tests.helpers import damage, limits
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.runs import saved
 
@@ -103,7 +104,7 @@ def test_a_folder_that_can_not_be_written_is_refused_before_any_work(tmp_path):
 def test_a_disk_that_is_full_from_the_start_is_refused_before_any_work(tmp_path, small_disk):
     damage.fill(small_disk)
     with Running(tmp_path, TINY, workdir=small_disk / "run") as run:
-        run.process.wait(timeout=400)
+        run.process.wait(timeout=DEADLINE_S)
     assert run.process.returncode == 2, run.printed
     assert run.printed.splitlines()[-1].startswith("error: ") and "No space left on device" in run.printed
     assert "Traceback" not in run.printed
@@ -121,7 +122,7 @@ def test_servers_that_answer_late_are_waited_for_and_one_that_a_message_kills_st
         assert "it starts again" not in run.printed
         replay = run.pids["replay"]
         command = [*_inside_the_network_of(replay), sys.executable, "-c", MALFORMED, str(replay)]
-        subprocess.run(command, check=True, timeout=400)
+        subprocess.run(command, check=True, timeout=DEADLINE_S)
         run.wait_until(lambda: run.pids["replay"] != replay, "the replay server starts again")
         run.wait_until_it_works()
         printed = run.end()

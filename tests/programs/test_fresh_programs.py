@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 PROGRAM = """
@@ -59,7 +60,7 @@ def test_data_is_of_the_params_that_learn(tmp_path, launch, flags):
     command = [sys.executable, str(tmp_path / "program.py"), "catch", "--launch", launch, *SMALL, *flags]
     command += ["--workdir", str(tmp_path / "run")]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400, cwd=ROOT, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     row = metrics.read(tmp_path / "run")[-1]
     assert row["updates"] >= 12 and row["env_steps"] >= row["updates"] * 8 * 4

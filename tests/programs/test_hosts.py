@@ -11,8 +11,9 @@ import pytest
 from boonta.nodes import metrics
 from boonta.nodes.hosts import coordination as hosts
 from boonta.tests.helpers.apart import free_ports
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.runs import end, saved
-from boonta.tests.helpers.units import LIMIT_S, Units
+from boonta.tests.helpers.units import Units
 
 ENDS_S = 120.0  # Time that a host may outlive another.
 
@@ -76,7 +77,7 @@ def test_the_first_host_that_is_killed_ends_the_other(tmp_path):
 
 def test_a_host_whose_actor_fails_ends_the_other(tmp_path):
     with Units(tmp_path / "run", 2, broken=True) as units:
-        assert units.processes[1].wait(LIMIT_S) == 1
+        assert units.processes[1].wait(DEADLINE_S) == 1
         assert units.processes[0].wait(ENDS_S) not in (0, None)
     assert "actor/0 failed while stepping: RuntimeError: the actor is broken" in units.output(1)
 
@@ -99,7 +100,7 @@ def test_a_save_that_fails_is_told_on_all_hosts_and_tried_again(tmp_path):
     in_the_way.parent.mkdir(parents=True)
     in_the_way.touch()
     with Units(tmp_path / "run", 2, "--save-every-s", "1") as units:
-        until = time.monotonic() + LIMIT_S
+        until = time.monotonic() + DEADLINE_S
         while not all("could not be saved in" in units.output(index) for index in (0, 1)):
             assert time.monotonic() < until and all(each.poll() is None for each in units.processes), units.output()
             time.sleep(0.1)
@@ -120,7 +121,7 @@ def test_hosts_that_are_not_alike_name_both(tmp_path):
 
 def test_a_folder_that_hosts_do_not_share_is_named(tmp_path):
     with Units(tmp_path / "run", 2, own=("--workdir", str(tmp_path / "elsewhere"))) as units:
-        assert units.processes[1].wait(LIMIT_S) == 2
+        assert units.processes[1].wait(DEADLINE_S) == 2
         assert units.processes[0].wait(ENDS_S) not in (0, None)
     assert f"--workdir {tmp_path / 'elsewhere'} of host 1 is not the first host's" in units.output(1)
 

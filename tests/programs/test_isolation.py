@@ -20,6 +20,7 @@ from boonta.nodes import metrics
 from boonta.programs.wiring.machine import network
 from boonta.tests.helpers import intruder
 from boonta.tests.helpers.archives import write_by_chance
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 from boonta.tests.helpers.running import Running
 
@@ -100,7 +101,7 @@ def reached(uid: int = intruder.MAY_DO_ANYTHING, within: int | None = None, **wh
         stdout=subprocess.PIPE,
         text=True,
         check=True,
-        timeout=400,
+        timeout=DEADLINE_S,
     )
     return json.loads(done.stdout)
 
@@ -132,7 +133,7 @@ def test_nobody_outside_reaches_a_program(public, tmp_path, command):
         write_by_chance(tmp_path / "data")
     program, *flags = (str(tmp_path / "data") if word == DATA else word for word in command)
     with Running(public, program, *flags) as running:
-        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
+        running.wait_until(lambda: is_at_work(running.workdir), "at work")
         processes = [running.process.pid, *running.pids.values()]
         owned = inodes([psutil.Process(pid) for pid in processes])
         listening = {inode: port for inode, port in ports(running.process.pid).items() if inode in owned}
@@ -163,7 +164,7 @@ def test_nobody_outside_reaches_a_program(public, tmp_path, command):
 def test_a_program_of_one_process_listens_nowhere(public, command):
     program, *flags = command
     with Running(public, program, *flags) as running:
-        running.wait_until(lambda: is_at_work(running.workdir), "at work", deadline_s=400)
+        running.wait_until(lambda: is_at_work(running.workdir), "at work")
         processes = [psutil.Process(running.process.pid), *psutil.Process(running.process.pid).children(recursive=True)]
         owned = inodes(processes)
         assert len(processes) > 1  # The guard, and the program.

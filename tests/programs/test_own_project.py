@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -85,15 +86,15 @@ def python(tmp_path_factory) -> pathlib.Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
     build = "from setuptools import build_meta; build_meta.build_wheel('.')"
-    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=400)
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True, timeout=DEADLINE_S)
     (wheel,) = source.glob("boonta_rl-*.whl")
     uv = shutil.which("uv", path=f"{ROOT / '.uv' / 'bin'}:{os.environ.get('PATH', os.defpath)}")
     options = ["--without-pip"] if uv else []
-    subprocess.run([sys.executable, "-m", "venv", *options, folder / "env"], check=True, timeout=400)
+    subprocess.run([sys.executable, "-m", "venv", *options, folder / "env"], check=True, timeout=DEADLINE_S)
     python = folder / "env" / "bin" / "python"
     install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
     options = ["--no-deps", "--no-index", "--no-cache-dir"]
-    subprocess.run([*install, *options, wheel], check=True, capture_output=True, env=outside(), timeout=400)
+    subprocess.run([*install, *options, wheel], check=True, capture_output=True, env=outside(), timeout=DEADLINE_S)
     (packages,) = (folder / "env" / "lib").glob("python3*/site-packages")
     (packages / "locked.pth").write_text("\n".join(site.getsitepackages()))  # After the environment's own.
     return python
@@ -125,7 +126,7 @@ def outside() -> dict[str, str]:
 def printed(command: Sequence[object], folder: pathlib.Path) -> str:
     """What a command prints that is given in a folder, and succeeds."""
     done = subprocess.run(
-        list(map(str, command)), cwd=folder, env=outside(), capture_output=True, text=True, timeout=400
+        list(map(str, command)), cwd=folder, env=outside(), capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -15,6 +15,7 @@ import pytest
 
 from boonta.benchmarks import restarts
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.launched import LIGHT, finish, pids, running, start, wait_for_rows
 from boonta.tests.helpers.running import COUNTERS, Running, have_grown_twice
 from boonta.tests.helpers.runs import saved
@@ -25,7 +26,7 @@ STEPS_PER_S = 20  # Of each counter of the light program, at most.
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen, what: str) -> None:
-    deadline = time.monotonic() + 400
+    deadline = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > deadline or process.poll() is not None:
             process.terminate()

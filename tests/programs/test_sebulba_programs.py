@@ -23,6 +23,7 @@ from boonta.programs.tools import play
 from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.interpreters.sebulba import build
 from boonta.programs.wiring.launch import Program, Run, group, main
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 
@@ -43,7 +44,7 @@ def learned(tmp_path_factory):
     )
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=400, cwd=ROOT, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, cwd=ROOT, env=environment
     )
     return folder, done
 

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.launched import LIGHT
 from boonta.tests.helpers.running import Running
 from boonta.tests.helpers.sinks import SERVER, taken
@@ -45,7 +46,9 @@ def test_a_run_that_goes_on_is_one_run_there(tmp_path):
     command = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py"), "--workdir", str(tmp_path)]
     for updates in ("20", "40"):
         flags = ["--log", "tensorboard", RECORDING, "--stop.updates", updates, "--stop.seconds", "200"]
-        done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=400, env=dict(os.environ))
+        done = subprocess.run(
+            [*command, *flags], capture_output=True, text=True, timeout=DEADLINE_S, env=dict(os.environ)
+        )
         assert done.returncode == 0, done.stderr
     first, second = taken(tmp_path, "begin")
     assert first[0] == second[0] and 0 == first[1] < second[1] and first[2] == "solo_program"

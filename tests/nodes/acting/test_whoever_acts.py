@@ -24,6 +24,7 @@ from boonta.nodes.inference import Inference
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.inference import ENV, acting_params
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
@@ -97,5 +98,5 @@ def test_reanalyzers_write_the_same_rows_whoever_acts():
 
 def test_an_actor_and_its_handle_load_without_jax():
     code = "import nodes.actor, sys; print([name for name in ('jax', 'haiku', 'tensorflow') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout.strip() == "[]"

@@ -12,6 +12,7 @@ from boonta.nodes import metrics
 from boonta.nodes.sinks import follow
 from boonta.nodes.sinks.base import video_at
 from boonta.tests.helpers import sinks
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.sinks import taken, write_rows
 
 pytestmark = pytest.mark.once
@@ -162,20 +163,20 @@ def test_the_process_of_a_run_waits_for_rows_and_ends_with_its_launcher(tmp_path
     with launched(tmp_path, RECORDING) as process:
         assert not list(tmp_path.iterdir())
         write_rows(tmp_path, {"i": 0.0})
-        assert process.communicate(timeout=400) == ("", None)  # This closes its standard input.
+        assert process.communicate(timeout=DEADLINE_S) == ("", None)  # This closes its standard input.
     assert process.returncode == 0 and taken(tmp_path, "row") == [[{"i": 0.0}]]
 
 
 def test_the_process_of_a_run_that_never_began_leaves_nothing(tmp_path):
     with launched(tmp_path, RECORDING) as process:
-        assert process.communicate(timeout=400) == ("", None)
+        assert process.communicate(timeout=DEADLINE_S) == ("", None)
     assert process.returncode == 0 and not list(tmp_path.iterdir())
 
 
 def test_a_tracker_that_hangs_is_named_at_the_end_and_left(tmp_path):
     write_rows(tmp_path, {"i": 0.0}, {"i": 1.0})
     with launched(tmp_path, f"{OWN}:Hanging") as process:
-        messages, _ = process.communicate(timeout=400)
+        messages, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 1 and messages == f"{OWN}:Hanging has not answered for 10 s after the run's end\n"
     assert len(taken(tmp_path, "row")) == 1
 
@@ -183,13 +184,13 @@ def test_a_tracker_that_hangs_is_named_at_the_end_and_left(tmp_path):
 def test_a_run_that_has_ended_is_sent_by_a_command(tmp_path):
     write_rows(tmp_path, {"i": 0.0})
     command = [sys.executable, "-m", follow.MODULE, str(tmp_path), RECORDING]
-    assert subprocess.run(command, timeout=400).returncode == 0
+    assert subprocess.run(command, timeout=DEADLINE_S).returncode == 0
     assert taken(tmp_path, "row") == [[{"i": 0.0}]]
     with open(tmp_path / follow.FOLDER / "boonta.tests.helpers.sinks-Recording.lock") as held:
         import fcntl
 
         fcntl.flock(held, fcntl.LOCK_EX)
-        refused = subprocess.run(command, timeout=400, capture_output=True, text=True)
+        refused = subprocess.run(command, timeout=DEADLINE_S, capture_output=True, text=True)
     assert refused.returncode == 1 and "error: another process sends" in refused.stderr
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 from boonta.nodes.watch import ending
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 LEFT = """
 import atexit, importlib.util, sys, threading
@@ -24,11 +25,11 @@ BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}
 
 
 def test_a_thread_that_never_ends_does_not_hold_it_up():
-    done = subprocess.run(COMMAND, env=BUFFERED, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(COMMAND, env=BUFFERED, capture_output=True, text=True, timeout=DEADLINE_S)
     assert (done.returncode, done.stdout) == (7, "printed")
 
 
 def test_its_code_is_the_same_where_nothing_can_be_printed():
     with open("/dev/full", "w") as full:
-        done = subprocess.run(COMMAND, env=BUFFERED, stdout=full, timeout=400)
+        done = subprocess.run(COMMAND, env=BUFFERED, stdout=full, timeout=DEADLINE_S)
     assert done.returncode == 7

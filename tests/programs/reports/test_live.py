@@ -24,6 +24,7 @@ from boonta.programs.reports.live import Live
 from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
 from boonta.programs.wiring.supervision import stacks
 from boonta.tests.helpers import browser, run_folders
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 PICTURE = Picture(
@@ -69,7 +70,7 @@ def served(folder) -> Iterator[str]:
 
 
 def get(address: str) -> str:
-    with urllib.request.urlopen(address, timeout=400) as answer:
+    with urllib.request.urlopen(address, timeout=DEADLINE_S) as answer:
         assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
         return answer.read().decode()
 
@@ -147,7 +148,7 @@ def test_the_stack_of_a_node_is_that_of_its_process(run, monkeypatch):
         assert "in stuck_here" in shown.stack("actor/0")
         (run / "logs" / "20260101-000000" / "pids.json").write_text(json.dumps({"monitor": process.pid}))
         assert "in stuck_here" in shown.stack("monitor")  # It is in no status, but the launcher knows it.
-        process.communicate(b"\n", timeout=400)
+        process.communicate(b"\n", timeout=DEADLINE_S)
     assert "isn't known" in shown.stack("nobody")
 
 

@@ -11,6 +11,7 @@ import pytest
 from boonta.__main__ import CUT_OFF, FOLDER, TOOLS, main
 from boonta.programs.tools.list import described
 from boonta.programs.wiring.command_line.faults import command
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 
@@ -36,7 +37,7 @@ def test_a_tool_whose_output_nobody_reads_ends_quietly(words, monkeypatch):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [sys.executable, "-m", "boonta", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=400
+        [sys.executable, "-m", "boonta", *words], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S
     )
     os.close(writer)
     assert done.stderr == "" and done.returncode in (CUT_OFF, 1)  # Rich, with which some tools print, chooses 1.

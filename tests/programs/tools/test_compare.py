@@ -16,6 +16,7 @@ from PIL import Image
 
 from boonta.programs.tools.compare import compare
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.run_folders import provenance, rows, write_run
 
 pytestmark = pytest.mark.once
@@ -235,9 +236,11 @@ def test_two_real_runs_are_compared_from_the_command_line(tmp_path):
     flags += ["--config.batch-size=4", "--config.unroll-length=4", "--config.torso.widths", "8"]
     for seed in ("0", "1"):
         command = [sys.executable, str(ROOT / "programs" / "impala.py"), "catch", *flags, "--seed", seed]
-        subprocess.run([*command, "--workdir", str(tmp_path / seed)], check=True, capture_output=True, timeout=400)
+        subprocess.run(
+            [*command, "--workdir", str(tmp_path / seed)], check=True, capture_output=True, timeout=DEADLINE_S
+        )
     command = [sys.executable, "-m", "boonta", "compare", str(tmp_path / "0"), str(tmp_path / "1")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
     warnings = [line for line in done.stdout.splitlines() if line.startswith("warning")]
     few, *others = warnings

@@ -9,6 +9,7 @@ import pytest
 
 from boonta.__main__ import TOOLS
 from boonta.programs.tools import completion
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = [pytest.mark.once, pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")]
 
@@ -45,6 +46,6 @@ def completed(script, *words: str) -> list[str]:
     """What bash offers for the last word."""
     code = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tyro_boonta; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(
-        ["bash", "-c", code, str(script), "boonta", *words], capture_output=True, text=True, timeout=400
+        ["bash", "-c", code, str(script), "boonta", *words], capture_output=True, text=True, timeout=DEADLINE_S
     )
     return done.stdout.split()

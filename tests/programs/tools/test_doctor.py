@@ -17,6 +17,7 @@ from boonta.programs.tools.checks.apart import Answer
 from boonta.programs.tools.checks.finding import Finding, anonymous
 from boonta.programs.wiring.machine import accelerators, network
 from boonta.tests.helpers import machines
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 CPU = {"jax": "1", "jaxlib": "1", "backend": "cpu", "devices": [{"kind": "cpu", "platform": "cpu", "bytes": None}]}
 GPU = {**CPU, "backend": "gpu", "devices": [{"kind": "NVIDIA L4", "platform": "gpu", "bytes": 18e9}]}
@@ -26,7 +27,7 @@ WHOLE = sys.version_info[:2] == (3, 10)
 def examined(**variables: str) -> tuple[int, dict[str, dict[str, str]], str]:
     """The exit code, the findings by name, and what was printed besides."""
     command = [sys.executable, "-m", "boonta", "doctor", "--json"]
-    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=DEADLINE_S)
     return done.returncode, {each["name"]: each for each in json.loads(done.stdout)}, done.stderr
 
 

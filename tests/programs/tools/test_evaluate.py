@@ -16,6 +16,7 @@ from boonta.programs.tools import evaluate, play
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.tests.helpers import nim_program
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 ROOT = pathlib.Path(__file__).parents[3]
@@ -23,7 +24,7 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 def run(program: str, folder: pathlib.Path, *flags: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / program), *flags, "--workdir", str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from boonta.tests.helpers.deadline import DEADLINE_S
+
 pytestmark = [pytest.mark.cluster, pytest.mark.unoptimised]
 PROGRAM = """
 from boonta.agents.muzero import Config, make
@@ -33,7 +35,7 @@ FLAGS = [word for setting in TINY.split() for word in f"--config.{setting}".spli
 
 
 def call(folder: pathlib.Path, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=400)
+    return subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 @pytest.fixture(scope="module")

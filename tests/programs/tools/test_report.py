@@ -18,6 +18,7 @@ from boonta.programs.tools.report import report
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.recorded import Arrow, Drawn, Picture
 from boonta.tests.helpers import run_folders
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 PICTURE = Picture(
@@ -115,7 +116,7 @@ def test_a_film_that_is_too_large_is_linked(run, monkeypatch):
 
 def test_the_live_page_says_what_it_does_before_it_loads_what_draws(run, monkeypatch, capsys):
     code = "import sys, boonta.programs.tools.report; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     assert done.stdout == "False\n"
     monkeypatch.setattr("boonta.programs.reports.live.serve", lambda folder, port: print(folder, port))
     report(run, live=True, port=1)

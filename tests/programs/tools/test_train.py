@@ -11,13 +11,14 @@ from boonta.__main__ import TOOLS
 from boonta.programs.tools import list as listing
 from boonta.programs.tools.train import command_of, programs
 from boonta.programs.wiring.run import BadInput
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
 
 
 def boonta(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "boonta", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=400)
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_S)
 
 
 @pytest.mark.unoptimised

@@ -9,6 +9,7 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.tests.helpers import tiny
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.written_steps import Address
 
 pytestmark = pytest.mark.cluster
@@ -55,7 +56,10 @@ def test_a_process_writes_and_reads_without_tensorflow_and_may_load_it_later(tmp
     server.start()
     try:
         done = subprocess.run(
-            [sys.executable, "-c", WRITES_AND_READS.format(port=port)], capture_output=True, text=True, timeout=400
+            [sys.executable, "-c", WRITES_AND_READS.format(port=port)],
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
         )
     finally:
         server._server.stop()
@@ -78,5 +82,5 @@ from boonta.nodes.tables.reverb.library import load
 load()
 print([name for name in sys.modules if name.partition(".")[0] == "tensorflow"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.stdout == "[]\n", done.stderr

@@ -25,6 +25,7 @@ from boonta.programs.wiring.command_line.arguments import parse
 from boonta.programs.wiring.interpreters import anakin
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.runs import undeclared
 from boonta.tests.helpers.solo_program import solo_program
 
@@ -35,7 +36,7 @@ PROGRAM = [sys.executable, str(ROOT / "tests" / "helpers" / "solo_program.py")]
 
 def run(folder, *flags: str, **options) -> subprocess.CompletedProcess:
     command = [*PROGRAM, "--workdir", str(folder), *flags]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, **options)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_ctrl_c_saves_and_exits_130(tmp_path):
         assert time.monotonic() < deadline and child.poll() is None
         time.sleep(0.2)
     child.send_signal(signal.SIGINT)
-    out, _ = child.communicate(timeout=400)
+    out, _ = child.communicate(timeout=DEADLINE_S)
     assert child.returncode == 130 and "ended by SIGINT" in out
     assert list((tmp_path / "checkpoints").iterdir())
 
@@ -127,7 +128,7 @@ def test_neither_launchpad_nor_reverb_nor_tensorflow_is_imported(tmp_path):
         "from boonta.tests.helpers.solo_program import solo_program\n"
         f"launch.main(solo_program, ['--workdir', {str(tmp_path)!r}, '--stop.updates', '2'])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 0, done.stderr
 
 

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
 from boonta.programs.wiring.interpreters import local  # noqa: E402
 from boonta.tests.helpers import machines  # noqa: E402
+from boonta.tests.helpers.deadline import DEADLINE_S  # noqa: E402
 from boonta.tests.helpers.running import Running  # noqa: E402
 
 PREALLOCATE = "XLA_PYTHON_CLIENT_PREALLOCATE"
@@ -64,7 +65,7 @@ def test_the_launcher_takes_no_accelerator():
         "launch.prepare(reanalyze(run=run, **settings))\n"
     )
     command = [sys.executable, "-c", f"import os\nos.environ['JAX_PLATFORMS'] = 'absent'\n{code}"]
-    subprocess.run(command, check=True, timeout=400)
+    subprocess.run(command, check=True, timeout=DEADLINE_S)
 
 
 def test_nodes_find_the_modules_that_their_users_have_added(monkeypatch):

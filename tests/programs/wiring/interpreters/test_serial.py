@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from boonta.nodes import metrics
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("launchpad")
@@ -59,7 +60,7 @@ def test_what_crashes_after_the_run_does_not_change_its_exit_code(tmp_path):
     (tmp_path / "program.py").write_text(CRASHING)
     flags = ["--workdir", str(tmp_path / "run"), "--launch", "serial", "--stop.updates", "2"]
     command = [sys.executable, str(tmp_path / "program.py"), *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
     lines = ["done: updates reached 2 (limit 2)", "a handler of the user's"]
     assert ended.returncode == 0 and ended.stdout.splitlines()[-2:] == lines, ended
 

@@ -14,6 +14,7 @@ import pytest
 
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.machine import network
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.namespaces import NOBODY, can_unshare
 
 FILE = network.__file__
@@ -34,7 +35,7 @@ def entered(*python: str, **options) -> dict:
     """What a command of Python's finds after this file."""
     python = python or (sys.executable,)
     command = [*python, "-I", "-S", options.pop("file", FILE), python[0], "-c", BOUND]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=400, **options).stdout)
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, timeout=DEADLINE_S, **options).stdout)
 
 
 @pytest.mark.skipif(not can_unshare(), reason="this machine refuses namespaces")
@@ -74,8 +75,8 @@ def test_a_process_enters_the_network_of_another_one_of_its_user(user):
             pid, net = other.stdout.readline().split()
             command = [system, "-I", "-S", file, network.OF, pid, system, "-c", look]
             with subprocess.Popen(command, **start) as joining:
-                joined, _ = joining.communicate("", timeout=400)
-            other.communicate("", timeout=400)
+                joined, _ = joining.communicate("", timeout=DEADLINE_S)
+            other.communicate("", timeout=DEADLINE_S)
         gone = subprocess.run(command, stderr=subprocess.PIPE, **own)
     assert joined.split()[1] == net != os.readlink("/proc/self/ns/net")
     assert gone.returncode == 1 and f"error: the network of process {pid} can't be entered: " in gone.stderr

@@ -29,6 +29,7 @@ from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import ROOT, built_from, differs_from, provenance_of
 from boonta.programs.wiring.trained import program_of
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.unit_program import unit_program
 
 
@@ -154,7 +155,7 @@ def test_nothing_starts_devices():
         "provenance.provenance_of(provenance.ROOT / '__init__.py', 'catch', {})\n"
         "assert not backends_are_initialized()\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=400)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=DEADLINE_S)
 
 
 def program(folder: pathlib.Path, *flags: str):

@@ -11,6 +11,7 @@ import tempfile
 import pytest
 
 from boonta.programs.wiring.run_folder import temporary
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 
 def test_files_of_this_process_and_of_those_that_it_starts_are_removed(tmp_path, monkeypatch):
@@ -53,7 +54,9 @@ def test_each_program_of_a_process_gets_a_server_of_processes_that_listens(tmp_p
         "        print(os.environ['TMPDIR'])\n"
         "    os.kill(hangs.pid, 9)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=400)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, timeout=DEADLINE_S
+    )
     places = [pathlib.Path(line) for line in ended.stdout.splitlines()]
     assert len(places) == 2 and ended.stderr == ""
     assert not [place for place in places if place.exists()] and not list(folder.iterdir())

@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from boonta.tests.helpers.deadline import DEADLINE_S
+
 HEAD = """
 import os, pathlib, signal, sys, time
 from boonta.programs.wiring.supervision import guard
@@ -42,40 +44,43 @@ def lives(tmp_path):
 @pytest.mark.parametrize("code", [0, 2])
 def test_a_program_that_is_done_or_refused_is_not_started_again(lives, code):
     process = begin(lives, f"sys.exit({code})")
-    assert process.communicate(timeout=400)[0] == ""
+    assert process.communicate(timeout=DEADLINE_S)[0] == ""
     assert (process.returncode, number_of(lives)) == (code, 1)
 
 
 def test_a_killed_program_starts_again_and_its_end_counts(lives):
     process = begin(lives, "if life < 3: os.kill(os.getpid(), signal.SIGSEGV)")
-    output = process.communicate(timeout=400)[0]
+    output = process.communicate(timeout=DEADLINE_S)[0]
     assert (process.returncode, number_of(lives)) == (0, 3)
     assert output.count("warning: program was killed by SIGSEGV; it starts again in 0 s") == 2
 
 
 def test_where_memory_runs_out_the_program_is_killed_before_its_guard(lives):
     process = begin(lives, "for pid in (os.getpid(), os.getppid()): print(open(f'/proc/{pid}/oom_score_adj').read())")
-    program, parent = map(int, process.communicate(timeout=400)[0].split())
+    program, parent = map(int, process.communicate(timeout=DEADLINE_S)[0].split())
     assert program > parent or program == parent in (-1000, 1000)
 
 
 def test_a_program_that_shows_no_sign_of_life_is_killed_and_starts_again(lives):
     code = "guard.report(worked=True)\nif life == 1: os.kill(os.getpid(), signal.SIGSTOP)"
     process = begin(lives, code)
-    assert "warning: program has shown no sign of life for 8 s; it starts again" in process.communicate(timeout=400)[0]
+    assert (
+        "warning: program has shown no sign of life for 8 s; it starts again"
+        in process.communicate(timeout=DEADLINE_S)[0]
+    )
     assert (process.returncode, number_of(lives)) == (0, 2)
 
 
 def test_the_same_failure_three_times_in_a_row_ends_it(lives):
     process = begin(lives, "guard.report(worked=True, failure=f'loss {life} is nan', ending=True); sys.exit(1)")
-    output = process.communicate(timeout=400)[0]
+    output = process.communicate(timeout=DEADLINE_S)[0]
     assert (process.returncode, number_of(lives)) == (1, 3)
     assert "error: program failed: loss 3 is nan; it has done so 3 times in a row. Before that it failed: " in output
 
 
 def test_a_failure_before_any_work_ends_it_at_once(lives):
     process = begin(lives, "guard.report(worked=False, failure='no such thing', ending=True); sys.exit(1)")
-    assert process.communicate(timeout=400)[0] == ""  # It prints its failure itself.
+    assert process.communicate(timeout=DEADLINE_S)[0] == ""  # It prints its failure itself.
     assert (process.returncode, number_of(lives)) == (1, 1)
 
 
@@ -84,7 +89,7 @@ def test_a_program_that_has_started_jax_is_run_anew_not_forked(lives):
     started = HEAD.replace("guard.SILENT_S", "import jax\njax.devices()\nguard.SILENT_S")
     code = "assert 'BOONTA_GUARD' not in os.environ\nif life == 1: os.kill(os.getpid(), signal.SIGSEGV)"
     process = begin(lives, code + "\njax.numpy.ones(3).sum().block_until_ready()", started)
-    output = process.communicate(timeout=400)[0]
+    output = process.communicate(timeout=DEADLINE_S)[0]
     assert (process.returncode, number_of(lives)) == (0, 2)
     assert output == "warning: program was killed by SIGSEGV; it starts again in 0 s\n"  # No warning about a fork.
 
@@ -97,7 +102,7 @@ def test_each_life_has_the_time_of_a_start(lives):
         "if life == 1: os.kill(os.getpid(), signal.SIGSEGV)"
     )
     process = begin(lives, code, head)
-    printed = process.communicate(timeout=400)[0]
+    printed = process.communicate(timeout=DEADLINE_S)[0]
     assert (process.returncode, number_of(lives)) == (0, 2), printed
 
 
@@ -106,13 +111,13 @@ def test_a_signal_reaches_the_program_and_its_code_comes_back(lives, number):
     process = begin(lives, f"signal.signal({number:d}, lambda *_: sys.exit({128 + number}))\n{TELL}\n{WAIT}")
     wait_for(lives.with_suffix(".up"))
     process.send_signal(number)
-    process.communicate(timeout=400)
+    process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, number_of(lives)) == (128 + number, 1)
 
 
 def test_a_program_that_was_asked_to_end_before_it_could_handle_that_is_not_started_again(lives):
     process = begin(lives, "os.kill(os.getpid(), signal.SIGTERM)")
-    process.communicate(timeout=400)
+    process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, number_of(lives)) == (143, 1)
 
 
@@ -131,7 +136,7 @@ def test_a_signal_during_a_back_off_ends_it(lives):
     process = begin(lives, "os.kill(os.getpid(), signal.SIGKILL)", HEAD.replace("backoff_s=0.0", "backoff_s=1000.0"))
     assert process.stdout is not None and "it starts again in 1000 s" in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=400)
+    process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, number_of(lives)) == (130, 1)
 
 
@@ -139,4 +144,4 @@ def test_without_its_guard_a_program_ends(lives):
     process = begin(lives, f"{TELL}\n{WAIT}")
     wait_for(lives.with_suffix(".up"))
     process.kill()
-    assert process.communicate(timeout=400)[0] == ""  # The pipe is closed only once the program has ended, too.
+    assert process.communicate(timeout=DEADLINE_S)[0] == ""  # The pipe is closed only once the program has ended, too.

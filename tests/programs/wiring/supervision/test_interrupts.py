@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from boonta.programs.wiring.supervision import interrupts
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 ROOT = pathlib.Path(__file__).parents[4]
 TINY = str(ROOT / "tests" / "helpers" / "tiny_program.py")
@@ -49,7 +50,7 @@ def interrupted(process: subprocess.Popen, ready: Callable[[], bool], code: int 
         assert process.poll() is None and time.monotonic() < deadline, process.communicate()[0]
         time.sleep(0.002)
     os.killpg(process.pid, signal.SIGINT)
-    output = process.communicate(timeout=400)[0]
+    output = process.communicate(timeout=DEADLINE_S)[0]
     assert process.returncode == code, output
     assert "Traceback" not in output and "KeyboardInterrupt" not in output
     return output
@@ -77,7 +78,7 @@ def has_loaded(process: subprocess.Popen, library: str) -> Callable[[], bool]:
 )
 def test_an_interrupt_is_told_in_a_line(code):
     process = start("-c", f"import boonta, atexit\natexit.register(print, 'cleared up')\n{code}")
-    assert process.communicate(timeout=400)[0] == "ended by SIGINT\ncleared up\n"
+    assert process.communicate(timeout=DEADLINE_S)[0] == "ended by SIGINT\ncleared up\n"
     assert process.returncode == 130
 
 
@@ -102,7 +103,7 @@ del thing
 time.sleep(60)
 """
     process = start("-c", code)
-    assert process.communicate(timeout=400)[0] == "ended by SIGINT\n"
+    assert process.communicate(timeout=DEADLINE_S)[0] == "ended by SIGINT\n"
     assert process.returncode == 130
 
 
@@ -117,16 +118,18 @@ except:
     process = start(
         "-c", f"import boonta, sys, time\nsys.path.append({str(tmp_path)!r})\nimport swallows\ntime.sleep(60)"
     )
-    assert process.communicate(timeout=400)[0] == "swallowed\nended by SIGINT\n"
+    assert process.communicate(timeout=DEADLINE_S)[0] == "swallowed\nended by SIGINT\n"
     assert process.returncode == 130
 
 
 def test_other_errors_and_interactive_sessions_are_as_they_were():
     process = start("-c", "import boonta\nraise ValueError('wrong')")
-    assert process.communicate(timeout=400)[0].startswith("Traceback (most recent call last):")
+    assert process.communicate(timeout=DEADLINE_S)[0].startswith("Traceback (most recent call last):")
     assert process.returncode == 1
     session = "import boonta\nraise KeyboardInterrupt\nprint('going on')\n"
-    done = subprocess.run([sys.executable, "-i", "-q"], input=session, capture_output=True, text=True, timeout=400)
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"], input=session, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert done.stdout == "going on\n"
 
 
@@ -140,7 +143,7 @@ signal.raise_signal(signal.SIGINT)
 os.execv(sys.executable, [sys.executable, "-uc", {next_command!r}])
 """
     process = start("-c", code)
-    assert process.communicate(timeout=400)[0] == "started\nended by SIGINT\n"
+    assert process.communicate(timeout=DEADLINE_S)[0] == "started\nended by SIGINT\n"
     assert process.returncode == 130
 
 
@@ -172,7 +175,7 @@ if threading.active_count() > 1:  # What reads the input.
     while True: time.sleep(0.1)  # A signal just before `signal.pause` would not end that.
 """
     command = [sys.executable, "-c", script]
-    process = subprocess.run(command, input=b"a key", env={**os.environ, **variables}, timeout=400)
+    process = subprocess.run(command, input=b"a key", env={**os.environ, **variables}, timeout=DEADLINE_S)
     assert process.returncode == code
 
 
@@ -214,7 +217,7 @@ def test_at_any_moment(tmp_path, seed):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
         time.sleep(0.3)
-    output = process.communicate(timeout=400)[0]
+    output = process.communicate(timeout=DEADLINE_S)[0]
     assert process.returncode in (0, 130), output
     assert "Traceback" not in output and "KeyboardInterrupt" not in output
     for log in tmp_path.glob("logs/*/*/*"):

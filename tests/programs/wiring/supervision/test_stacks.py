@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from boonta.programs.wiring.supervision import stacks
+from boonta.tests.helpers.deadline import DEADLINE_S
 
 HANGING = """
 import os, pathlib, sys, time
@@ -39,5 +40,5 @@ def test_a_process_that_offers_none_is_left_alone(tmp_path):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         with pytest.raises(LookupError, match="offers no stacks"):
             stacks.ask(tmp_path, process.pid)
-        process.communicate(b"\n", timeout=400)
+        process.communicate(b"\n", timeout=DEADLINE_S)
     assert process.returncode == 0

@@ -19,6 +19,7 @@ from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.supervision.trackers import STARTED, Trackers
 from boonta.tests.helpers import run_folders
+from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.sinks import taken, write_rows
 
 OWN = "boonta.tests.helpers.sinks"
@@ -93,10 +94,10 @@ def test_a_dashboard_shows_the_run_until_its_end(tmp_path, logged):
         level, line = logged[0]
         address = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:\d+/\S+/)", line).group(1)  # type: ignore[union-attr]
         assert level == "INFO"
-        with urllib.request.urlopen(f"{address}status", timeout=400) as answer:
+        with urllib.request.urlopen(f"{address}status", timeout=DEADLINE_S) as answer:
             assert json.load(answer)["end"] == "done: updates reached 3"
     with pytest.raises(urllib.error.URLError, match="refused"):
-        urllib.request.urlopen(address, timeout=400)
+        urllib.request.urlopen(address, timeout=DEADLINE_S)
     assert len(logged) == 1
 
 
