@@ -42,8 +42,8 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
     one), steps eta. Then the agent learns from the second half, too.
 
     Args:
-      make: makes the agent from a config. Its update's metrics hold "loss", at the params before the update, and that
-        loss lets gradients through to the fields that are learned.
+      make: makes the agent from a config; its update is one of `make_update`. Its metrics hold "loss", at the params
+        before the update, and that loss lets gradients through to the fields that are learned.
       config: the agent's hyper-parameters; the result is judged with these, also in the learned fields.
       start: initial values of the learned fields, above 0. They stay above 0, and those that a config allows up to 1
         only stay below 1.
@@ -71,6 +71,7 @@ def meta_gradient(make: MakeAgent, config: Any, start: Mapping[str, float], lear
 
         def judged(eta: dict[str, jax.Array]) -> tuple[jax.Array, tuple[Nest, Any]]:
             learner, priorities, _ = update_with(eta).step(state.learner, first)
+            learner = learner._replace(updates=state.learner.updates)  # Both halves are one update: schedules count it.
             return judge.update.step(learner, second)[2]["loss"], (learner, priorities)
 
         (loss, (learner, priorities)), gradient = jax.value_and_grad(judged, has_aux=True)(state.eta)

@@ -6,6 +6,7 @@ with Anakin".
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import time
@@ -181,10 +182,9 @@ class Anakin(Node):
             # A failure may have damaged the state; earlier checkpoints are worth more.
             if not self.failed and self._agreement.saves_at_end():
                 self._finish()
-            with self.stopwatch("saving the best checkpoint"):
-                self._evaluations.write()
         finally:
-            self._evaluations.close()
+            with self.stopwatch("saving the best checkpoint"), contextlib.closing(self._evaluations):
+                self._evaluations.write()  # It is small, and may find room on the disk where the last save found none.
 
     def _finish(self) -> None:
         """Saves the last checkpoint."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from boonta.agents.base import Slots, Table
 from boonta.nodes.base import Node
+from boonta.nodes.rpc.errors import DeadlineExceeded
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.freshness import POLL_S, Allowance
 
@@ -55,8 +56,16 @@ def allowance_of(node: Node, table: Table, slots: Slots) -> Allowance | None:
     if table.max_staleness is None:
         return None
 
+    asked = False
+
     def left_out() -> float | None:
-        counts = node.program_counts  # They are empty until the first heartbeat.
-        return counts.get("stale_sequences", 0.0) if counts else None
+        nonlocal asked
+        if not asked:
+            try:  # There are params, so a learner that goes on has restored the counters; what they hold is past.
+                node.heartbeat()
+            except DeadlineExceeded:
+                return None
+            asked = True
+        return node.program_counts.get("stale_sequences", 0.0)
 
     return Allowance(table, slots.total or slots.size, left_out, again=bool(node.past_lives))

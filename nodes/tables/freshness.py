@@ -97,7 +97,8 @@ class Allowance:
     Args:
       table: has the bound.
       slots: slots of all actors.
-      left_out: how many sequences of all actors the learner has left out so far; None if that isn't known yet.
+      left_out: how many sequences of all actors the learner has left out so far; None if that isn't known yet. The
+        first answer, asked for once there are params, is where the count begins.
       again: whether the slots have begun sequences in an earlier life of their node.
       clock: the time in seconds.
     """
@@ -114,7 +115,8 @@ class Allowance:
         self._slots = slots
         self._per_version = fractions.Fraction(table.batch_size, slots)
         self._most = self._left = self._per_version * (table.max_staleness + 1)
-        self._left_out, self._replaced = left_out, left_out()
+        self._left_out = left_out
+        self._replaced: float | None = None
         # Sequences left out that none replaces yet; below 0, of those to be left out so many needn't be replaced.
         self._owed = -self._most if again else fractions.Fraction(0)
         self._version: int | None = None

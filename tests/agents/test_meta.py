@@ -62,6 +62,7 @@ def test_the_gradient_goes_through_the_update():
     expected = after_first - RATE * 2 * weight * (after_first - second)
     np.testing.assert_allclose(agent.update.params(state), expected, rtol=1e-5)
     assert priorities is None
+    assert state.learner.updates == 1  # Schedules count batches, not halves.
 
 
 def test_hyper_parameters_stay_within_their_bounds():

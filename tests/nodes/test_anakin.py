@@ -26,6 +26,7 @@ from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.evaluator import Evaluator
 from boonta.nodes.learner import Learner
 from boonta.nodes.monitor import Monitor
+from boonta.nodes.snapshots.store import BEST, numbers
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.nodes.watch.stopping import StopRule
@@ -201,6 +202,21 @@ def test_it_evaluates_counts_and_resumes_where_it_saved(tmp_path):
     again.start()
     assert again._updates == 200 and again.monitor.totals()["updates"] == 200
     np.testing.assert_array_equal(saved.weights["linear"]["w"], again._state.learner.weights["linear"]["w"])
+
+
+def test_the_best_is_kept_where_the_last_save_finds_no_room(tmp_path, monkeypatch):
+    anakin = Anakin("anakin", agent(), ENV, folder=str(tmp_path), eval_every=10, stop=StopRule(updates=20))
+    anakin.start()
+    while anakin._updates < 20:
+        anakin.step()
+
+    def full(*state):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(anakin._saver, "save", full)
+    with pytest.raises(OSError, match="no space left"):
+        anakin.close()
+    assert numbers(tmp_path / BEST)
 
 
 def test_a_clusters_learner_goes_on_from_its_checkpoint_and_its_evaluator_plays_it(tmp_path):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from boonta.agents.base import Steps, Table
+from boonta.agents.base import Slots, Steps, Table
+from boonta.nodes.acting.refresh import allowance_of
 from boonta.nodes.base import Node
 from boonta.nodes.hosts.placement import batch_sharding
 from boonta.nodes.tables.freshness import PATIENCE_S, Allowance, fits, fresh, require_slots, usual_slots
@@ -194,3 +195,21 @@ def test_the_usual_number_of_slots_is_one_that_fits():
 def test_tables_that_cannot_keep_it_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(TABLE, **changes)
+
+
+class Resumed(Node):
+    """An actor that started before its learner restored the counters of an earlier life of the program."""
+
+    def __init__(self):
+        super().__init__("actor")
+        self.program_counts = {"seconds": 1.0}
+
+    def heartbeat(self) -> None:
+        self.program_counts = {"seconds": 2.0, "stale_sequences": 640.0}
+
+
+def test_nothing_is_begun_again_for_what_was_left_out_before_the_program_was_resumed():
+    actor = Resumed()
+    allowance = allowance_of(actor, dataclasses.replace(TABLE, max_staleness=0), Slots(4, 0, 4))
+    actor.heartbeat()  # It hears of the restored counters before it has params, or after.
+    assert [begun(allowance, version) for version in (5, 6, 7)] == [1, 1, 1]
