@@ -15,6 +15,7 @@ from boonta.programs.experiments import curves, evaluations
 from boonta.programs.experiments.curves import Curve, Moment, Row
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
+from boonta.programs.experiments.starts import starts_of
 from boonta.programs.tools import status
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.run_folder import journal
@@ -132,7 +133,8 @@ def recorded(folder: pathlib.Path) -> Recorded:
     found = _ending(folder, config)
     past = curves.moments(_rows(folder, metrics.FILE, found))
     members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
-    return Recorded(folder, config, _starts(folder, config), past, members, tuple(found))
+    starts, warnings = starts_of(folder, config)
+    return Recorded(folder, config, starts, past, members, (*found, *warnings))
 
 
 def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
@@ -274,18 +276,6 @@ def _score(
     policy = "deterministic" if evaluated.deterministic else "sampled"
     source = f"evaluation after the run, {evaluated.which} checkpoint, {policy}"
     return Score(statistics.fmean(evaluated.returns), source, len(evaluated.returns))
-
-
-def _starts(folder: pathlib.Path, config: Config) -> tuple[Provenance, ...]:
-    """The provenance of a run's starts; each start keeps the config.json of the one before."""
-    earlier = [read_config(folder, path.name) for path in sorted(folder.glob("config-until-*.json"))]
-    return tuple(filter(None, map(_start, [*earlier, config])))
-
-
-def _start(config: Config) -> Provenance | None:
-    """The provenance of a start; that of a sweep's population has the source of the program that its members run."""
-    start, inner = config.provenance, config.inner
-    return start if start is None or inner is None else dataclasses.replace(start, program=inner.source)
 
 
 def _ending(folder: pathlib.Path, config: Config) -> list[str]:

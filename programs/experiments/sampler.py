@@ -35,6 +35,7 @@ FILE = "optuna.log"
 LOOK_EVERY_S = 2.0
 UNCOUNTED = 4  # Number of first trials, which never end early.
 NAME = "name"  # The user attribute with a trial's name, under which it is repeated if it was cut off.
+GIVEN = ("program", "env", "seeds", "flags", "metric")  # What all trials of a study have in common.
 STAGES = {TrialState.PRUNED: PRUNED, TrialState.FAIL: FAILED}
 
 
@@ -110,7 +111,17 @@ class Sampler:
         self._earlier = list(self._jobs)
 
     def _require_alike(self, before: Sequence[Any]) -> None:
-        """Raises BadInput if earlier trials have drawn a flag from another distribution."""
+        """Raises BadInput if earlier trials had other settings, or have drawn a flag from another distribution."""
+        settings = vars(self._spec) | {"metric": self._sample.metric}
+        given = json.loads(json.dumps({name: settings[name] for name in GIVEN}))
+        for name, value in self._study.user_attrs.items():
+            if value != given[name]:
+                raise BadInput(
+                    f"{name} is {given[name]}; the trials in {self._folder / FILE} had {value}, and only trials that are "
+                    "alike can be compared: choose another --workdir"
+                )
+        for name, value in given.items():
+            self._study.set_user_attr(name, value)
         for trial in before:
             if trial.params.keys() - self._among:
                 raise BadInput(

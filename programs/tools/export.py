@@ -15,7 +15,6 @@ from boonta.nodes.archive.files import ArchiveWriter
 from boonta.nodes.archive.index import Index, summary
 from boonta.nodes.snapshots.store import TABLES
 from boonta.nodes.tables import contract
-from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
@@ -41,6 +40,12 @@ def export(workdir: tyro.conf.Positional[pathlib.Path], out: pathlib.Path) -> No
 
 def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     """Does the work of `export`; returns the archive's index."""
+    try:
+        from boonta.nodes.tables.reverb.recorded import newest_checkpoints, recorded
+    except ImportError as error:
+        raise BadInput(
+            f"replay checkpoints are read with Reverb, on CPython 3.10: pip install 'boonta-rl[cluster]' ({error})"
+        ) from error
     agent, env = agent_and_env(workdir)
     tables = [table for table in contract.written_by("actor", agent.tables) if table.kind == "replay"]
     if not tables:
@@ -48,7 +53,9 @@ def archive(workdir: pathlib.Path, out: pathlib.Path) -> Index:
     table = max(tables, key=lambda table: table.size)
     checkpoints = newest_checkpoints(workdir / TABLES)
     if not checkpoints:
-        raise BadInput(f"{workdir} has no replay checkpoint; a run writes one when it ends")
+        raise BadInput(
+            f"{workdir} has no replay checkpoint; a run writes one when it ends, with --launch sebulba and anakin none"
+        )
     writer = ArchiveWriter(out, env)
     for checkpoint in checkpoints:  # All that a slot has written went to one replay server.
         sequences = recorded(checkpoint, table, step_shapes(agent, env.spec))

@@ -17,7 +17,7 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
-from boonta.nodes.snapshots.store import CHECKPOINTS, LEARNERS, TABLES, SnapshotFolder, numbers
+from boonta.nodes.snapshots.store import CHECKPOINTS, KEEP, LEARNERS, TABLES, Retention, SnapshotFolder, numbers
 from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run_folder import journal
@@ -63,7 +63,8 @@ def snapshots_of(workdir: pathlib.Path) -> list[str]:
     names = [name for name in (*LEARNERS, BEST) if (workdir / name).is_dir()]
     listed = [_snapshots(workdir, name) for name in (*names, *_tables(workdir))]
     updates = _last_row(workdir).get("updates")
-    goes_on = [_goes_on_from(workdir / name, updates) for name in LEARNERS if (workdir / name).is_dir()]
+    kept = Retention(read_config(workdir).run.get("keep_newest", KEEP.newest))
+    goes_on = [_goes_on_from(workdir / name, kept, updates) for name in LEARNERS if (workdir / name).is_dir()]
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]
 
 
@@ -129,16 +130,17 @@ def _snapshots(workdir: pathlib.Path, name: str) -> str:
     return "\n".join(lines)
 
 
-def _goes_on_from(folder: pathlib.Path, reached: float | None) -> str:
-    """A line about the snapshot in a folder from which the run would go on."""
+def _goes_on_from(folder: pathlib.Path, kept: Retention, reached: float | None) -> str:
+    """Lines about the snapshot in a folder from which the run would go on, and why that isn't the newest one."""
+    why: list[str] = []
     try:
-        number = SnapshotFolder(folder, "checkpoint").newest_whole(lambda warning: None)
+        number = SnapshotFolder(folder, "checkpoint", kept).newest_whole(why.append)
     except Unsound:
         return f"no snapshot in {folder.name} is sound"
     if number is None:
         return f"there is no snapshot in {folder.name}"
     lost = "" if reached is None else f", {max(0, reached - number):,.0f} updates before the last row of metrics"
-    return f"it would go on from {folder.name}/{number}{lost}"
+    return "\n".join([f"it would go on from {folder.name}/{number}{lost}", *(f"  {each}" for each in why)])
 
 
 def _written(path: pathlib.Path) -> str:

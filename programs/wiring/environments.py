@@ -98,7 +98,16 @@ def _own(name: str) -> Env:
         found = named(name)
     except ImportError as error:
         raise BadInput(f"environment {name!r}: {error}") from error
-    env = _as_env(found() if inspect.isclass(found) or inspect.isfunction(found) else found)
+    if inspect.isclass(found) or inspect.isfunction(found):
+        try:
+            inspect.signature(found).bind()
+        except TypeError as error:
+            raise BadInput(
+                f"environment {name!r} is called without arguments, and must give an Env, which itself is called with "
+                f"(num_envs, seed): {error}"
+            ) from error
+        found = found()
+    env = _as_env(found)
     if not hasattr(env, "spec") or not callable(env):
         raise BadInput(
             f"environment {name!r} is a {type(env).__name__}, not an Env: it needs a spec and (num_envs, seed)"

@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import pathlib
-import shutil
 import stat
 import time
 from typing import IO, Any
@@ -16,8 +15,10 @@ from typing import IO, Any
 import pydantic
 
 from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots.files import write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
+from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import plain
@@ -50,7 +51,9 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
     if before is not None and (old := require_same_run(name, run, settings)) is not None:
         _require_sound(run)
         _warn_of_changes(old, origin)
-        shutil.copyfile(before, folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json")
+        write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
+        with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
+            LOG.debug("claimed again, by process %d", os.getpid())
     fresh = folder / f"{schema.CONFIG}.new"
     fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
     fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.

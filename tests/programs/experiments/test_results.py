@@ -157,6 +157,15 @@ def test_starts_before_a_resumption_count(tmp_path):
     assert [start.boonta.commit for start in result.starts] == ["b" * 40, "a" * 40]
 
 
+def test_an_earlier_start_with_other_settings_is_named_and_a_damaged_one_left_out(tmp_path):
+    folder = write_run(tmp_path, settings={"config": {"discount": 0.5, "gone": 1}, "actors": 2})
+    (folder / "config.json").rename(folder / "config-until-20260102-030405.json")
+    (folder / "config-until-20260102-030406.json").write_text('{"program": "imp')
+    _, warnings = read(write_run(folder, settings={"config": {"discount": 0.9, "new": 1}, "actors": 3}))
+    assert f"{folder.name} went on with other settings: config.discount was 0.5, is 0.9" in warnings
+    assert any("030406.json is damaged" in warning for warning in warnings)
+
+
 @pytest.mark.parametrize(
     ("arguments", "settings", "environment"),
     [

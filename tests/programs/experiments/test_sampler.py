@@ -118,6 +118,17 @@ def test_trials_of_another_sample_are_not_gone_on_with(tmp_path, flags, message)
         source(tmp_path, flags)
 
 
+@pytest.mark.parametrize("changed", [{"seeds": 3}, {"flags": {"y": 2}}, {"metric": "loss"}])
+def test_trials_are_not_gone_on_with_under_other_settings(tmp_path, changed):
+    run(tmp_path, source(tmp_path, trials=1))
+    sample = {"trials": 2, "flags": X} | {name: changed[name] for name in changed.keys() & {"metric"}}
+    whole = {"seeds": 2, **changed, "program": STAND_IN, "sample": sample}
+    whole.pop("metric", None)
+    name, value = next(iter(changed.items()))
+    with pytest.raises(BadInput, match=f"^{name} is {value}; the trials in .*optuna.log had .*another --workdir"):
+        sampler.Sampler(spec.made(whole, "sweep.yaml"), tmp_path, []).begin()
+
+
 def test_a_whole_number_a_logarithm_and_a_list(tmp_path):
     flags = {"n": {"low": 1, "high": 8}, "rate": {"low": 1e-4, "high": 1.0, "log": True}, "layers": [[64], [64, 64]]}
     job, *_ = source(tmp_path, flags).take()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import sys
 import pytest
 
 from boonta.__main__ import CUT_OFF, FOLDER, TOOLS, main
+from boonta.programs.tools import export
 from boonta.programs.tools.list import described
 from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once
@@ -29,6 +32,12 @@ def test_a_wrong_tool_is_named_with_near_ones(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["boonta", "pla", "x"])
     assert main() == 2
     assert "error: tool 'pla' is unknown: did you mean 'play'" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(importlib.util.find_spec("reverb") is not None, reason="Reverb is here")
+def test_an_export_without_reverb_says_what_it_needs(tmp_path):
+    with pytest.raises(BadInput, match=r"replay checkpoints are read with Reverb, on CPython 3.10: pip install"):
+        export.archive(tmp_path, tmp_path / "data")
 
 
 @pytest.mark.parametrize("words", [["--help"], ["completion", "bash"], ["doctor", "--help"], ["list"], ["metrics"]])

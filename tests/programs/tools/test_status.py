@@ -57,7 +57,8 @@ def test_the_tables_of_all_replay_servers_are_listed_and_must_be_there(folder, c
                 new.mkdir()
     lines = printed_by(folder, capsys)
     assert [line for line in lines if line.startswith("replay")] == ["replay/0_of_2:", "replay/1_of_2:"]
-    assert lines[-1] == "it would go on from checkpoints/30, 0 updates before the last row of metrics"
+    assert lines[-2] == "it would go on from checkpoints/30, 0 updates before the last row of metrics"
+    assert "checkpoint 30 is used" in lines[-1] and "replay/1_of_2/40: MANIFEST.json is missing" in lines[-1]
 
 
 @pytest.mark.parametrize("how", ["done: updates reached 25", "ended by SIGINT"])
@@ -94,8 +95,9 @@ def test_a_damaged_snapshot_is_named(folder, capsys):
     array = folder / "checkpoints" / "20" / "array"
     array.write_bytes(b"\1" + array.read_bytes()[1:])
     lines = printed_by(folder, capsys)
-    assert lines[-2].endswith("not sound: array is altered: its SHA-256 is another one")
-    assert lines[-1] == "it would go on from checkpoints/10, 15 updates before the last row of metrics"
+    assert lines[-3].endswith("not sound: array is altered: its SHA-256 is another one")
+    assert lines[-2] == "it would go on from checkpoints/10, 15 updates before the last row of metrics"
+    assert lines[-1].startswith("  ") and "array is altered" in lines[-1]
     (folder / "checkpoints" / "10" / "MANIFEST.json").unlink()
     lines = printed_by(folder, capsys)
     assert "never finished" in lines[-3] and lines[-1] == "no snapshot in checkpoints is sound"
@@ -106,8 +108,9 @@ def test_a_snapshot_whose_tables_are_missing_is_not_gone_on_from(folder, capsys)
         with SnapshotFolder(folder / name, name).writing(number, beside) as new:
             new.mkdir()
     lines = printed_by(folder, capsys)
-    assert lines[-3] == "replay:" and lines[-2].startswith("            20  ") and lines[-2].endswith("sound")
-    assert lines[-1] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
+    assert lines[-4] == "replay:" and lines[-3].startswith("            20  ") and lines[-3].endswith("sound")
+    assert lines[-2] == "it would go on from checkpoints/20, 5 updates before the last row of metrics"
+    assert "checkpoint 20 is used" in lines[-1] and "replay/30" in lines[-1]
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):

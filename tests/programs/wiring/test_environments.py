@@ -98,6 +98,13 @@ def test_one_of_your_own_is_found_where_the_command_was_given(tmp_path, monkeypa
     assert environments.make_env("an_env_of_mine:small") == Catch(6, 3)
 
 
+def test_one_of_your_own_that_takes_arguments_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "an_env_with_arguments.py").write_text("def make(num_envs, seed):\n    raise AssertionError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match="is called without arguments, .*: missing a required argument: 'num_envs'"):
+        environments.make_env("an_env_with_arguments:make")
+
+
 def test_one_of_your_own_whose_spec_mixes_dtypes_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a_mixed_world.py").write_text(
         "import numpy as np\nfrom dm_env import specs\nfrom boonta.envs.catch import Catch\n\n\n"

@@ -12,7 +12,9 @@ from boonta.agents.impala import CATCH
 from boonta.agents.ppo import Config as PPO
 from boonta.nodes.snapshots import store
 from boonta.nodes.snapshots.store import SnapshotFolder
+from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import run_folders
 
@@ -51,6 +53,16 @@ def test_a_folder_of_a_run_with_other_settings(tmp_path):
     claim(tmp_path, width=4, seed=1, allow_changes=True).close()
     assert json.loads((tmp_path / "config.json").read_text())["settings"]["width"] == 4
     assert len(list(tmp_path.glob("config-until-*.json"))) == 1
+
+
+def test_a_run_that_is_claimed_again_is_not_taken_for_ended_by_its_earlier_end(tmp_path):
+    claim(tmp_path).close()
+    with journal.kept_in(tmp_path):
+        journal.LOG.debug("%s--launch serial, process 7", journal.STARTED)
+        journal.LOG.debug("%s0", journal.ENDED)
+    assert journal.last_code(tmp_path) == 0
+    claim(tmp_path, stop=StopRule(updates=9)).close()  # It is killed here, before it logs its start.
+    assert journal.last_code(tmp_path) is None
 
 
 def test_a_folder_whose_config_is_gone_is_judged_by_its_snapshots(tmp_path):
