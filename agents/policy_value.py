@@ -22,7 +22,8 @@ from boonta.agents.base import Nest
 from boonta.agents.config import require
 from boonta.agents.groups import Torso
 from boonta.agents.heads import ActionHead, mask_illegal, scalar_head
-from boonta.agents.recurrence import Inputs, example_inputs, folded, initial_lstm, unfolded, unroll_lstm, with_last
+from boonta.agents.recurrence import Inputs, example_inputs, initial_lstm, unroll_lstm, with_last
+from boonta.agents.sequences import folded, unfolded
 from boonta.agents.views import view_of
 from boonta.envs.base import BoardView, EnvSpec
 

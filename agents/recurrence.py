@@ -76,20 +76,6 @@ def inputs_as_acted(steps: Steps, frame_stack: int) -> tuple[Inputs, Nest, Steps
     return Inputs(stack, steps.step_type, steps.reward, action_tm1), core.lstm, steps
 
 
-def folded(x: Nest) -> Nest:
-    """Folds time into the batch: leaves [T, B, ...] -> [B*T, ...].
-
-    XLA on CPU is 10 to 30 times slower at gradients of convolutions in a scan. The batch comes first, or else a batch
-    split over devices could not stay split, and each device would gather it.
-    """
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), x)
-
-
-def unfolded(x: jax.Array, rows: int, batch_size: int) -> jax.Array:
-    """Undoes `folded` for features: [B*T, D] -> [T, B, D]."""
-    return jnp.swapaxes(x.reshape(batch_size, rows, -1), 0, 1)
-
-
 def initial_lstm(size: int, batch_size: int) -> Nest:
     """The initial state of a core: zeros [B, size], or () if the size is 0, which is no core."""
     if not size:

@@ -10,7 +10,6 @@ import functools
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Batch, Nest, Table
@@ -124,8 +123,7 @@ def transitions_of(batch: Batch, box: Box, data: TransitionReplay, frame_stack: 
         stack_t=jax.tree.map(later, stack),
         mask_tm1=moved.mask,
     )
-    # The batch comes first, so that one that is split over devices stays split.
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), whole)
+    return sequences.folded(whole)
 
 
 def make_table(data: TransitionReplay, frame_stack: int) -> Table:

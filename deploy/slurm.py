@@ -116,7 +116,7 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
     """
     built = build(program, flags)
     if built.is_unit:
-        places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job, built)
+        places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
         places, command = [_place(task) for task in _tasks(job, built)], _node_command(job)
     nodes = shlex.join(places)
@@ -172,7 +172,7 @@ def _tasks(job: Job, built: Built) -> Sequence[core.Task]:
     return tasks
 
 
-def _unit_command(job: Job, built: Built) -> str:
+def _unit_command(job: Job) -> str:
     """The command that each machine runs: the program itself, which connects to the other machines'."""
     places = host_flags("${BOONTA_HOSTS%%,*}", "$BOONTA_PORT", job.nodes, "$index")
     return " ".join(['exec ./run python "$0" "$@"', *(f'"{word}"' for word in places)])

@@ -77,7 +77,7 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
       BadInput, ValueError: the program could not run.
     """
     built = build(machines.program, flags)
-    starts = _units(machines, built, flags) if built.is_unit else _nodes(machines, built, flags)
+    starts = _units(machines, flags) if built.is_unit else _nodes(machines, built, flags)
     found = {}
     for name, (host, words) in starts.items():
         remote = (
@@ -131,7 +131,7 @@ def _learner_hosts(machines: Machines, number: int) -> list[str]:
     return learns
 
 
-def _units(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
+def _units(machines: Machines, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     """The same for a program of threads, all of which runs on every host."""
     hosts = machines.names
     core.host_function(machines.hosts, ())  # It refuses what names no host.

@@ -32,7 +32,7 @@ def impala(
       actors: number of actor processes.
       num_envs: environments per actor; default: 32, or as many as make one batch with --launch anakin.
       updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 1 with a queue, 10 without.
+      publish_every: params are published after so many updates; default: 1.
       refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
     """
     agent = make(config, env.spec)

@@ -37,7 +37,7 @@ def reanalyze(
       actors: number of actor processes.
       num_envs: environments per actor; default: 32.
       updates_per_step: so many updates are made in one compiled call; default: 1.
-      publish_every: params are published after so many updates; default: 1 with a queue, 10 without.
+      publish_every: params are published after so many updates; default: 10.
       refresh_every: actors fetch params after so many steps per env; default: where a sequence may start.
       reanalyzers: number of reanalyzer processes; with sebulba one thread.
       ratio: share of an update's sequences whose targets are renewed.

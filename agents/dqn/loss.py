@@ -22,7 +22,6 @@ from boonta.agents.dqn.values import Target, expected, losses
 from boonta.agents.heads import mask_illegal
 from boonta.agents.n_step import ahead_of_roots, n_step, sequence_error
 from boonta.agents.optimisation import Context, Outcome
-from boonta.agents.recurrence import folded
 from boonta.agents.returns import importance_weights, mean_over
 from boonta.agents.views import legal_of, view_of
 
@@ -50,7 +49,7 @@ def dqn_loss(
     moved = n_step(steps.step_type, reward, steps.discount, config.discount, config.bootstrap_length)  # [R, B]
     seen = (stack, legal_of(steps.observation, (*steps.reward.shape, num_actions)))
     ahead = functools.partial(ahead_of_roots, ahead=moved.ahead, length=config.bootstrap_length)
-    (later, later_legal), (roots, legal), action, moved = folded(
+    (later, later_legal), (roots, legal), action, moved = sequences.folded(
         (jax.tree.map(ahead, seen), *jax.tree.map(lambda x: x[: config.roots], (seen, steps.action)), moved)
     )
     # 2. The target network values the next action, which with double Q-learning the learned network chooses.

@@ -32,6 +32,7 @@ from boonta.agents.muzero.search import Search
 from boonta.agents.muzero.targets import Targets, make_targets
 from boonta.agents.optimisation import Context, Outcome
 from boonta.agents.returns import importance_weights, value_targets
+from boonta.agents.sequences import folded
 from boonta.envs.base import LAST
 
 
@@ -180,7 +181,7 @@ def unroll_model(params: Nest, stack: Nest, action: jax.Array, model: Model, num
 
     def fold_rows(start: int) -> Nest:
         """The R rows from `start` on, [N, ..., L]."""
-        return jax.tree.map(lambda x: _fold_rows(x[start : start + roots]), stack)
+        return folded(jax.tree.map(lambda x: x[start : start + roots], stack))
 
     seen = fold_rows(0)
     hidden = model.represent(params, seen)  # [N, ...]
@@ -273,11 +274,6 @@ def _fold(x: jax.Array) -> jax.Array:
     """[K, R, B, ...] -> [B * R, K, ...]."""
     x = jnp.moveaxis(x, 0, 2).swapaxes(0, 1)  # [B, R, K, ...]
     return x.reshape(-1, *x.shape[2:])
-
-
-def _fold_rows(x: jax.Array) -> jax.Array:
-    """[R, B, ...] -> [B * R, ...]."""
-    return jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:])
 
 
 def _after_root(loss: jax.Array) -> jax.Array:

@@ -50,8 +50,8 @@ def make(
     """
     if spec.num_players != 1:
         raise ValueError(f"R2D2 plays alone; this environment is a game of {spec.num_players} players")
-    own = networks.name_of(network)
-    view, actions = view_of(spec.observations), num_actions(spec.actions, "R2D2")
+    num_actions(spec.actions, "R2D2")  # It refuses actions that are not discrete.
+    own, view = networks.name_of(network), view_of(spec.observations)
     if isinstance(network, Network):
         check_network(network, config, spec)
     else:
@@ -59,7 +59,7 @@ def make(
             networks.check_torso(network, "r2d2.Network", view, config.frame_stack, {"D": None})
         network = make_network(config, spec, network)
     table = make_table(config)
-    loss = functools.partial(loss, network=network, num_actions=actions, config=config)
+    loss = functools.partial(loss, network=network, config=config)
     target = optimisation.Target(period=config.target_period)
     return Agent(
         policy=make_policy(config, network, spec, table),

@@ -32,7 +32,7 @@ def raw_of(config: Config) -> Callable[[jax.Array], jax.Array]:
 
 
 def r2d2_loss(
-    params: Nest, context: Context, batch: Batch, *, network: Network, num_actions: int, config: Config
+    params: Nest, context: Context, batch: Batch, *, network: Network, config: Config
 ) -> tuple[jax.Array, Outcome]:
     """Half the squared error of action values against double N-step targets.
 
@@ -41,7 +41,6 @@ def r2d2_loss(
       context: target params, and the number of updates.
       batch: steps with leaves [L-1+burn-in+R+N, B, ...].
       network: as in `make_network`.
-      num_actions: A.
       config: hyper-parameters.
 
     Returns:

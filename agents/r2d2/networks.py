@@ -15,7 +15,8 @@ from boonta.agents.base import Nest
 from boonta.agents.encoders import perceptron
 from boonta.agents.heads import dueling
 from boonta.agents.r2d2.config import Config
-from boonta.agents.recurrence import Inputs, example_inputs, folded, initial_lstm, unfolded, unroll_lstm, with_last
+from boonta.agents.recurrence import Inputs, example_inputs, initial_lstm, unroll_lstm, with_last
+from boonta.agents.sequences import folded, unfolded
 from boonta.agents.views import view_of
 from boonta.envs.base import EnvSpec
 

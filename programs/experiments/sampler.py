@@ -117,8 +117,8 @@ class Sampler:
         for name, value in self._study.user_attrs.items():
             if value != given[name]:
                 raise BadInput(
-                    f"{name} is {given[name]}; the trials in {self._folder / FILE} had {value}, and only trials that are "
-                    "alike can be compared: choose another --workdir"
+                    f"{name} is {given[name]}; the trials in {self._folder / FILE} had {value}, and only such "
+                    "trials compare with them: choose another --workdir"
                 )
         for name, value in given.items():
             self._study.set_user_attr(name, value)

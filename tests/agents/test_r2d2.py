@@ -70,7 +70,7 @@ def batch_of(rows):
 
 def loss_of(batch, config, params, target, network=None):
     context = Context(np.float32(target), KEY, jnp.int32(0))
-    loss = functools.partial(r2d2_loss, network=network or counting(), num_actions=A, config=config)
+    loss = functools.partial(r2d2_loss, network=network or counting(), config=config)
     return (loss if network else jax.jit(loss))(params.astype(np.float32), context, batch)
 
 
@@ -180,7 +180,7 @@ def test_learning_sees_the_values_that_acting_had(burn_in):
     network = make_network(config, SPEC)
     batch = Batch(steps._replace(core=core), np.ones(4, np.float32))
     context = Context(params.params, KEY, jnp.int32(0))
-    loss = jax.jit(functools.partial(r2d2_loss, network=network, num_actions=A, config=config))
+    loss = jax.jit(functools.partial(r2d2_loss, network=network, config=config))
     _, outcome = loss(params.params, context, batch)
     np.testing.assert_allclose(outcome.priorities, jax.jit(table.errors)(steps), rtol=2e-3, atol=1e-4)
 
