@@ -48,8 +48,8 @@ class Batch(NamedTuple):
 
     Attributes:
       steps: `Steps`, leaves [T, B, ...].
-      probability: float32 [B], N p: p is the probability with which the table drew each sequence, N the number of
-        sequences it held then. 1 where it draws uniformly, and from a queue, so that tables of any size compare.
+      probability: float32 [B], the probability with which each sequence was drawn, relative to a uniform draw: N p,
+        where the table held N sequences. 1 for uniform tables and for queues.
     """
 
     steps: Steps

@@ -38,7 +38,7 @@ class Actor(Node):
       first_group: number of this node's first group among those of all actors with its seed.
       slots: its environment slots among those of all actors; None if it is the only one.
       refresh_every: env steps of a slot between two fetches of params; None is the table's period, so that params
-        change only where a sequence may start; of a short one so many periods as make 4 steps.
+        change only where a sequence may start, or the first multiple of the period that is at least 4 steps.
     """
 
     role: Author = "actor"

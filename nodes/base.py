@@ -36,8 +36,8 @@ class Node:
 
     Attributes:
       role: the class's role in a program, such as "actor"; also the label of its groups, unless they have another one.
-      serves: when the node may end: 0, at any time, since no node calls it; else after all nodes with a lower number.
-        It is 1 or 2 for a server that itself calls others, 3 for one that calls none.
+      serves: the order in which nodes end, lower numbers first: 0 for nodes that no other calls, 1 or 2 for servers
+        that call others themselves, 3 for servers that call none.
       served: the names of the methods that they may call.
       keeps_nothing: whether nothing is lost if it is killed at the program's end: it saves and writes nothing then.
       answer_s: seconds that a call of one of them may take.
@@ -127,7 +127,7 @@ class Node:
         self._reporter.measure(metrics)
 
     def warn(self, warning: str, of: str = "") -> None:
-        """Shows a warning to the user, unless it is empty, or differs in nothing but numbers from one `of` the same."""
+        """Shows a warning to the user, unless it is empty or repeats one `of` the same kind but for its numbers."""
         self._reporter.warn(warning, of)
 
     @property

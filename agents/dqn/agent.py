@@ -1,4 +1,4 @@
-"""DQN as four values."""
+"""DQN as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

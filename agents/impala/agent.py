@@ -1,4 +1,4 @@
-"""IMPALA as four values."""
+"""IMPALA as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO as four values."""
+"""PPO as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

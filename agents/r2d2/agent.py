@@ -1,4 +1,4 @@
-"""R2D2 as four values."""
+"""R2D2 as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SAC as four values."""
+"""SAC as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TD3 as four values."""
+"""TD3 as an `Agent`: policy, evaluation policy, update and tables."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Stream(Protocol):
     """One table's sequences, piece by piece."""
 
     def ask(self, sequences: int) -> None:
-        """Sees to it that so many are under way, or here, counting those asked for before and not taken."""
+        """Fetches ahead until so many sequences are here or on their way; those asked for before count."""
         ...
 
     def take(self, most: int, timeout_s: float | None) -> Piece | None:

@@ -64,8 +64,8 @@ def main(function: ProgramFunction, arguments: Sequence[str] | None = None) -> N
 
     Args:
       function: `(run, **settings) -> program`.
-      arguments: the command line's arguments; None takes the process's own. Only then is the program given a network of
-        its own, or started again when it was one process that died, since nothing else can be in this process.
+      arguments: the command line's arguments; None takes the process's own. Only then may the program have a network of
+        its own, or start again by itself: both need a process in which nothing else runs.
     """
     own = run_of(function, sys.argv[1:]) if arguments is None else None
     if own is not None and own.restarts_itself:

@@ -33,8 +33,8 @@ class Run:
       launch: "local_mp": a process per node; "local_mt": a thread per node; "serial": all in turn in one thread, for
         debuggers; "sebulba": threads of one process, its devices split; "anakin": one compiled program, for
         environments in JAX.
-      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by what isn't usual.
-      seed: seed of params, environments and exploration, of which a resumed run changes the latter two.
+      workdir: the run's folder; a run found there is resumed. By default it is in runs/, named by what flags change.
+      seed: seed of params, environments and exploration; a resumed run draws the latter two anew.
       stop: limits at which the program ends; without any, Ctrl-C ends it.
       save_every_s: seconds between snapshots of learner and replay tables; one is always made at the end.
       keep_newest: how many of the newest snapshots stay, tables included; a run goes on whole from each. With large
