@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -155,7 +155,8 @@ def plan(
       The jobs, those of the sweep's first runs first.
 
     Raises:
-      BadInput: a run can't work, or its folder holds a run with other settings; the message names the first ones.
+      BadInput: a run can't work, or its folder holds a run with other settings, or only some of the runs that have
+        begun together are asked for; the message names the first ones.
     """
     begun = _begun(before, folder)
     jobs: list[Job] = []
@@ -163,6 +164,7 @@ def plan(
     for file in dict.fromkeys(entry.program for entry in entries):
         ours = [entry for entry in entries if entry.program == file]
         number = {entry.name: i for i, entry in enumerate(ours)}
+        _require_whole(begun, number)
         kept = [[number[name] for name in names] for names in begun if set(names) <= set(number) and len(names) > 1]
         held = [number[name] for (name, *others) in begun if not others and name in number]
         commands = [[*entry.arguments, "--workdir", str(folder / entry.name)] for entry in ours]
@@ -174,6 +176,17 @@ def plan(
         _require_same_members(job, folder)
     order = {entry.name: i for i, entry in enumerate(entries)}
     return sorted(jobs, key=lambda job: order[job.runs[0].name])
+
+
+def _require_whole(begun: Sequence[Sequence[str]], asked: Collection[str]) -> None:
+    """Raises BadInput if only some of the runs that have begun together are asked for: they can't go on apart."""
+    for names in begun:
+        missing = [name for name in names if name not in asked]
+        if missing and len(missing) < len(names):
+            raise BadInput(
+                f"{len(names)} runs have begun as one population, of which the sweep lacks {', '.join(missing[:SHOWN])}"
+                f"{' and others' if missing[SHOWN:] else ''}: ask for all of them, or choose another --workdir"
+            )
 
 
 def _begun(before: Sweep | None, folder: pathlib.Path) -> list[list[str]]:

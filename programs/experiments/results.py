@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,6 @@ from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import Provenance
 
-SWEEP = "sweep.json"
-COMPARISON = "comparison"  # The folder of an earlier comparison, which a pattern such as runs/* finds, too.
 RETURN, TRAINING = "eval_return", "return"
 
 
@@ -95,32 +92,6 @@ class Result:
     def name(self) -> str:
         """The run's name in messages and tables."""
         return self.folder.name if self.member is None else f"{self.folder.name}, member {self.member}"
-
-
-def folders_of(paths: Sequence[pathlib.Path]) -> list[pathlib.Path]:
-    """The run folders that paths name; a sweep's names all of its runs that have been started, a comparison's none.
-
-    Raises:
-      BadInput: a path is neither, or there is no run.
-    """
-    found: dict[pathlib.Path, None] = {}  # A set in order.
-    for path in paths:
-        runs = [path] if (path / schema.CONFIG).is_file() else []
-        if (path / SWEEP).is_file():
-            runs = sorted(config.parent for config in path.glob(f"*/{schema.CONFIG}"))
-            if not runs:
-                raise BadInput(f"{path} is a sweep of which no run has been started yet")
-        if not runs and path.name != COMPARISON:
-            raise BadInput(f"{path} is no run's folder, with a {schema.CONFIG}, nor a sweep's, with a {SWEEP}")
-        found |= dict.fromkeys(run.resolve() for run in runs)
-    if not found:
-        raise BadInput("there is no run: give folders of runs or of sweeps")
-    return list(found)
-
-
-def folder_of_all(paths: Sequence[pathlib.Path]) -> pathlib.Path:
-    """The folder that is given, or that holds all that are."""
-    return pathlib.Path(os.path.commonpath([path.absolute() for path in paths]))
 
 
 def recorded(folder: pathlib.Path) -> Recorded:

@@ -19,16 +19,10 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import files, schema
 from boonta.programs.experiments import evaluations, figures, groups, origins, page, summary
 from boonta.programs.experiments.curves import X
+from boonta.programs.experiments.folders import COMPARISON, all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.groups import Suite
 from boonta.programs.experiments.page import Content
-from boonta.programs.experiments.results import (
-    COMPARISON,
-    Result,
-    folder_of_all,
-    folders_of,
-    recorded,
-    results_of_all,
-)
+from boonta.programs.experiments.results import Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
 from boonta.programs.tools import status
@@ -75,7 +69,8 @@ def compare(
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    results, metric, warnings = results_of_all([recorded(folder) for folder in folders], metric, which)
+    runs, left_out = all_recorded(workdirs)
+    results, metric, warnings = results_of_all(runs, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
     by_group = summary.normalised(suite, scale)
@@ -87,7 +82,7 @@ def compare(
         bool(reference),
         summary.improvements(by_group),
         bar,
-        [*warnings, *groups.warnings_of(suite)],
+        [*left_out, *warnings, *groups.warnings_of(suite)],
         captions(suite),
     )
     with writing(target):

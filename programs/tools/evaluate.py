@@ -29,7 +29,7 @@ from boonta.nodes.snapshots.best import read_record
 from boonta.nodes.snapshots.store import MEMBERS, print_warning
 from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
-from boonta.programs.experiments.results import folders_of
+from boonta.programs.experiments.folders import folders_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program, construct

@@ -15,15 +15,8 @@ import tyro
 from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
 from boonta.programs.experiments.curves import X
-from boonta.programs.experiments.results import (
-    Recorded,
-    Result,
-    folder_of_all,
-    folders_of,
-    metrics_of,
-    recorded,
-    results_of_all,
-)
+from boonta.programs.experiments.folders import all_recorded, folder_of_all
+from boonta.programs.experiments.results import Recorded, Result, metrics_of, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput
@@ -55,14 +48,13 @@ def plot(
       BadInput: a folder holds no run; a run lacks a metric; the environments make no suite; or the picture can't be
         written.
     """
-    folders = folders_of(workdirs)
+    runs, left_out = all_recorded(workdirs)
     target = out or folder_of_all(workdirs) / f"{_name(metric, x)}.png"
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
     panels: dict[str, dict[str, Band]] = {}
     found: list[Result] = []
-    warnings: dict[str, None] = {}
-    runs = [recorded(folder) for folder in folders]
+    warnings = dict.fromkeys(left_out)
     chosen: Sequence[str | None] = _named(metric, runs) if metric else (None,)
     for each in chosen:
         found, name, of_it = results_of_all(runs, each, "newest")

@@ -103,6 +103,16 @@ def test_what_has_begun_stays_together_when_the_sweep_grows(tmp_path):
     assert [[entry.seed for entry in job.runs] for job in after[2:]] == [[4, 5, 6]]
 
 
+def test_a_part_of_what_has_begun_together_is_refused(tmp_path):
+    before = planned(made(seeds=3), tmp_path)
+    begin(tmp_path, before[0])
+    plan.write(tmp_path, [], made(), before)
+    with pytest.raises(
+        BadInput, match="^3 runs have begun as one population, .* lacks impala-catch-seed1, impala-catch-seed2:"
+    ):
+        planned(made(seeds=1), tmp_path)
+
+
 def test_a_folder_with_other_settings_is_refused(tmp_path):
     jobs = planned(made(seeds=2), tmp_path)
     begin(tmp_path, jobs[0])

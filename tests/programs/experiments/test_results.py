@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from boonta.programs.experiments.results import Score, folders_of, metrics_of, recorded, results_of
+from boonta.programs.experiments.folders import all_recorded, folders_of
+from boonta.programs.experiments.results import Score, metrics_of, recorded, results_of
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.run_folders import write_lines, write_run
@@ -202,6 +203,19 @@ def test_a_sweep_names_its_runs(tmp_path):
         (tmp_path / name).mkdir()
     assert folders_of([tmp_path, other, tmp_path / "a"]) == [one, other]
     assert folders_of([tmp_path / "comparison", other]) == [other]
+
+
+def test_a_run_of_a_sweep_without_metrics_is_left_out_by_name_unless_it_is_given_itself(tmp_path):
+    (tmp_path / "sweep.json").write_text("{}")
+    one, other = (write_run(tmp_path / name) for name in "ab")
+    (other / "metrics.jsonl").unlink()
+    runs, warnings = all_recorded([tmp_path])
+    assert [run.folder for run in runs] == [one] and warnings == ["b has no metrics.jsonl yet, and is left out"]
+    with pytest.raises(BadInput, match="b has no metrics.jsonl: No such file"):
+        all_recorded([tmp_path, other])
+    (one / "metrics.jsonl").unlink()
+    with pytest.raises(BadInput, match="nothing to show: a has no metrics.jsonl yet, .*; b has"):
+        all_recorded([tmp_path])
 
 
 def test_a_folder_that_holds_no_run_is_named(tmp_path):
