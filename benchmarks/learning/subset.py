@@ -24,8 +24,9 @@ import tyro
 from rich import console, table
 
 from boonta.programs.experiments import summary
+from boonta.programs.experiments.folders import folders_of
 from boonta.programs.experiments.groups import Group
-from boonta.programs.experiments.results import folders_of, recorded, results_of
+from boonta.programs.experiments.results import recorded, results_of
 from boonta.programs.experiments.statistics import Estimate
 
 RECORDED = pathlib.Path(__file__).with_name("recorded.json")
