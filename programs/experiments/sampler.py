@@ -120,8 +120,8 @@ class Sampler:
                     f"{name} is {given[name]}; the trials in {self._folder / FILE} had {value}, and only such "
                     "trials compare with them: choose another --workdir"
                 )
-        for name, value in given.items():
-            self._study.set_user_attr(name, value)
+        for name in given.keys() - self._study.user_attrs.keys():
+            self._study.set_user_attr(name, given[name])
         for trial in before:
             if trial.params.keys() - self._among:
                 raise BadInput(
