@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import encoders, networks, sequences
-from boonta.agents.base import Nest, Policy
+from boonta.agents.base import Nest, Policy, Slots
 from boonta.agents.config import check, documented, field
 from boonta.agents.groups import Torso
 from boonta.agents.heads import Box, scalar_head
@@ -194,8 +194,8 @@ def make_policy(
       `Policy` for the params that `published` gives; its state is the last frames.
     """
 
-    def initial_state(batch_size: int) -> Nest:
-        return sequences.no_frames(spec.observations, batch_size, frame_stack)
+    def initial_state(slots: Slots) -> Nest:
+        return sequences.no_frames(spec.observations, slots.size, frame_stack)
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, frames: Nest) -> tuple[jax.Array, Nest, Nest]:
         stack, frames = sequences.push(frames, timestep.observation, timestep.step_type)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from boonta.agents import sequences
-from boonta.agents.base import Nest, Policy, Steps
+from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.agents.heads import ActionHead
 from boonta.agents.policy_value import Network, Outputs
 from boonta.agents.recurrence import Core, Inputs, inputs_as_acted
@@ -53,10 +53,10 @@ def make_policy(
       `Policy`; actions are [B, ...], extras `Extras`, states `State`.
     """
 
-    def initial_state(batch_size: int) -> State:
-        frames = sequences.no_frames(spec.observations, batch_size, frame_stack)
-        action = jnp.zeros((batch_size, *spec.actions.shape), spec.actions.dtype)
-        return State(frames, Core(network.initial_state(batch_size), action))
+    def initial_state(slots: Slots) -> State:
+        frames = sequences.no_frames(spec.observations, slots.size, frame_stack)
+        action = jnp.zeros((slots.size, *spec.actions.shape), spec.actions.dtype)
+        return State(frames, Core(network.initial_state(slots.size), action))
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
         stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)

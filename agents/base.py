@@ -64,45 +64,35 @@ class Slots(NamedTuple):
       first: number of the first of them, from 0; the others follow. Those of actors that have joined a running program
         are numbered from `total`.
       total: how many all actors have that the program names; None if these are all.
+      alike: whether all explore as the first of the actors' does: those of a reanalyzer, which are none of the actors'.
     """
 
     size: int
     first: int = 0
     total: int | None = None
+    alike: bool = False
 
 
 class Policy(NamedTuple):
     """An agent's way to act: pure functions, always batched, always with state (frame stack, LSTM core, or ()).
 
     Attributes:
-      initial_state: `(batch_size) -> state`, leaves [B, ...].
+      initial_state: `(slots) -> state`, leaves [B, ...], with which a stream of steps begins. It knows the slots' place
+        among all of the program, for a policy whose slots explore differently.
       step: `(params, key, timestep [B], state) -> (action [B], extras [B], state)`. Resets its own state where
         `timestep.step_type` is FIRST.
       core: `(state) -> the part of it, [B, ...], with which a recurrent learner starts a sequence`, or (). The rest is
         made again from the rows before, as a stack of frames is.
       deterministic: whether `step` takes its best action, and so the same one in the same situation, whatever the key.
-      placed: `(initial state, slots) -> initial state` that knows its place among all slots of the program, for a
-        policy whose slots explore differently. Nodes begin every stream with `initial_state_of`.
       executed: `(state, action [B, ...]) -> state` that remembers this action as its last, for a policy that remembers
         actions. Nodes call it after a step whose action the environment replaces, as a replayed one does.
     """
 
-    initial_state: Callable[[int], Nest]
+    initial_state: Callable[[Slots], Nest]
     step: Callable[[Nest, Any, Any, Nest], tuple[Any, Nest, Nest]]
     core: Callable[[Nest], Nest] = lambda state: ()
     deterministic: bool = False
-    placed: Callable[[Nest, Slots], Nest] = lambda state, slots: state
     executed: Callable[[Nest, Any], Nest] = lambda state, action: state
-
-
-def initial_state_of(policy: Policy, slots: Slots) -> Nest:
-    """The state with which a policy begins in these slots, leaves [B, ...]."""
-    return policy.placed(policy.initial_state(slots.size), slots)
-
-
-def unplaced(policy: Policy) -> Policy:
-    """The policy with the same exploration in all slots, that of the first, for slots that are none of the actors'."""
-    return policy._replace(placed=lambda state, slots: state)
 
 
 class Update(NamedTuple):

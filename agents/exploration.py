@@ -87,12 +87,14 @@ def epsilon_greedy(key: jax.Array, values: jax.Array, legal: jax.Array, epsilon:
 
 
 def rungs(slots: Slots) -> jax.Array:
-    """The places of slots on the ladder of all slots, float32 [B]: 0 for the first, 1 for the last.
+    """The places of slots on the ladder of all slots, float32 [B]: 0 for the first, 1 for the last, 0 for all if alike.
 
     Slots beyond the last are those of actors that have joined a running program. They are spread over the ladder again,
     by van der Corput's sequence 1/2, 1/4, 3/4, 1/8, 5/8, …: however many there are, they are spread evenly, and the
     places of the others stay as they are.
     """
+    if slots.alike:
+        return jnp.zeros(slots.size)
     total = slots.size if slots.total is None else slots.total
     place = (slots.first + jnp.arange(slots.size, dtype=jnp.float32)) / max(total - 1, 1)
     beyond = slots.first + np.arange(slots.size) - total

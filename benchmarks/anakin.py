@@ -121,7 +121,7 @@ def without(part: str, agent: Agent, env: JaxEnv) -> Agent:
         action = jax.random.randint(key, timestep.step_type.shape, 0, number, jnp.int32)
         return action, {}, state
 
-    return agent._replace(update=update, policy=Policy(lambda size: (), step))
+    return agent._replace(update=update, policy=Policy(lambda slots: (), step))
 
 
 def measure(agent: Agent, env: JaxEnv, num_envs: int, devices: int, seconds: float) -> tuple[float, dict[str, float]]:

@@ -194,7 +194,7 @@ def make_agent() -> Agent:
     def act(params: Any, key: Any, timestep: Any, state: Any) -> Any:
         return timestep.step_type, {}, state
 
-    policy = Policy(lambda batch_size: (), act)
+    policy = Policy(lambda slots: (), act)
     update = Update(lambda key: {}, lambda state, batch: (state, None, {}), lambda state: state)
     return Agent(policy, policy, update, (TABLE,))
 

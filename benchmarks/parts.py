@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from boonta.agents.base import Agent, Batch, Steps
+from boonta.agents.base import Agent, Batch, Slots, Steps
 from boonta.benchmarks.timing import LIMIT, REVERB_LIMIT, on_all_cores, per_second
 from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
@@ -78,7 +78,7 @@ def act_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
 
     def make_work(i: int) -> Callable[[], float]:
         timestep, key = env(size, i).reset(), jax.random.PRNGKey(i)
-        state = [agent.policy.initial_state(size)]
+        state = [agent.policy.initial_state(Slots(size))]
 
         def work() -> float:
             *out, state[0] = act(params, key, 0, timestep, state[0])

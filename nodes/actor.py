@@ -88,7 +88,8 @@ class Actor(Node):
         self._groups = []
         for k, i in enumerate(self._numbers):
             seed = int(seeds[i])
-            slots = Slots(size, self._slots.first + k * size, self._slots.total or self._num_envs)
+            first, total = self._slots.first + k * size, self._slots.total or self._num_envs
+            slots = self._slots._replace(size=size, first=first, total=total)
             with self.stopwatch("starting environments"):
                 env = self.make_env(size, seed)
             writer = self._replay.open_writer(tables, size, self.wait_for, i)

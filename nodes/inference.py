@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import tree
 
-from boonta.agents.base import Agent, Slots, initial_state_of, unplaced
+from boonta.agents.base import Agent, Slots
 from boonta.envs.base import Env, TimeStep
 from boonta.nodes.acting.grouped import jit_for_groups, padded
 from boonta.nodes.acting.local import acting_params
@@ -105,21 +105,16 @@ class Inference(Node):
     def register(
         self,
         name: str,
-        num_envs: int,
+        slots: Sequence[Any],
         seed: int,
-        first: int = 0,
-        total: int | None = None,
-        placed: bool = True,
         timeout_s: float = 0.5,
     ) -> bool | None:
         """Registers a group with a fresh state; callers do so when they start or restart.
 
         Args:
           name: name of the group, unique in the program, such as "actor/0/1".
-          num_envs: B, environment slots of the group.
+          slots: the fields of the group's `agents.base.Slots`.
           seed: seed of the policy.
-          first, total: the group's place among all slots, see `agents.base.Slots`.
-          placed: whether the policy explores by this place; False for slots that are none of the actors'.
           timeout_s: how long to wait for the start of this node.
 
         Returns:
@@ -128,6 +123,7 @@ class Inference(Node):
         Raises:
           ValueError: the group doesn't fit into a batch.
         """
+        num_envs = Slots(*slots).size
         if not 1 <= num_envs <= self._max_batch:
             raise ValueError(
                 f"{self.name}: {name} has {num_envs} environments that step together; max_batch is {self._max_batch}"
@@ -136,8 +132,7 @@ class Inference(Node):
             if not self._changed.wait_for(lambda: self._thread is not None, timeout_s):
                 return None
             self._forget(name)
-            policy = self._agent.policy if placed else unplaced(self._agent.policy)
-            state = initial_state_of(policy, Slots(num_envs, first, total))
+            state = self._agent.policy.initial_state(Slots(*slots))
             lane = min(self._lanes, key=lambda lane: lane.slots)
             lane.add(name, Group(num_envs, seed, state))
         return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from boonta.agents import sequences
 from boonta.agents.base import Nest, Policy, Slots, Table
@@ -45,11 +44,8 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | 
     view = view_of(spec.observations)
     per_update = table.env_steps_per_update if table else 0.0
 
-    def initial_state(batch_size: int) -> State:
-        return State(sequences.no_frames(view, batch_size, config.frame_stack), jnp.zeros(batch_size))
-
-    def placed(state: State, slots: Slots) -> State:
-        return state._replace(rung=rungs(slots))
+    def initial_state(slots: Slots) -> State:
+        return State(sequences.no_frames(view, slots.size, config.frame_stack), rungs(slots))
 
     def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
         network_key, action_key = jax.random.split(key)
@@ -61,4 +57,4 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | 
         action, estimates = choose(action_key, q, timestep.observation, settings, env_steps, state.rung)
         return action, estimates, state._replace(frames=frames)
 
-    return Policy(initial_state, step, deterministic=not table, placed=placed)
+    return Policy(initial_state, step, deterministic=not table)

@@ -100,14 +100,11 @@ def make_policy(step: Planner) -> Policy:
     config, spec = step.config, step.spec
     seen = history.spec_of(config, view_of(spec.observations), spec.actions.num_values)
 
-    def initial_state(batch_size: int) -> State:
-        frames = sequences.no_frames(seen, batch_size, config.frame_stack)
-        return State(frames, jnp.zeros(batch_size, jnp.int32), jnp.zeros(batch_size))
-
-    def placed(state: State, slots: Slots) -> State:
-        return state._replace(rung=rungs(slots))
+    def initial_state(slots: Slots) -> State:
+        frames = sequences.no_frames(seen, slots.size, config.frame_stack)
+        return State(frames, jnp.zeros(slots.size, jnp.int32), rungs(slots))
 
     def executed(state: State, action: jax.Array) -> State:
         return state._replace(action=action)
 
-    return Policy(initial_state, step, deterministic=not step.explore, placed=placed, executed=executed)
+    return Policy(initial_state, step, deterministic=not step.explore, executed=executed)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest, Policy
+from boonta.agents.base import Nest, Policy, Slots
 from boonta.envs.base import FIRST, TimeStep
 
 
@@ -38,8 +38,8 @@ class Extras(NamedTuple):
 def with_earned(policy: Policy, discount: float) -> Policy:
     """The same policy, which stores discounted returns with its steps."""
 
-    def initial_state(batch_size: int) -> State:
-        return State(policy.initial_state(batch_size), jnp.zeros(batch_size))
+    def initial_state(slots: Slots) -> State:
+        return State(policy.initial_state(slots), jnp.zeros(slots.size))
 
     def step(params: Nest, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Extras, State]:
         action, extras, inner = policy.step(params, key, timestep, state.inner)
@@ -47,4 +47,9 @@ def with_earned(policy: Policy, discount: float) -> Policy:
         earned = earned.astype(jnp.float32)
         return action, Extras(extras.logits, earned), State(inner, earned)
 
-    return Policy(initial_state, step, lambda state: policy.core(state.inner), policy.deterministic)
+    return policy._replace(
+        initial_state=initial_state,
+        step=step,
+        core=lambda state: policy.core(state.inner),
+        executed=lambda state, action: state._replace(inner=policy.executed(state.inner, action)),
+    )

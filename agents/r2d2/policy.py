@@ -46,13 +46,10 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | 
     """
     per_update = table.env_steps_per_update if table else 0.0
 
-    def initial_state(batch_size: int) -> State:
-        frames = sequences.no_frames(spec.observations, batch_size, config.frame_stack)
-        core = Core(network.initial_state(batch_size), jnp.zeros(batch_size, jnp.int32))
-        return State(frames, core, jnp.zeros(batch_size))
-
-    def placed(state: State, slots: Slots) -> State:
-        return state._replace(rung=rungs(slots))
+    def initial_state(slots: Slots) -> State:
+        frames = sequences.no_frames(spec.observations, slots.size, config.frame_stack)
+        core = Core(network.initial_state(slots.size), jnp.zeros(slots.size, jnp.int32))
+        return State(frames, core, rungs(slots))
 
     def step(acting: ActingParams, key: jax.Array, timestep: TimeStep, state: State) -> tuple[jax.Array, Nest, State]:
         stack, frames = sequences.push(state.frames, timestep.observation, timestep.step_type)
@@ -69,4 +66,4 @@ def make_policy(config: Config, network: Network, spec: EnvSpec, table: Table | 
     def executed(state: State, action: jax.Array) -> State:
         return state._replace(core=state.core._replace(action_tm1=jnp.asarray(action, jnp.int32)))
 
-    return Policy(initial_state, step, lambda state: state.core, not table, placed, executed)
+    return Policy(initial_state, step, lambda state: state.core, not table, executed)

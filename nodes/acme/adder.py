@@ -12,7 +12,7 @@ import numpy as np
 import tree
 from acme.adders import base as adders
 
-from boonta.agents.base import Agent, Nest, Steps
+from boonta.agents.base import Agent, Nest, Slots, Steps
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acme.acting import row_of
 from boonta.nodes.acting.local import step_shapes
@@ -82,7 +82,7 @@ class StepsAdder(adders.Adder):
         self._version = version
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._shapes)
         self._nothing = zeros.action, zeros.extras
-        self._core = jax.device_get(agent.policy.core(agent.policy.initial_state(1)))
+        self._core = jax.device_get(agent.policy.core(agent.policy.initial_state(Slots(1))))
         self._timestep: dm_env.TimeStep | None = None
         self._writer = replay.open_writer(written_by("actor", agent.tables), 1, self._node.wait_for, 0)
 

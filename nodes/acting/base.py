@@ -63,11 +63,9 @@ class Remote(NamedTuple):
 
     Attributes:
       inference: handle of an `Inference` node.
-      placed: whether its slots are some of the actors', which may explore each in its own way; `Playback` denies it.
     """
 
     inference: Any
-    placed: bool = True
 
 
 def open_acting(node: Node, agent: Agent, variables: Any, table: Table, refresh_every: int | None = None) -> OpenAct:
@@ -136,7 +134,7 @@ class RemoteAct:
 
     def __init__(self, node: Node, remote: Remote, group: int, slots: Slots, seed: int):
         self._wait_for = functools.partial(node.wait_for, "inference", deadline_s=ANSWER_DEADLINE_S)
-        self._inference, self._placed = remote
+        self._inference = remote.inference
         self._name = f"{node.name}/{group}"
         self._slots = slots
         self._seeds = np.random.SeedSequence(seed)
@@ -169,9 +167,7 @@ class RemoteAct:
 
     def _register(self, seed: int) -> None:
         def register(timeout_s: float) -> bool | None:
-            size, first, total = self._slots
-            place = (first, total or size, self._placed)
-            return answered(self._inference.register, self._name, size, seed, *place, timeout_s)
+            return answered(self._inference.register, self._name, self._slots, seed, timeout_s)
 
         self._wait_for(register)
         self._t = 0

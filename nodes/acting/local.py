@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table, initial_state_of
+from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct
@@ -48,7 +48,7 @@ class Acting:
     ):
         self._act, self._executed = act, policy.executed
         self._stopwatch = stopwatch
-        self._key, self._state = jax.random.PRNGKey(seed), initial_state_of(policy, slots)
+        self._key, self._state = jax.random.PRNGKey(seed), policy.initial_state(slots)
         self._device = device
         if device is not None:
             self._key, self._state = jax.device_put((self._key, self._state), device)
@@ -238,7 +238,7 @@ def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         observation = jax.tree.map(lambda leaf: jnp.zeros((1, *leaf.shape), leaf.dtype), spec.observations)
         zero = jnp.zeros(1, jnp.float32)
         timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
-        state = agent.policy.initial_state(1)
+        state = agent.policy.initial_state(Slots(1))
         action, extras, _ = agent.policy.step(params, jax.random.PRNGKey(0), timestep, state)
         core = agent.policy.core(state)
         return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from boonta.agents.base import Agent, Author, Table, unplaced
+from boonta.agents.base import Agent, Author, Slots, Table
 from boonta.envs.base import BatchedEnv, Env
-from boonta.nodes.acting.base import Remote
 from boonta.nodes.actor import NUM_ENVS, Actor
 from boonta.nodes.tables.contract import written_by
 
@@ -38,12 +37,11 @@ class Playback(Actor):
         num_envs: int = NUM_ENVS,
         seed: int = 0,
     ):
-        if isinstance(variables, Remote):  # Its slots are none of the actors'.
-            variables = variables._replace(placed=False)
-        else:
-            agent = agent._replace(policy=unplaced(agent.policy))
+        slots = Slots(num_envs, alike=True)
         # A second group would not help, because there is no simulator to wait for.
-        super().__init__(name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed)
+        super().__init__(
+            name, agent, env, variables, replay, monitor, num_envs=num_envs, threads=1, seed=seed, slots=slots
+        )
         self.require_tables(agent.tables)
 
     @classmethod

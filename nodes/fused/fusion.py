@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Agent, Batch, Nest, Steps, Table, unplaced
+from boonta.agents.base import Agent, Batch, Nest, Steps, Table
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.fused import stage
@@ -201,7 +201,6 @@ def _replay(
     tables = make_tables(agent.tables, num_envs, schedule)
     # Rollouts until the actors' tables may be sampled.
     first = -(-first_rows(agent.tables, num_envs) // schedule.period)
-    replayed = unplaced(agent.policy)
 
     def insert_many(state: State, number: int) -> tuple[State, stage.Episodes]:
         def one(state: State, _: None) -> tuple[State, stage.Episodes]:
@@ -217,7 +216,7 @@ def _replay(
         past = tables.recall(state.replay, draw_key)
         past = constrain(Batch(steps=past, probability=jnp.ones(schedule.renewed))).steps
         params = agent.update.params(state.learner)
-        steps = stage.play_back(replayed, params, state.updates, past, act_key)
+        steps = stage.play_back(agent.policy, params, state.updates, past, act_key)
         return state._replace(replay=tables.add(state.replay, "reanalyzer", steps), key=key), None
 
     def fill(state: State) -> tuple[State, stage.Episodes]:

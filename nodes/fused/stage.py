@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from boonta.agents.base import Nest, Policy, Slots, Steps, initial_state_of
+from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
 
 
@@ -52,7 +52,7 @@ def begin(env: Any, policy: Policy, num_envs: int, key: jax.Array) -> Stage:
     key, env_key = jax.random.split(key)
     state, timestep = jax.vmap(env.init)(jax.random.split(env_key, num_envs))
     zero = jnp.zeros(num_envs)
-    return Stage(state, timestep, initial_state_of(policy, Slots(num_envs)), key, zero, zero.astype(jnp.int32))
+    return Stage(state, timestep, policy.initial_state(Slots(num_envs)), key, zero, zero.astype(jnp.int32))
 
 
 def act(
@@ -112,7 +112,7 @@ def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, ke
         versions = jnp.full(row.step_type.shape, version, jnp.int32)
         return (policy.executed(memory, row.action), key), row._replace(extras=extras, version=versions, core=core)
 
-    memory = initial_state_of(policy, Slots(steps.reward.shape[1]))
+    memory = policy.initial_state(Slots(steps.reward.shape[1], alike=True))
     return jax.lax.scan(one, (memory, key), steps._replace(extras=(), version=(), core=()))[1]
 
 

@@ -11,6 +11,7 @@ from dm_env import specs
 
 from boonta.agents import sac, td3
 from boonta.agents.actor_critic import Layers, make_networks
+from boonta.agents.base import Slots
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import real_actions
@@ -40,7 +41,7 @@ def test_actions_are_uniform_until_something_is_learned_and_each_slots_own(name)
     params = agent.update.params(jax.jit(agent.update.init)(jax.random.PRNGKey(0)))
     assert set(params) == {"policy", "transitions"}  # No critics go to actors.
     timestep, key = shown(SPEC, 4000), jax.random.PRNGKey(1)
-    step, state = jax.jit(agent.policy.step), agent.policy.initial_state(4000)
+    step, state = jax.jit(agent.policy.step), agent.policy.initial_state(Slots(4000))
     action, extras, _ = jax.device_get(step(params, key, timestep, state))
     assert extras == () and action.shape == (4000, 2) and len(np.unique(action[:, 0])) > 3900
     for i, (low, high) in enumerate([(-2, 2), (0, 10)]):

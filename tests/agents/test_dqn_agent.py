@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import dqn
-from boonta.agents.base import Batch, Slots, initial_state_of
+from boonta.agents.base import Batch, Slots
 from boonta.agents.config import replaced, with_values
 from boonta.agents.dqn.config import RAINBOWS_PARTS
 from boonta.agents.dqn.networks import NoisyLinear, make_network
@@ -84,7 +84,7 @@ def explores(agent, updates, slots, draws=400):
     """The share of random actions in each slot, where action 0 is best."""
     params = jax.tree.map(np.zeros_like, agent.update.params(drawn(agent.update.init)))
     acting = ActingParams(params.params, np.int32(updates))
-    state = initial_state_of(agent.policy, slots)
+    state = agent.policy.initial_state(slots)
 
     def act(key):
         return agent.policy.step(acting, key, timestep(slots.size), state)[0]
@@ -138,7 +138,7 @@ def test_evaluation_is_greedy_without_noise():
     assert agent.eval_policy.deterministic and not agent.policy.deterministic
     params = agent.update.params(drawn(agent.update.init))
     shown = np.random.default_rng(0).normal(size=(64, *SPEC.observations.shape)).astype(np.float32)
-    state = agent.eval_policy.initial_state(64)
+    state = agent.eval_policy.initial_state(Slots(64))
     act = jax.jit(agent.eval_policy.step)
     one, other = (act(params, jax.random.PRNGKey(i), timestep(64, shown), state)[0] for i in (0, 1))
     assert np.array_equal(one, other)
@@ -152,7 +152,7 @@ def test_only_legal_actions_are_taken():
     view = np.zeros((64, *spec.observations.view.shape), spec.observations.view.dtype)
     shown = timestep(64, BoardView(view, legal, np.zeros(64, np.int32)))
     for policy in (agent.policy, agent.eval_policy):
-        action, estimates, _ = jax.jit(policy.step)(params, KEY, shown, policy.initial_state(64))
+        action, estimates, _ = jax.jit(policy.step)(params, KEY, shown, policy.initial_state(Slots(64)))
         assert set(np.asarray(action)) == {4}
         np.testing.assert_array_equal(estimates.chosen, estimates.best)
 

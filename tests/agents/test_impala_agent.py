@@ -10,6 +10,7 @@ import tyro
 from dm_env import specs
 
 from boonta.agents import impala
+from boonta.agents.base import Slots
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.envs.base import FIRST, EnvSpec, TimeStep
@@ -107,7 +108,7 @@ def test_agent_travels_to_another_process(lstm_size):
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), np.ones((2, 84, 84), np.uint8))
     played = [
         jax.jit(a.eval_policy.step)(
-            a.update.params(drawn(a.update.init)), key, timestep, a.eval_policy.initial_state(2)
+            a.update.params(drawn(a.update.init)), key, timestep, a.eval_policy.initial_state(Slots(2))
         )
         for a in (agent, copy)
     ]
@@ -125,5 +126,5 @@ def test_nested_observations_have_an_encoder_a_leaf():
     assert widths == own
     shown = {"image": np.ones((2, 84, 84), np.uint8), "numbers": np.ones((2, 3), np.float32), "choice": np.ones(2, int)}
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2), np.ones(2), shown)
-    _, extras, _ = jax.jit(agent.policy.step)(params, key, timestep, agent.policy.initial_state(2))
+    _, extras, _ = jax.jit(agent.policy.step)(params, key, timestep, agent.policy.initial_state(Slots(2)))
     assert extras.logits.shape == (2, 6)

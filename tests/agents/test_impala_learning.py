@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import impala
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.groups import Optimiser, Torso
 from boonta.agents.metrics import expanded
 from boonta.envs.catch import Catch
@@ -27,7 +27,7 @@ def test_learns_catch(lstm_size):
     agent = impala.make(config, env.spec)
     act, update = jax.jit(agent.policy.step), jax.jit(agent.update.step, donate_argnums=0)
     key = jax.random.PRNGKey(0)
-    learner, state = jax.jit(agent.update.init)(key), agent.policy.initial_state(config.batch_size)
+    learner, state = jax.jit(agent.update.init)(key), agent.policy.initial_state(Slots(config.batch_size))
     timestep, rows, returns = env.reset(), [], []
     while len(returns) < 300 or np.mean(returns[-300:]) <= 0.9:
         while len(rows) < config.sequence_length:

@@ -6,7 +6,7 @@ from dm_env import specs
 
 from boonta.agents import sequences
 from boonta.agents.actor_policy import make_policy, unroll_as_acted
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.groups import Gaussian, Torso
 from boonta.agents.heads import categorical
 from boonta.agents.impala import Config, make
@@ -36,7 +36,7 @@ def stream(rng):
 
 def play(policy, params, timesteps):
     """Steps as a writer would store them."""
-    state, step, rows = policy.initial_state(BATCH), jax.jit(policy.step), []
+    state, step, rows = policy.initial_state(Slots(BATCH)), jax.jit(policy.step), []
     for t in range(ROWS):
         timestep = jax.tree.map(lambda x, t=t: x[t], timesteps)
         core = policy.core(state)
@@ -140,7 +140,7 @@ def test_core_remembers_but_not_over_an_episodes_start():
     step = jax.jit(policy.step)
 
     def logits(step_type, hidden=0.0, cell=0.0, action_tm1=0, reward=0.0):
-        state = policy.initial_state(1)
+        state = policy.initial_state(Slots(1))
         lstm = hk.LSTMState(state.core.lstm.hidden + hidden, state.core.lstm.cell + cell)
         state = state._replace(core=Core(lstm, np.array([action_tm1], np.int32)))
         frame = np.ones((1, *IMAGE.shape), np.uint8)
@@ -164,6 +164,6 @@ def test_greedy_takes_the_likeliest_action_and_sample_draws():
     timestep = TimeStep(np.full(batch, MID), np.zeros(batch), np.ones(batch), np.zeros((batch, 1), np.uint8))
     for mode, expected in (("greedy", [0, 1, 0]), ("sample", [0.1, 0.6, 0.3])):
         policy = make_policy(network, HEAD, SPEC._replace(observations=specs.Array((1,), np.uint8)), 1, mode)
-        action, _, _ = jax.jit(policy.step)((), jax.random.PRNGKey(0), timestep, policy.initial_state(batch))
+        action, _, _ = jax.jit(policy.step)((), jax.random.PRNGKey(0), timestep, policy.initial_state(Slots(batch)))
         np.testing.assert_allclose(np.bincount(action, minlength=3) / batch, expected, atol=0.03)
         assert action.dtype == np.int32

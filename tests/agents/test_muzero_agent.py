@@ -14,7 +14,7 @@ import tyro
 from dm_env import specs
 
 from boonta.agents import muzero, sequences
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.loss import muzero_loss
@@ -157,7 +157,7 @@ def test_acts_legally_and_remembers_what_it_searched():
     step = jax.jit(agent.policy.step)
     for seed in range(10):
         action, extras, _ = step(
-            params, jax.random.PRNGKey(seed), timestep(FIRST, board), agent.policy.initial_state(2)
+            params, jax.random.PRNGKey(seed), timestep(FIRST, board), agent.policy.initial_state(Slots(2))
         )
         assert legal[np.arange(2), action].all()
         np.testing.assert_allclose(np.sum(extras.policy, -1), 1, rtol=1e-5)
@@ -169,7 +169,7 @@ def test_frames_are_stacked_and_forgotten_at_the_start_of_an_episode():
     agent = muzero.make(dataclasses.replace(SMALL, frame_stack=3), FLAT)
     params = agent.update.params(drawn(agent.update.init))
     step = jax.jit(agent.policy.step)
-    state = agent.policy.initial_state(2)
+    state = agent.policy.initial_state(Slots(2))
     for t, step_type in enumerate((FIRST, MID, LAST, FIRST)):
         observation = np.full((2, 4), t + 1, np.float32)
         _, _, state = step(params, jax.random.PRNGKey(0), timestep(step_type, observation), state)
@@ -222,7 +222,7 @@ def test_agent_travels_to_another_process():
             a.update.params(drawn(a.update.init)),
             jnp.array([0, 1], jnp.uint32),
             seen,
-            a.eval_policy.initial_state(2),
+            a.eval_policy.initial_state(Slots(2)),
         )
         for a in (agent, copy)
     ]

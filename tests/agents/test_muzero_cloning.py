@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import muzero
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.groups import Torso
 from boonta.agents.muzero.loss import policy_targets
 from boonta.agents.muzero.policy import Extras
@@ -71,7 +71,7 @@ def test_the_recorded_actions_are_learned_and_played():
     env = Catch()(64, 7)
     timestep, same = env.reset(), []
     for t in range(20):
-        action, _, _ = act(params, jax.random.PRNGKey(t), timestep, agent.eval_policy.initial_state(64))
+        action, _, _ = act(params, jax.random.PRNGKey(t), timestep, agent.eval_policy.initial_state(Slots(64)))
         decides = timestep.step_type != LAST
         same.append((np.asarray(action) == awkward(timestep.observation))[decides])
         timestep = env.step(np.asarray(action))

@@ -11,7 +11,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import muzero
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.exploration import ActingParams
 from boonta.agents.groups import Torso
 from boonta.agents.muzero.agent import make_tables
@@ -52,7 +52,7 @@ def play(config) -> tuple[Steps, np.ndarray]:
     """Episodes of random lengths, as the policy acts in them: the steps [T, B, ...], and what it saw, [T, B, D]."""
     policy = make_policy(Planner(config, MODEL, SPEC, explore=True, remember=lambda planned: planned))
     rng, params, step = np.random.default_rng(0), ActingParams((), jnp.int32(0)), jax.jit(policy.step)
-    state, step_type, rows, seen = policy.initial_state(B), np.full(B, FIRST, np.int32), [], []
+    state, step_type, rows, seen = policy.initial_state(Slots(B)), np.full(B, FIRST, np.int32), [], []
     for t in range(ROWS):
         observation = rng.normal(size=(B, 2)).astype(np.float32)
         shown = TimeStep(step_type, np.zeros(B, np.float32), np.ones(B, np.float32), observation)
@@ -126,7 +126,7 @@ def test_hindsight_sees_what_was_acted():
 
 def test_the_policy_remembers_what_was_executed():
     policy = make_policy(Planner(dataclasses.replace(CONFIG, action_history=True), MODEL, SPEC, explore=True))
-    state = policy.executed(policy.initial_state(B), np.array([2, 0, 1], np.int32))
+    state = policy.executed(policy.initial_state(Slots(B)), np.array([2, 0, 1], np.int32))
     shown = TimeStep(np.array([MID, MID, FIRST], np.int32), np.zeros(B), np.ones(B), np.zeros((B, 2), np.float32))
     planner = dataclasses.replace(policy.step, remember=lambda planned: planned.tree.embeddings[:, 0, -1])
     assert jax.jit(planner)(ActingParams((), np.int32(0)), KEY, shown, state)[1].tolist() == [3, 1, 0]

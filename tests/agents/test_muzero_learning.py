@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import muzero
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.config import replaced
 from boonta.envs.base import FIRST, LAST, MID, BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.open_spiel import OpenSpiel
@@ -26,7 +26,7 @@ def learn(env, config, updates, seed=0):
     (table,) = agent.tables
     act, update = jax.jit(agent.policy.step), jax.jit(agent.update.step, donate_argnums=0)
     learner = jax.jit(agent.update.init)(jax.random.PRNGKey(seed))
-    batch, state = env(SLOTS, seed), agent.policy.initial_state(SLOTS)
+    batch, state = env(SLOTS, seed), agent.policy.initial_state(Slots(SLOTS))
     timestep, rows, blocks = batch.reset(), [], []
     rng, done, t = np.random.default_rng(seed), 0, 0
     while done < updates:
@@ -107,7 +107,7 @@ def test_what_no_frame_shows_is_learned_from_past_actions_alone(action_history):
     changes |= {"roots": 4, "unroll_length": 2, "bootstrap_length": 3, "support_limit": 8.0, "replay.min_size": 64}
     config = replaced(muzero.CATCH, {**changes, "action_history": action_history})
     agent, params = learn(Follow, config, updates=120)
-    env, state, act = Follow(16, 0), agent.eval_policy.initial_state(16), jax.jit(agent.eval_policy.step)
+    env, state, act = Follow(16, 0), agent.eval_policy.initial_state(Slots(16)), jax.jit(agent.eval_policy.step)
     timestep, earned = env.reset(), np.zeros(16)
     for t in range(8):
         action, _, state = act(params, jax.random.PRNGKey(t), timestep, state)

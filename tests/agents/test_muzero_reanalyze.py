@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import muzero
-from boonta.agents.base import Batch, Steps, unplaced
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.groups import Replay, Torso
 from boonta.agents.muzero.groups import Puct
 from boonta.agents.muzero.history import recall
@@ -51,7 +51,7 @@ def make_params(agent, seed):
 def record(env, agent, config, batch=BATCH) -> Steps:
     """Sequences as actors write them with params of another seed, leaves [T, B, ...]."""
     params = make_params(agent, 1)
-    act, stepped, state = jax.jit(agent.policy.step), env(batch, 0), agent.policy.initial_state(batch)
+    act, stepped, state = jax.jit(agent.policy.step), env(batch, 0), agent.policy.initial_state(Slots(batch))
     timestep, rows = stepped.reset(), []
     for t in range(6 + config.sequence_length):
         action, extras, state = jax.device_get(act(params, jax.random.PRNGKey(t), timestep, state))
@@ -65,7 +65,11 @@ def play_back(env, agent, params, steps: Steps) -> Steps:
     """The policy's outputs for sequences that are replayed to it, leaves [T, B, ...]."""
     batch = steps.reward.shape[1]
     columns = iter([jax.tree.map(lambda x, i=i: x[:, i], steps) for i in [*range(batch)] * 2])
-    stepped, state, rows = Replayed(env.spec, batch, lambda: next(columns)), agent.policy.initial_state(batch), []
+    stepped, state, rows = (
+        Replayed(env.spec, batch, lambda: next(columns)),
+        agent.policy.initial_state(Slots(batch)),
+        [],
+    )
     # Frames of another episode are still in the policy's memory, as they are when a slot goes on with a new sequence.
     state = jax.tree.map(lambda x: np.asarray(x) + np.ones((), x.dtype), state)
     timestep, act = stepped.reset(), jax.jit(agent.policy.step)
@@ -83,7 +87,7 @@ def test_a_fused_program_plays_back_as_reanalyzers_do():
     config, env = dataclasses.replace(CONFIG, action_history=True), Catch()
     agent = muzero.make(config, env.spec)
     params, steps = make_params(agent, 0), record(env, agent, config)
-    back = jax.jit(functools.partial(stage.play_back, unplaced(agent.policy)))
+    back = jax.jit(functools.partial(stage.play_back, agent.policy))
     fused = back(params, np.int32(7), jax.tree.map(np.asarray, steps), jax.random.PRNGKey(3))
     assert np.all(fused.version == 7) and fused.core == ()
     played = play_back(env, agent, params, steps)

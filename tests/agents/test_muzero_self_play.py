@@ -9,7 +9,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import muzero
-from boonta.agents.base import Slots, initial_state_of, unplaced
+from boonta.agents.base import Slots
 from boonta.agents.config import replaced
 from boonta.agents.exploration import ActingParams, rungs
 from boonta.agents.heads import make_support
@@ -54,7 +54,7 @@ def searching(config, model):
 
     def act(rung, updates):
         shown = TimeStep(*(jnp.full(len(rung), x) for x in (FIRST, 0.0, 1.0, 0.0)))
-        state = policy.initial_state(len(rung))._replace(rung=rung)
+        state = policy.initial_state(Slots(len(rung)))._replace(rung=rung)
         return policy.step(ActingParams((), updates), jax.random.PRNGKey(0), shown, state)[1]
 
     compiled = jax.jit(act)
@@ -131,8 +131,8 @@ def test_noise_at_the_root_falls_too():
 
 def test_slots_are_those_of_all_actors_and_a_reanalyzers_are_none_of_them():
     policy = make_policy(Planner(CONFIG, game(0.0, 0.0, 0.0), SPEC, explore=True))
-    assert initial_state_of(policy, Slots(2, 1, 3)).rung.tolist() == [0.5, 1.0]
-    assert initial_state_of(unplaced(policy), Slots(2, 1, 3)).rung.tolist() == [0.0, 0.0]
+    assert policy.initial_state(Slots(2, 1, 3)).rung.tolist() == [0.5, 1.0]
+    assert policy.initial_state(Slots(2, 1, 3, alike=True)).rung.tolist() == [0.0, 0.0]
 
 
 def test_the_number_of_updates_comes_with_the_params():

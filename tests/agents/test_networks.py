@@ -19,6 +19,7 @@ from dm_env import specs
 from haiku.experimental.flax import lift
 
 from boonta.agents import impala, muzero, networks
+from boonta.agents.base import Slots
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.heads import categorical
@@ -74,7 +75,7 @@ def outputs(agent, spec=SPEC):
     params = agent.update.params(drawn(agent.update.init))
     shown = np.ones((2, *spec.observations.shape), spec.observations.dtype)
     timestep = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2, np.float32), np.ones(2, np.float32), shown)
-    return jax.jit(agent.policy.step)(params, jax.random.PRNGKey(1), timestep, agent.policy.initial_state(2))[1:]
+    return jax.jit(agent.policy.step)(params, jax.random.PRNGKey(1), timestep, agent.policy.initial_state(Slots(2)))[1:]
 
 
 @pytest.mark.parametrize("own", [Flat, lifted])

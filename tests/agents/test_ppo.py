@@ -10,7 +10,7 @@ import pytest
 from dm_env import specs
 
 from boonta.agents import ppo
-from boonta.agents.base import Batch, Steps
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.config import replaced
 from boonta.agents.groups import Torso
 from boonta.agents.light_rlax import rlax
@@ -33,7 +33,7 @@ def acted(agent, spec=SPEC, config=SMALL, state=None):
     """A batch that the agent's own policy acted, with an end and a cut in it, and the learner's state."""
     state = jax.jit(agent.update.init)(jax.random.PRNGKey(0)) if state is None else state
     params, rng = agent.update.params(state), np.random.default_rng(0)
-    memory, step, rows = agent.policy.initial_state(B), jax.jit(agent.policy.step), []
+    memory, step, rows = agent.policy.initial_state(Slots(B)), jax.jit(agent.policy.step), []
     kinds = [FIRST, MID, LAST, FIRST, MID, MID][: T + 1]
     for t, kind in enumerate(kinds):
         observation = jax.tree.map(lambda x: rng.normal(size=(B, *x.shape)).astype(x.dtype), spec.observations)

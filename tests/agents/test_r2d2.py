@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from boonta.agents import r2d2
-from boonta.agents.base import Batch, Slots, Steps, initial_state_of
+from boonta.agents.base import Batch, Slots, Steps
 from boonta.agents.config import replaced
 from boonta.agents.light_rlax import rlax
 from boonta.agents.optimisation import Context
@@ -124,7 +124,7 @@ def test_the_core_remembers_the_action_that_was_executed():
     """As where recorded steps are replayed; the next values differ by it."""
     agent = r2d2.make(BASE, SPEC)
     params, step = agent.update.params(jax.jit(agent.update.init)(KEY)), jax.jit(agent.policy.step)
-    timestep, state = Catch()(4, 0).reset(), initial_state_of(agent.policy, Slots(4))
+    timestep, state = Catch()(4, 0).reset(), agent.policy.initial_state(Slots(4))
     action, _, state = step(params, KEY, timestep, state)
     other = (np.asarray(action) + 1) % A
     renewed = agent.policy.executed(state, other)
@@ -155,7 +155,7 @@ def acted(agent, rows, batch=4):
     """Rows that the policy acts in, as the writer stores them: leaves [T, B, ...], every core included."""
     params = agent.update.params(jax.jit(agent.update.init)(KEY))
     env, step = Catch()(batch, 0), jax.jit(agent.policy.step)
-    shown, state, kept = env.reset(), initial_state_of(agent.policy, Slots(batch)), []
+    shown, state, kept = env.reset(), agent.policy.initial_state(Slots(batch)), []
     for t in range(rows):
         core = agent.policy.core(state)
         action, extras, state = step(params, jax.random.fold_in(KEY, t), shown, state)
@@ -199,5 +199,5 @@ def test_it_takes_a_torso_or_a_network_of_ones_own():
     shown = np.zeros((2, *SPEC.observations.shape), np.float32)
     time_step = TimeStep(np.full(2, FIRST, np.int32), np.zeros(2, np.float32), np.ones(2, np.float32), shown)
     params = agent.update.params(drawn(agent.update.init))
-    action, _, _ = jax.jit(agent.policy.step)(params, KEY, time_step, agent.policy.initial_state(2))
+    action, _, _ = jax.jit(agent.policy.step)(params, KEY, time_step, agent.policy.initial_state(Slots(2)))
     assert action.shape == (2,)

@@ -105,7 +105,7 @@ def agent() -> Agent:
         heap = timestep.observation.view[:, 0].astype(jnp.int32)
         return jnp.maximum(0, jnp.minimum(jnp.minimum(number, 3), heap) - 1), {}, seen
 
-    policy = Policy(lambda batch_size: jnp.zeros(batch_size, jnp.int32), act)
+    policy = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), act)
     update = Update(
         lambda key: {"number": jnp.ones((1,), jnp.int32)}, lambda state, batch: (state, None, {}), lambda s: s
     )

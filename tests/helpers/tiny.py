@@ -44,6 +44,6 @@ def make(spec: EnvSpec, batch_size: int = 8, length: int = 5, learning_rate: flo
         weights = jax.tree.map(lambda w, g: w - learning_rate * g, state.weights, gradient)
         return State(weights, state.steps + 1), None, {"loss": value}
 
-    policy = Policy(lambda batch_size: (), act)
+    policy = Policy(lambda slots: (), act)
     table = Table("trajectories", "queue", length, length - 1, batch_size, size=4 * batch_size)
     return Agent(policy, policy, Update(init, step, lambda state: state.weights), (table,))

@@ -38,7 +38,7 @@ def test_groups_that_share_a_batch_act_as_each_would_alone(name):
     alone = {group: Acting(agent.policy, act, Slots(4), seed, Stopwatch()) for group, seed in seeds.items()}
     timesteps = {group: env.reset() for group, env in envs.items()}
     for group, seed in seeds.items():
-        assert node.register(group, 4, seed)
+        assert node.register(group, Slots(4), seed)
     for t in range(21):
         for group, timestep in timesteps.items():
             assert node.act(group, t, leaves(timestep), timeout_s=0.0) is None
@@ -57,7 +57,7 @@ def test_groups_that_share_a_batch_act_as_each_would_alone(name):
 
 def test_a_group_that_registers_again_starts_afresh():
     node = inference(AGENTS["impala with frames and a core"]())
-    node.register("actor/0/0", 2, 5)
+    node.register("actor/0/0", Slots(2), 5)
 
     def first_steps() -> list[list[np.ndarray]]:
         answers = []
@@ -70,7 +70,7 @@ def test_a_group_that_registers_again_starts_afresh():
 
     before = first_steps()
     node.act("actor/0/0", 3, frames(2, MID), timeout_s=0.0)  # Never answered: its actor dies.
-    node.register("actor/0/0", 2, 5)
+    node.register("actor/0/0", Slots(2), 5)
     tree.map_structure(np.testing.assert_array_equal, first_steps(), before)
     assert all(np.abs(leaf).sum() > 0 for leaf in before[2][-1])  # There was a state to forget.
 
@@ -78,7 +78,7 @@ def test_a_group_that_registers_again_starts_afresh():
 def test_who_asks_alone_gets_an_answer_after_the_deadline():
     node = inference(tiny.make(ENV.spec), deadline_s=0.01)
     for group in ("actor/0/0", "actor/0/1"):
-        node.register(group, 2, 0)
+        node.register(group, Slots(2), 0)
     node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)
     node.step()
     assert node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)
@@ -89,7 +89,7 @@ def test_no_batch_waits_for_a_group_whose_actor_has_left_and_it_is_forgotten(mon
     monkeypatch.setattr(requests, "LATELY_S", 1e9)  # Compiling may take any time.
     node = inference(tiny.make(ENV.spec))
     for group in ("actor/0/0", "actor/1/0"):
-        node.register(group, 2, 0)
+        node.register(group, Slots(2), 0)
         node.act(group, 0, frames(2, FIRST), timeout_s=0.0)
     (lane,) = node._lanes
     assert lane.is_complete()
@@ -99,7 +99,7 @@ def test_no_batch_waits_for_a_group_whose_actor_has_left_and_it_is_forgotten(mon
     monkeypatch.setattr(requests, "LATELY_S", -1.0)
     assert lane.is_complete()
     monkeypatch.setattr(module, "FORGET_S", -1.0)
-    node.register("actor/2/0", 2, 0)
+    node.register("actor/2/0", Slots(2), 0)
     assert node.act("actor/1/0", 1, frames(2, MID), timeout_s=0.0) == []
     assert set(lane.groups) == {"actor/2/0"}
 
@@ -108,7 +108,7 @@ def test_a_batch_holds_groups_of_one_size_and_no_more_slots_than_may_be():
     node = inference(tiny.make(ENV.spec), max_batch=5, deadline_s=0.0)
     sizes = {"a": 2, "b": 3, "c": 2, "d": 2}
     for group, size in sizes.items():
-        node.register(group, size, 0)
+        node.register(group, Slots(size), 0)
         node.act(group, 0, frames(size, FIRST), timeout_s=0.0)
 
     def answered() -> set[str]:
@@ -125,7 +125,7 @@ def test_each_padded_number_of_groups_is_compiled_once():
     node = inference(tiny.make(ENV.spec), max_batch=12, deadline_s=0.0)
     groups = [f"actor/{i}/0" for i in range(6)]
     for group in groups:
-        node.register(group, 2, 0)
+        node.register(group, Slots(2), 0)
     asked = dict.fromkeys(groups, 0)
     for _ in range(2):
         for count in (1, 2, 3, 4, 5, 6):
@@ -142,7 +142,7 @@ def test_the_first_batch_of_a_size_is_compiling_and_no_other(monkeypatch):
     act, doing = node._act, []
     monkeypatch.setattr(node, "_act", lambda *args: doing.append(node.report()["activity"]) or act(*args))
     for group in ("a", "b"):
-        node.register(group, 2, 0)
+        node.register(group, Slots(2), 0)
     for t, asking in enumerate(("a", "a", "ab", "ab")):
         for group in asking:
             node.act(group, t - 2 * (group == "b"), frames(2, MID), timeout_s=0.0)
@@ -152,7 +152,7 @@ def test_the_first_batch_of_a_size_is_compiling_and_no_other(monkeypatch):
 
 def test_newer_params_act_once_they_have_come():
     node = inference(tiny.make(ENV.spec), deadline_s=0.0)
-    node.register("actor/0/0", 2, 0)
+    node.register("actor/0/0", Slots(2), 0)
     versions = []
     for t in range(2):
         node.act("actor/0/0", t, frames(2, MID), timeout_s=0.0)
@@ -170,7 +170,7 @@ def test_with_one_thread_nobody_waits_for_others():
     node = Inference("inference", agent, ENV, variables, deadline_s=1.0)
     node.start()
     for group in ("actor/0/0", "actor/0/1"):
-        node.register(group, 2, 0)
+        node.register(group, Slots(2), 0)
     assert node.act("actor/0/0", 0, frames(2, FIRST), timeout_s=0.0)[0] == 3
     variables.put(4, pack(acting_params(agent)))
     assert node.act("actor/0/1", 0, frames(2, FIRST), timeout_s=0.0)[0] == 4
@@ -208,8 +208,8 @@ def test_what_cannot_be_answered_is_told_to_the_one_who_asked():
     node = inference(tiny.make(ENV.spec), max_batch=8)
     assert node.act("actor/0/0", 0, frames(2, FIRST)) == []
     with pytest.raises(ValueError, match="actor/0/0 has 9 environments that step together; max_batch is 8"):
-        node.register("actor/0/0", 9, 0)
-    node.register("actor/0/0", 2, 0)
+        node.register("actor/0/0", Slots(9), 0)
+    node.register("actor/0/0", Slots(2), 0)
     with pytest.raises(ValueError, match=r"actor/0/0 asks for step 7; its next is 0\. Is there another actor/0/0\?"):
         node.act("actor/0/0", 7, frames(2, FIRST))
     with pytest.raises(ValueError, match=r"sent int32\[3\], .* its environment gives int32\[2\], .*\[2, 10, 5\]"):
@@ -227,4 +227,4 @@ def test_settings_that_cannot_work_are_refused(setting, allowed):
 
 def test_nobody_is_known_before_the_node_has_started():
     node = Inference("inference", tiny.make(ENV.spec), ENV, None)
-    assert node.register("actor/0/0", 2, 0, timeout_s=0.0) is None
+    assert node.register("actor/0/0", Slots(2), 0, timeout_s=0.0) is None

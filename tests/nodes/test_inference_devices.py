@@ -29,7 +29,7 @@ def act_on_two_devices() -> None:
     seeds = {f"actor/{i}/0": i for i in range(4)}
     alone = {group: Acting(agent.policy, act, Slots(2), seed, Stopwatch()) for group, seed in seeds.items()}
     for group, seed in seeds.items():
-        node.register(group, 2, seed)
+        node.register(group, Slots(2), seed)
     assert [sorted(lane.groups) for lane in node._lanes] == [["actor/0/0", "actor/2/0"], ["actor/1/0", "actor/3/0"]]
     assert len(node.tasks) == 3
     versions = []
@@ -50,7 +50,7 @@ def act_on_two_devices() -> None:
             node._variables.put(9, pack(params[9]))
             node._refresh()
     assert versions == [3] * 8 + [9] * 8
-    node.register("actor/0/0", 2, 0)
+    node.register("actor/0/0", Slots(2), 0)
     assert [len(lane.groups) for lane in node._lanes] == [2, 2] and node.report()["counts"]["inferences"] == 8
 
 

@@ -30,13 +30,13 @@ def numbered() -> Agent:
     """An agent that stores with each step the slot's number, and how many there are."""
     made = tiny.make(ENV.spec, batch_size=4, length=2)
 
-    def placed(state, slots: Slots):
+    def initial_state(slots: Slots):
         return jnp.stack([slots.first + jnp.arange(slots.size), jnp.full(slots.size, slots.total or slots.size)], 1)
 
     def act(params, key, timestep, state):
         return jnp.zeros(len(state), jnp.int32), {"slot": state}, state
 
-    policy = Policy(lambda size: jnp.zeros((size, 2), jnp.int32), act, placed=placed)
+    policy = Policy(initial_state, act)
     return made._replace(policy=policy, eval_policy=policy)
 
 

@@ -108,16 +108,18 @@ def test_the_policy_is_told_what_was_played_and_its_slots_are_none_of_the_actors
     def act(params, key, timestep, state):
         return jnp.zeros_like(state), {"before": state}, jnp.zeros_like(state)
 
-    def placed(state, slots):
-        raise AssertionError("a reanalyzer has no place among the actors' slots")
+    begun = []
 
-    policy = Policy(
-        lambda size: jnp.zeros(size, jnp.int32), act, placed=placed, executed=lambda state, action: action + 10
-    )
+    def initial_state(slots):
+        begun.append(slots)
+        return jnp.zeros(slots.size, jnp.int32)
+
+    policy = Policy(initial_state, act, executed=lambda state, action: action + 10)
     agent, queue = agent._replace(policy=policy), QueueTable(agent.tables[0])
     opened = make_archive(tmp_path, agent, play(3))
     node = ArchiveReanalyzer("reanalyzer/0", agent, Catch(), variables, queue, archive=opened, num_envs=2)
     node.start()
+    assert begun[-1].size == 2 and begun[-1].alike
     for _ in range(LENGTH):
         node.step()
     steps = jax.tree.map(np.asarray, queue.get(1.0)[0].shards[0])

@@ -38,7 +38,7 @@ def recorder(table: Table, batches: int = 8) -> Agent:
         steps = Steps(block(4, 3, dtype=jnp.float32), block(), real, real, block(), {"count": block()}, block())
         return Batch(steps=steps, probability=jnp.zeros((batches, table.batch_size))), jnp.int32(0)
 
-    policy = Policy(lambda size: jnp.zeros(size, jnp.int32), act)
+    policy = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), act)
     return Agent(policy, policy, Update(init, update, lambda state: ()), (table,))
 
 
@@ -176,7 +176,7 @@ def test_renewals_are_compiled_one_by_one_too():
 
 
 def test_evaluation_plays_one_episode_in_each_slot():
-    follow = Policy(lambda size: (), lambda params, key, timestep, state: (params(timestep), {}, state))
+    follow = Policy(lambda slots: (), lambda params, key, timestep, state: (params(timestep), {}, state))
 
     def chase(timestep):
         column = jnp.arange(3)

@@ -48,7 +48,7 @@ def recorder(tables=TABLES, batches: int = 64) -> Agent:
         held = jax.tree.map(lambda all, new: all.at[made].set(new), held, batch)
         return (held, made + 1), jnp.arange(8.0), {}
 
-    policy = Policy(lambda size: jnp.zeros(size, jnp.int32), act)
+    policy = Policy(lambda slots: jnp.zeros(slots.size, jnp.int32), act)
     return Agent(policy, policy, Update(init, update, lambda state: state[1]), tables)
 
 

@@ -85,7 +85,7 @@ class Slide(dm_env.Environment):
 
 
 def test_a_continuous_world_is_recorded_at_its_own_speed(tmp_path, monkeypatch, capsys, recwarn):
-    policy = Policy(lambda size: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
+    policy = Policy(lambda slots: (), lambda params, key, timestep, state: (timestep.observation + 0.5, {}, state))
     monkeypatch.setattr(play, "agent_and_env", lambda workdir: (Agent(policy, policy, None, ()), Slides()))
     monkeypatch.setattr(play, "params_of", lambda *_: {})
     play.play(tmp_path, out=tmp_path / "slide.mp4")
