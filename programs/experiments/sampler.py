@@ -103,11 +103,14 @@ class Sampler:
         self._require_alike(before)
         for name, trial in newest.items():
             if trial.state == TrialState.RUNNING:
-                self._study.tell(trial.number, state=TrialState.FAIL)
+                # It is queued before it is told below that it has failed: a kill between the two loses no trial.
                 self._study.enqueue_trial(trial.params, user_attrs={NAME: name})
             elif trial.state != TrialState.WAITING:
                 for job in self._make(name, _flags(trial)):
                     self._settled[job.name] = STAGES.get(trial.state, DONE)
+        for trial in before:
+            if trial.state == TrialState.RUNNING:
+                self._study.tell(trial.number, state=TrialState.FAIL)
         self._earlier = list(self._jobs)
 
     def _require_alike(self, before: Sequence[Any]) -> None:

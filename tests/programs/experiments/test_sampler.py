@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
+import optuna
 import pytest
 
 from boonta.programs.experiments import plan, sampler, spec
@@ -78,6 +79,18 @@ def test_a_trial_that_was_cut_off_goes_on_under_its_name_and_with_its_flags(tmp_
     assert again._jobs[0].runs[0].flags == job.runs[0].flags
     scheduler = run(tmp_path, source(tmp_path))
     assert sorted(state.job.name for state in scheduler.states)[::2] == [f"stand_in-trial{i}-seed0" for i in range(3)]
+
+
+def test_a_start_that_is_killed_while_it_reads_the_trials_loses_none(tmp_path, monkeypatch):
+    first = source(tmp_path)
+    jobs = [job.name for job in first.take()]
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr(optuna.Study, "tell", lambda *args, **kwargs: (_ for _ in ()).throw(InterruptedError))
+        source(tmp_path)
+    again = source(tmp_path)
+    assert [job.name for job in again.take()] == jobs
+    assert {trial.state.name for trial in again._study.get_trials()} == {"FAIL", "RUNNING"}
+    assert len([trial for trial in again._study.get_trials() if trial.state.name == "RUNNING"]) == 1
 
 
 def test_a_trial_that_fails_is_not_made_again(tmp_path):
