@@ -24,8 +24,8 @@ class Config:
     # Model.
     torso: Torso = field(
         Torso("mlp", widths=(128, 128), normalise=True),
-        'The representation; the dynamics has as many dense layers, or two residual blocks. Only "mlp", whose last '
-        'width is the hidden state\'s, and "tower", which has no dense layers.',
+        "The representation. A tower has no dense layers, and its dynamics two residual blocks; with any other kind a "
+        "leaf's part of the hidden state has the last width, and the dynamics has as many dense layers.",
         source="[Z], section 5.3.6, the tower",
     )
     action_planes: Literal["each", "place"] = field(
@@ -219,7 +219,6 @@ class Config:
     def __post_init__(self) -> None:
         check(self)
         torso = self.torso
-        require(self, "torso.kind", torso.kind in ("mlp", "tower"), "'mlp' or 'tower'")
         require(self, "torso.widths", torso.kind == "tower" or torso.widths != (), "one number at least, or None")
         for name in ("widths", "activation", "orthogonal") if torso.kind == "tower" else ():
             usual = getattr(Torso("tower"), name)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from dm_env import specs
 
-from boonta.agents import networks
+from boonta.agents import encoders, networks
 from boonta.agents.base import Nest
 from boonta.agents.encoders import convolution, dense, one_hot, perceptron, residual, to_float, tower
 from boonta.agents.extremes import extreme
@@ -111,8 +111,8 @@ def make_model(config: Config, view: Nest, num_actions: int, torso: networks.Mak
       config: hyper-parameters.
       view: nest of specs of one frame.
       num_actions: A, the number of real actions.
-      torso: makes the representation in place of the config's. Its features, [N, D] where the config's torso is an
-        "mlp" and [N, H, W, C] where it is a "tower", are a hidden state before it is scaled.
+      torso: makes the representation in place of the config's. Its features, [N, H, W, C] where the config's torso is a
+        "tower" and else [N, D], are a hidden state before it is scaled.
     """
     seen = history.spec_of(config, view, num_actions)
     make_torso = torso or functools.partial(_Torso, config.torso, seen)
@@ -124,7 +124,7 @@ def make_model(config: Config, view: Nest, num_actions: int, torso: networks.Mak
         return dense_head(x, outputs, config.head_width, name)
 
     def functions() -> tuple[Callable[..., None], tuple[Callable, ...]]:
-        trunk: Trunk = _Mlp(config.torso) if config.torso.kind == "mlp" else _Tower(places)
+        trunk: Trunk = _Tower(places) if config.torso.kind == "tower" else _Mlp(config.torso)
 
         def represent(stack: Nest) -> jax.Array:
             return scale_hidden(make_torso(name="representation")(stack))
@@ -212,15 +212,18 @@ class _Torso:
     """The representation that the config describes: a nest [B, ..., L] -> a hidden state before it is scaled.
 
     A perceptron sees all leaves side by side: its first layer is one for each leaf, whose outputs are added. A tower
-    sees one array, and past actions as planes beside it. See MooZi, section 5.3.4.
+    sees one array, and past actions as planes beside it. See MooZi, section 5.3.4. Other kinds have an encoder for each
+    leaf, as in all agents, and a hidden state is what these give, side by side.
     """
 
     def __init__(self, torso: Torso, seen: Nest, name: str):
-        self._own, self._kinds, self._name = torso.resolved, jax.tree.leaves(seen), name
+        self._own, self._seen, self._name = torso.resolved, seen, name
 
     def __call__(self, stack: Nest) -> jax.Array:
-        own = self._own
-        leaves = [to_float(one_hot(x, kind)) for x, kind in zip(jax.tree.leaves(stack), self._kinds, strict=True)]
+        own, kinds = self._own, jax.tree.leaves(self._seen)
+        if own.kind not in ("mlp", "tower"):
+            return encoders.encode(own, stack, self._seen, self._name)
+        leaves = [to_float(one_hot(x, kind)) for x, kind in zip(jax.tree.leaves(stack), kinds, strict=True)]
         if own.kind == "mlp":
             x = jnp.concatenate([hk.Flatten()(x) for x in leaves], axis=-1)
             return dense(own, x, self._name)
@@ -238,7 +241,7 @@ def _planes(actions: jax.Array, size: tuple[int, ...]) -> jax.Array:
 
 
 class _Mlp:
-    """Perceptrons; a hidden state is [B, D]."""
+    """Perceptrons of the torso's widths; a hidden state is [B, D]."""
 
     def __init__(self, torso: Torso):
         self._torso = torso

@@ -82,6 +82,25 @@ def test_dense_layers_are_as_the_torso_says():
     np.testing.assert_allclose(model.dynamics(params, hidden, choice)[0], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_convolution_lies_below_a_flat_model():
+    """Each leaf has an encoder of its own; their features, side by side, are the hidden state before it is scaled."""
+    board, clock = specs.Array((4, 5, 2), np.float32), specs.Array((2,), np.float32)
+    config = replaced(SMALL, {"torso": Torso("minatar", widths=(8,), channels=(3,))})
+    model = make_model(config, {"board": board, "clock": clock}, 3)
+    params, rng = drawn(model.init), np.random.default_rng(0)
+    stack = {"board": rng.random((2, 4, 5, 2, 1), np.float32), "clock": rng.random((2, 2, 1), np.float32)}
+    hidden = model.represent(params, stack)
+    windows = np.lib.stride_tricks.sliding_window_view(
+        stack["board"][..., 0], (3, 3), axis=(1, 2)
+    )  # [B, 2, 3, C, 3, 3]
+    seen = np.einsum("bhwcij,ijco->bhwo", windows, params["conv2_d"]["w"]) + params["conv2_d"]["b"]
+    leaves = [np.maximum(seen, 0).reshape(2, -1), stack["clock"][..., 0]]
+    dense = [params[f"representation_leaf_{i}_dense_0"] for i in range(2)]
+    features = [np.maximum(x @ layer["w"] + layer["b"], 0) for x, layer in zip(leaves, dense)]
+    np.testing.assert_allclose(hidden, scale_hidden(np.concatenate(features, -1)), rtol=1e-4, atol=1e-5)
+    assert model.dynamics(params, hidden, np.eye(4, dtype=np.float32)[:2])[0].shape == hidden.shape == (2, 16)
+
+
 @pytest.mark.parametrize(("field", "bad"), [("torso.kind", "mlp"), ("torso.halvings", 1), ("search", "stochastic")])
 def test_actions_have_places_on_boards_only(field, bad):
     with pytest.raises(ValueError, match=f"muzero.Config: {field} is {bad!r}; it must be .* action_planes is 'place'"):
@@ -107,6 +126,11 @@ def test_table():
             {},
             FLAT._replace(actions=specs.BoundedArray((2,), np.float32, -1, 1)),
             "discrete actions; this environment takes 2 real numbers, for",
+        ),
+        (
+            {"torso": Torso("minatar")},
+            FLAT,
+            r"torso.kind is 'minatar', which takes images \[H, W\] or \[H, W, C\], but observations are \(4,\)",
         ),
         (
             {"torso": Torso("tower")},
