@@ -92,15 +92,23 @@ class Gymnasium:
 
     @functools.cached_property
     def _copied(self) -> tuple[base.EnvSpec, Mapping[str, str]]:
-        """The spec, and the keyword argument with which it is drawn, from a temporary copy.
+        """The spec, and the keyword arguments with which it is drawn, from a temporary copy.
 
-        There is no such argument where it can't be drawn, or is made by a callable that doesn't take it.
+        There are none where it can't be drawn, or is made by a callable that doesn't take them.
         """
         with contextlib.closing(self._made()) as env:
             one = "single_" if self.vectorised else ""
             spec = spaces.env_spec(getattr(env, f"{one}observation_space"), getattr(env, f"{one}action_space"))
             is_drawn = DRAWN in env.metadata.get("render_modes", ()) and self._takes("render_mode")
-            return spec, {"render_mode": DRAWN} if is_drawn else {}
+            return spec, {"render_mode": DRAWN, **self._camera(env)} if is_drawn else {}
+
+    def _camera(self, env: Any) -> dict[str, str]:
+        """The keyword argument with which MuJoCo's camera follows a body that would run out of the picture."""
+        renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+        if renderer is None or {"camera_name", "camera_id", "default_camera_config"} & self.kwargs.keys():
+            return {}
+        cameras = {renderer.model.camera(i).name for i in range(renderer.model.ncam)}
+        return {"camera_name": "track"} if "track" in cameras else {}
 
     def _takes(self, argument: str) -> bool:
         """Whether the environment can be made with a keyword argument."""

@@ -8,7 +8,7 @@ import pytest
 from dm_env import specs
 from gymnasium import spaces
 
-from boonta.envs import base, conformance, rendering
+from boonta.envs import base, conformance
 from boonta.envs import gymnasium as gym
 from boonta.tests.helpers.deadline import DEADLINE_S
 
@@ -203,26 +203,6 @@ def test_termination_goes_before_truncation():
     env.reset()
     step = env.step(np.zeros((1, 3), np.float32))
     assert (step.step_type, step.discount) == (base.LAST, 0)
-
-
-@pytest.mark.filterwarnings("ignore:no episode ended")
-def test_gymnasiums_mujoco_conforms_and_its_specs_are_exact():
-    pytest.importorskip("mujoco")
-    env = gym.Gymnasium("HalfCheetah-v5")
-    assert env.spec.actions == specs.BoundedArray((6,), np.float32, [-1.0] * 6, [1.0] * 6, "action")
-    assert env.spec.observations.shape == (17,) and env.spec.observations.dtype == np.float32
-    assert env(1, 0).steps_per_s == 20
-    conformance.check(env, num_envs=2, steps=12)
-    conformance.check(gym.Gymnasium("InvertedPendulum-v5", {"max_episode_steps": 7}), steps=40)
-
-
-def test_without_a_renderer_mujoco_plays_on_undrawn(monkeypatch):
-    pytest.importorskip("mujoco")
-    monkeypatch.setenv(rendering.VARIABLE, rendering.NONE)
-    batch = gym.Gymnasium("InvertedPendulum-v5")(num_envs=1, seed=0)
-    batch.reset()
-    with pytest.warns(UserWarning, match="InvertedPendulum-v5 is not drawn: .*drawing needs EGL"):
-        assert batch.render() is None
 
 
 def test_slots_and_seeds_differ():
