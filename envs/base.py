@@ -58,10 +58,11 @@ class EnvSpec(NamedTuple):
 
 
 class BoardView(NamedTuple):
-    """The observation of a game with turns or illegal actions, from the view of the player to move.
+    """The observation where some actions are illegal, or two players take turns: agents take legal actions only.
 
     Attributes:
-      view: float32 [B, ...], planes or flat: the position as that player sees it, and which player that is.
+      view: a nest [B, ...], what the network sees. In a game of two it is float32, planes or flat: the position as the
+        player to move sees it, and which player that is.
       legal: bool [B, A], at least one True; all True on LAST, where the action is ignored.
       player: int32 [B], 0 or 1 in alternation; on LAST the player whose turn it would be. Always 0 with one player.
     """
@@ -69,6 +70,12 @@ class BoardView(NamedTuple):
     view: Any
     legal: Any
     player: Any
+
+    @classmethod
+    def spec(cls, view: Any, num_actions: int, num_players: int = 1) -> BoardView:
+        """The specs of a view's leaves, of the mask of A actions and of the player."""
+        player = specs.BoundedArray((), np.int32, 0, num_players - 1, "player")
+        return cls(view, specs.Array((num_actions,), bool, "legal"), player)
 
 
 class TimeStep(NamedTuple):

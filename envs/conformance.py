@@ -20,17 +20,11 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import beyond_bounds, other_actions, random_actions
+from boonta.envs.spec_check import ConformanceError, check_spec, name_of
 
 CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
+SHOWN = 5  # Limit of the leaves in a message.
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
-
-
-class ConformanceError(AssertionError):
-    """Raised when an environment breaks a rule; the message gives the rule, what was seen instead, and where."""
-
-    def __init__(self, rule: str, seen: str, slot: int | None = None, step: int | None = None):
-        place = "".join(f", {name} {i}" for name, i in (("slot", slot), ("step", step)) if i is not None)
-        super().__init__(f"rule: {rule}; seen: {seen}{place}")
 
 
 class _Play(NamedTuple):
@@ -135,37 +129,7 @@ def _compare(play: _Play, other: _Play, slots: np.ndarray, rule: str) -> None:
         for (path, a), b in zip(tree.flatten_with_path(one), tree.flatten(two)):
             differs = slots & np.any(np.reshape(a != b, (len(slots), -1)), axis=1)  # [B]
             if differs.any():
-                raise ConformanceError(rule, f"{_name(path)} differs", int(np.argmax(differs)), t)
-
-
-def check_spec(spec: base.EnvSpec) -> None:
-    """Asserts that the spec consists of dm_env specs that agents support.
-
-    Raises:
-      ConformanceError: it doesn't.
-    """
-    if not isinstance(spec, base.EnvSpec):
-        raise ConformanceError("spec is an EnvSpec", repr(spec))
-    for path, leaf in tree.flatten_with_path(spec.observations):
-        if not isinstance(leaf, specs.Array):
-            raise ConformanceError("observations is a nest of dm_env specs", f"{_name(path)}: {leaf!r}")
-        if np.issubdtype(leaf.dtype, np.floating) and leaf.dtype != np.float32:
-            raise ConformanceError("real numbers are float32", f"{_name(path)} of observations is {leaf.dtype}")
-    if not isinstance(spec.actions, specs.BoundedArray):
-        raise ConformanceError("actions is a DiscreteArray or a BoundedArray", repr(spec.actions))
-    if spec.actions.dtype != np.float32 and not np.issubdtype(spec.actions.dtype, np.integer):
-        raise ConformanceError("actions are integers or float32", repr(spec.actions))
-    for name in ("rewards", "discounts"):
-        leaf = getattr(spec, name)
-        if not isinstance(leaf, specs.Array) or leaf.shape != () or leaf.dtype != np.float32:
-            raise ConformanceError(f"{name} is a float32 scalar", repr(leaf))
-    bounds = spec.discounts
-    if not isinstance(bounds, specs.BoundedArray) or bounds.minimum < 0 or bounds.maximum > 1:
-        raise ConformanceError("discounts is bounded by 0 and 1", repr(bounds))
-    if not isinstance(spec.frames_per_step, int) or spec.frames_per_step < 1:
-        raise ConformanceError("frames_per_step is an int of at least 1", repr(spec.frames_per_step))
-    if spec.num_players != 1 and not (spec.num_players == 2 and isinstance(spec.observations, base.BoardView)):
-        raise ConformanceError("there is one player, or two who see a BoardView", f"{spec.num_players} players")
+                raise ConformanceError(rule, f"{name_of(path)} differs", int(np.argmax(differs)), t)
 
 
 def _check_pickle(env: base.Env) -> None:
@@ -206,9 +170,9 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
     try:
         tree.assert_same_structure(wanted, timestep)
     except (TypeError, ValueError) as error:
-        raise ConformanceError("a step has the structure of the spec", str(error), step=t) from error
+        raise ConformanceError("a step has the structure of the spec", _misfit(wanted, timestep), step=t) from error
     for (path, leaf), value in zip(tree.flatten_with_path(wanted), tree.flatten(timestep)):
-        name, shape = _name(path), (num_envs, *leaf.shape)
+        name, shape = name_of(path), (num_envs, *leaf.shape)
         if not isinstance(value, np.ndarray):
             raise ConformanceError(f"{name} is a numpy array", type(value).__name__, step=t)
         if value.shape != shape:
@@ -221,6 +185,14 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
         if bad.any():
             at = tuple(np.argwhere(bad)[0])
             raise ConformanceError(rule, str(value[at]), int(at[0]), t)
+
+
+def _misfit(wanted: base.TimeStep, given: base.TimeStep) -> str:
+    """The leaves that a step lacks, and those that it has besides."""
+    asked, had = ({name_of(path) for path, _ in tree.flatten_with_path(nest)} for nest in (wanted, given))
+    lacks, besides = (", ".join(sorted(names)[:SHOWN]) for names in (asked - had, had - asked))
+    found = [f"{what} {names}" for what, names in (("it lacks", lacks), ("it has besides", besides)) if names]
+    return "; ".join(found) or "other kinds of nests, such as a dict for a named tuple"
 
 
 def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_players: int, t: int) -> None:
@@ -282,10 +254,6 @@ def _check_games(play: _Play) -> None:
                     "a game returns what it earned", f"{game}, not {earned[game.slot]}", game.slot, t
                 )
             earned[game.slot] = 0.0
-
-
-def _name(path: tuple) -> str:
-    return ".".join(map(str, path)) or "the observation"
 
 
 def _legal(actions: np.ndarray, timestep: base.TimeStep) -> np.ndarray:

@@ -35,7 +35,8 @@ class Gymnasium:
 
     `terminated` becomes discount 0 on LAST; `truncated` alone becomes discount 1. A `Discrete` space becomes 0 to n-1
     whatever its `start`, and float64 becomes float32. A `Dict` of observations stays a dict and a `Tuple` a tuple; a
-    `MultiDiscrete` becomes a tuple with a number for each of its entries, as an action one array of them.
+    `MultiDiscrete` becomes a tuple with a number for each of its entries, as an action one array of them. A `Dict` of
+    "observation" and "action_mask", 1 for each action that is legal, becomes a `base.BoardView`.
 
     It is drawn as the environment draws itself, where `render_mode="rgb_array"` is among its modes; a callable must
     take that argument.
@@ -172,17 +173,20 @@ class _Slot(dm_env.Environment):
     def reset(self) -> dm_env.TimeStep:
         observation, _ = self._env.reset(seed=self._seed)
         self._seed = None  # Later resets go on with the environment's own generator.
-        return dm_env.restart(spaces.from_space(self._env.observation_space, observation))
+        return dm_env.restart(self._observed(observation, last=False))
 
     def step(self, action: Any) -> dm_env.TimeStep:
         observation, reward, terminated, truncated, _ = self._env.step(spaces.to_space(self._env.action_space, action))
-        observation = spaces.from_space(self._env.observation_space, observation)
+        observation = self._observed(observation, last=terminated or truncated)
         if terminated:
             return dm_env.termination(reward, observation)
         return dm_env.truncation(reward, observation) if truncated else dm_env.transition(reward, observation)
 
+    def _observed(self, observation: Any, last: bool) -> Any:
+        return spaces.observed(self._env.observation_space, self._env.action_space, observation, last)
+
     def observation_spec(self) -> Any:
-        return spaces.to_spec(self._env.observation_space, "observation")
+        return spaces.env_spec(self._env.observation_space, self._env.action_space).observations
 
     def action_spec(self) -> specs.Array:
         return spaces.to_action_spec(self._env.action_space)

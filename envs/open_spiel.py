@@ -65,11 +65,7 @@ class OpenSpiel:
         *sides, channels = shape if self.view == "planes" else (game.observation_tensor_size(),)
         channels += (players == 2) + self.passes
         return base.EnvSpec(
-            observations=base.BoardView(
-                view=specs.Array((*sides, channels), np.float32, "view"),
-                legal=specs.Array((num_actions,), bool, "legal"),
-                player=specs.BoundedArray((), np.int32, 0, players - 1, "player"),
-            ),
+            observations=base.BoardView.spec(specs.Array((*sides, channels), np.float32, "view"), num_actions, players),
             actions=specs.DiscreteArray(num_actions, np.int32, "action"),
             num_players=players,
         )

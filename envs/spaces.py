@@ -15,19 +15,53 @@ from gymnasium import spaces
 
 from boonta.envs import base
 
+MASKED = {"observation", "action_mask"}  # The parts of an observation of PettingZoo's or RLlib's with illegal actions.
 SPACES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 ALLOWED = ", ".join(space.__name__ for space in SPACES)
 
 
-def env_spec(observation: spaces.Space, action: spaces.Space) -> base.EnvSpec:
-    """The specs of an environment with these spaces.
+def env_spec(observation: Any, action: Any) -> base.EnvSpec:
+    """The specs of an environment with these spaces; a `base.BoardView` where an observation has an action mask.
 
     Raises:
       ValueError: agents don't support one of them; the message shows it.
     """
     if not isinstance(action, SPACES):
         raise ValueError(f"action_space is {action}; allowed: {ALLOWED}")
-    return base.EnvSpec(observations=to_spec(observation, "observation"), actions=to_action_spec(action))
+    actions: Any = to_action_spec(action)
+    if not is_masked(observation, action):
+        return base.EnvSpec(to_spec(observation, "observation"), actions)
+    view = to_spec(observation["observation"], "observation")
+    return base.EnvSpec(base.BoardView.spec(view, actions.num_values), actions)
+
+
+def is_masked(observation: Any, action: Any) -> bool:
+    """Whether observations are a `Dict` of the "observation" and of an "action_mask" with a place for each action."""
+    if not isinstance(observation, spaces.Dict) or not isinstance(action, spaces.Discrete):
+        return False
+    return set(observation) == MASKED and observation["action_mask"].shape == (int(action.n),)
+
+
+def observed(observation: Any, action: Any, value: Any, last: Any) -> Any:
+    """Converts an observation, or B of them as Gymnasium batches them, to one of `env_spec`.
+
+    Args:
+      observation, action: the spaces.
+      value: the observation.
+      last: whether the episode has ended, bool or bool [B]; every action is legal then.
+
+    Raises:
+      ValueError: an action mask allows no action.
+    """
+    if not is_masked(observation, action):
+        return from_space(observation, value)
+    legal = np.asarray(value["action_mask"], bool) | np.asarray(last, bool)[..., None]
+    if not legal.any(axis=-1).all():
+        raise ValueError(
+            "the environment's action_mask allows no action; one at least must be 1 before an episode's end"
+        )
+    view = from_space(observation["observation"], value["observation"])
+    return base.BoardView(view, legal, np.zeros(legal.shape[:-1], np.int32))
 
 
 def to_spec(space: spaces.Space, name: str) -> Any:

@@ -76,7 +76,8 @@ class VectorBatch(base.BatchedEnv):
         self._last = (terminated | truncated) & ~first
         reward = np.where(first, 0, reward).astype(np.float32)
         self._tracker.update(reward, first, ended=self._last)
-        observation = spaces.from_space(self._env.single_observation_space, observation)
+        own = self._env.single_observation_space, self._env.single_action_space
+        observation = spaces.observed(*own, observation, self._last)
         return base.TimeStep(
             step_type=base.step_types(first, self._last),
             reward=reward,

@@ -68,11 +68,7 @@ class Pgx(Game):
     def spec(self) -> base.EnvSpec:
         planes, actions = _sizes(self.game)
         return base.EnvSpec(
-            observations=base.BoardView(
-                view=specs.Array(planes, np.float32, "view"),
-                legal=specs.Array((actions,), bool, "legal"),
-                player=specs.BoundedArray((), np.int32, 0, 1, "player"),
-            ),
+            observations=base.BoardView.spec(specs.Array(planes, np.float32, "view"), actions, num_players=2),
             actions=specs.DiscreteArray(actions, np.int32, "action"),
             num_players=2,
         )

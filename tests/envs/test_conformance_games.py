@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dm_env import specs
 
 from boonta.envs import base, catch, conformance
 from boonta.envs.continuing import Continuing
@@ -103,3 +104,31 @@ class WithSpec:
 def test_catches_players_who_cannot_be(spec):
     with pytest.raises(conformance.ConformanceError, match="one player, or two who see a BoardView; seen: . players"):
         conformance.check(WithSpec(spec))
+
+
+@pytest.mark.parametrize(
+    ("leaf", "spec", "rule"),
+    [
+        (
+            "legal",
+            specs.Array((5,), bool),
+            r"legal of a BoardView is bool \[\d+\], .*; seen: .*\(5,\)",
+        ),
+        (
+            "legal",
+            specs.Array(BOARD.spec.observations.legal.shape, np.float32),
+            "is bool .*float32",
+        ),
+        ("player", specs.Array((1,), np.int32), r"player of a BoardView is an int32 scalar; seen: .*\(1,\)"),
+    ],
+)
+def test_catches_a_mask_or_a_player_that_cannot_be(leaf, spec, rule):
+    wrong = BOARD.spec._replace(observations=BOARD.spec.observations._replace(**{leaf: spec}))
+    with pytest.raises(conformance.ConformanceError, match=rule):
+        conformance.check(WithSpec(wrong))
+
+
+def test_a_mask_is_of_single_choices():
+    wrong = BOARD.spec._replace(actions=specs.BoundedArray((2,), np.int32, 0, 1))
+    with pytest.raises(conformance.ConformanceError, match="actions of a BoardView are a DiscreteArray"):
+        conformance.check(WithSpec(wrong))

@@ -1,0 +1,24 @@
+"""The environments of the guide keep the contract."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import re
+
+import pytest
+
+from boonta.envs import base, conformance
+
+GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("function", "masked"), [("hunt", False), ("taxi", True)])
+def test_an_environment_of_the_guide(function, masked, tmp_path, monkeypatch):
+    (block,) = (block for block in BLOCKS if f"def {function}():" in block)
+    (tmp_path / f"guide_{function}.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    env = getattr(importlib.import_module(f"guide_{function}"), function)()
+    assert isinstance(env.spec.observations, base.BoardView) == masked
+    conformance.check(env, steps=240)
