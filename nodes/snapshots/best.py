@@ -74,8 +74,8 @@ class Best:
         self._judged: float | None = None
 
     def offer(self, record: Record, take: Callable[[], State]) -> None:
-        """Keeps the state that `take` gives, if its evaluation is the best so far."""
-        if self.record is None or record.eval_return > self.record.eval_return:
+        """Keeps the state that `take` gives, if its evaluation is the best so far; of equal ones the newest is kept."""
+        if self.record is None or record.eval_return >= self.record.eval_return:
             self.record, self._held = record, take()
 
     def follow(self, evaluation: Mapping[str, float], updates: int, take: Callable[[], State]) -> None:
