@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from boonta.agents.base import Agent
+from boonta.agents.views import view_of
 from boonta.envs.base import BatchedEnv, Env
 from boonta.envs.followed import with_open_spiel_states
 from boonta.nodes.acting.local import Act, Play, jit_policy
@@ -130,19 +131,26 @@ def drawn(kept: Sequence[tuple[np.ndarray, str]]) -> list[np.ndarray]:
 
 
 def frame_of(play: Play) -> np.ndarray:
-    """The environment's own picture of this time step, its text as a picture, or else the observation's first leaf."""
+    """The environment's own picture of this time step, or its text as a picture, or what the network sees.
+
+    Of that it is the first leaf that is a picture; without one, the numbers of all leaves.
+    """
     text = play.env.text(0)
     if text is not None:
         return drawings.position(text)
     own = play.env.render()
-    return (jax.tree.leaves(play.timestep.observation)[0] if own is None else own)[0]
+    if own is not None:
+        return own[0]
+    leaves = [np.asarray(leaf[0]) for leaf in jax.tree.leaves(view_of(play.timestep.observation))]
+    pictures = [leaf for leaf in leaves if leaf.ndim > 1]
+    return pictures[0] if pictures else np.concatenate([leaf.ravel() for leaf in leaves])
 
 
-def plotted_leaf(env: BatchedEnv) -> str | None:
-    """The path of the observation's leaf whose numbers are plotted, such as "['speed']"; None if pictures are drawn."""
-    path, leaf = jax.tree_util.tree_flatten_with_path(env.spec.observations)[0][0]
-    drawn = env.text(0) is not None or env.render() is not None or len(leaf.shape) > 1
-    return None if drawn else jax.tree_util.keystr(path)
+def plotted_leaves(env: BatchedEnv) -> str | None:
+    """The paths of the leaves whose numbers are plotted, such as "['place'], ['speed']"; None if pictures are drawn."""
+    named = jax.tree_util.tree_leaves_with_path(view_of(env.spec.observations))
+    drawn = env.text(0) is not None or env.render() is not None or any(len(leaf.shape) > 1 for _, leaf in named)
+    return None if drawn else ", ".join(jax.tree_util.keystr(path) for path, _ in named)
 
 
 def picture(frame: np.ndarray) -> np.ndarray:

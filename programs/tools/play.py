@@ -45,7 +45,7 @@ def play(
         rate, every = film.pace(batch)
         with film.recording(target, rate, streamed=alone and target.suffix == ".mp4") as show:
             steps, total = film.episode(agent, batch, params, max_steps, seed, show, every)
-        plotted = film.plotted_leaf(batch)
+        plotted = film.plotted_leaves(batch)
     outcome = "not over" if total is None else f"return {total:g}"
     print(f"{outcome} in {steps} env steps: {target}")
     if plotted is not None:

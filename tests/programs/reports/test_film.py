@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import types
+
 import numpy as np
 from dm_env import specs
 
-from boonta.envs.base import EnvSpec
+from boonta.envs.base import BoardView, EnvSpec, TimeStep
 from boonta.programs.reports import film
 from boonta.programs.wiring.trained import agent_and_env
 from boonta.tests.helpers import nim_program
@@ -32,7 +34,8 @@ def test_the_environments_own_picture_comes_first(tmp_path, monkeypatch):
 
 
 def test_numbers_that_are_plotted_are_named():
-    spec = EnvSpec({"speed": specs.Array((2,), np.float32), "view": specs.Array((4, 4), np.float32)}, None)
+    place, speed = specs.Array((), np.float32), specs.Array((2,), np.float32)
+    spec = EnvSpec({"place": place, "speed": speed}, None)
 
     class Batch:
         text, render = staticmethod(lambda slot: None), staticmethod(lambda: None)
@@ -40,12 +43,25 @@ def test_numbers_that_are_plotted_are_named():
         def __init__(self, spec):
             self.spec = spec
 
-    assert film.plotted_leaf(Batch(spec)) == "['speed']"
-    assert film.plotted_leaf(Batch(spec._replace(observations=spec.observations["speed"]))) == ""
-    assert film.plotted_leaf(Batch(spec._replace(observations=spec.observations["view"]))) is None
+    assert film.plotted_leaves(Batch(spec)) == "['place'], ['speed']"
+    assert film.plotted_leaves(Batch(spec._replace(observations=speed))) == ""
+    masked = BoardView.spec({"speed": speed}, num_actions=3)
+    assert film.plotted_leaves(Batch(spec._replace(observations=masked))) == "['speed']"
+    with_picture = {"speed": speed, "view": specs.Array((4, 4), np.float32)}
+    assert film.plotted_leaves(Batch(spec._replace(observations=with_picture))) is None
     drawn = Batch(spec)
     drawn.render = lambda: np.zeros((1, 4, 4, 3), np.uint8)
-    assert film.plotted_leaf(drawn) is None
+    assert film.plotted_leaves(drawn) is None
+
+
+def test_a_frame_is_a_picture_of_the_observation_or_all_of_its_numbers():
+    def frame(**leaves):
+        env = types.SimpleNamespace(text=lambda slot: None, render=lambda: None)
+        observation = {name: np.asarray(leaf)[None] for name, leaf in leaves.items()}
+        return film.frame_of(types.SimpleNamespace(env=env, timestep=TimeStep(None, None, None, observation)))
+
+    assert frame(place=1.0, speed=[2.0, 3.0]).tolist() == [1.0, 2.0, 3.0]
+    assert frame(place=1.0, view=np.ones((4, 5))).shape == (4, 5)
 
 
 def test_observations_become_visible_pictures():

@@ -53,7 +53,7 @@ def test_both_sides_of_a_game_of_two_are_played(tmp_path, capsys):
     play.play(run)
     played, drawn = capsys.readouterr().out.splitlines()
     assert played == f"return 1 in 5 env steps: {run / 'play.gif'}"  # 5-4-3-2-1-0: player 0 wins
-    assert drawn == "drawn are the numbers of the observation.view: the environment has no picture of its own"
+    assert drawn == "drawn are the numbers of the observation: the environment has no picture of its own"
 
 
 @dataclasses.dataclass(frozen=True)
