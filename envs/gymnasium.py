@@ -104,8 +104,11 @@ class Gymnasium:
             return spec, {"render_mode": DRAWN, **self._camera(env)} if is_drawn else {}
 
     def _camera(self, env: Any) -> dict[str, str]:
-        """The keyword argument with which MuJoCo's camera follows a body that would run out of the picture."""
-        renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+        """The keyword argument with which MuJoCo's camera follows a body that would run out of the picture.
+
+        Gymnasium's own environments take it; others may not.
+        """
+        renderer = getattr(env.unwrapped, "mujoco_renderer", None) if self.kind == "mujoco" else None
         if renderer is None or {"camera_name", "camera_id", "default_camera_config"} & self.kwargs.keys():
             return {}
         cameras = {renderer.model.camera(i).name for i in range(renderer.model.ncam)}

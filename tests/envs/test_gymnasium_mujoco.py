@@ -49,3 +49,11 @@ def test_without_a_renderer_mujoco_plays_on_undrawn(monkeypatch):
     batch.reset()
     with pytest.warns(UserWarning, match="InvertedPendulum-v5 is not drawn: .*drawing needs EGL"):
         assert batch.render() is None
+
+
+def cheetah(render_mode=None):
+    return gymnasium.make("HalfCheetah-v5", render_mode=render_mode)
+
+
+def test_an_environment_of_ones_own_is_given_no_camera():
+    assert gym.Gymnasium(cheetah)._copied[1] == {"render_mode": "rgb_array"}
