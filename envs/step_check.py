@@ -9,6 +9,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs.base import EnvSpec, TimeStep
+from boonta.envs.spec_check import name_of
 
 
 class StepCheck:
@@ -57,18 +58,14 @@ class StepCheck:
         path, found, wanted = next(
             (path, np.shape(leaf), shape) for (path, leaf), shape in zip(named, self._shapes) if np.shape(leaf) != shape
         )
-        return f"{_name(path)} has the shape {list(found)}; by its spec and the number of slots it is {list(wanted)}"
+        return f"{name_of(path)} has the shape {list(found)}; by its spec and the number of slots it is {list(wanted)}"
 
     def _place(self, timestep: TimeStep, i: int, wrong: np.ndarray) -> str:
         """The first number of leaf i that is wrong, by a mask [B, ...], and where it is."""
         path, leaf = tree.flatten_with_path(timestep)[i]
         slot, *place = where = tuple(map(int, np.argwhere(wrong)[0]))
-        name = _name(path) + (str(place) if place else "")
+        name = name_of(path) + (str(place) if place else "")
         return f"the environment's {name} is {leaf[where]} in slot {slot} at step {self._step:,}"
-
-
-def _name(path: tuple[Any, ...]) -> str:
-    return ".".join(map(str, path))
 
 
 def _has_nan(leaf: Any) -> bool:

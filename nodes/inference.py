@@ -102,13 +102,7 @@ class Inference(Node):
 
     # Actors and reanalyzers call these two: in threads of the server, or with `--launch serial` in the node's own.
 
-    def register(
-        self,
-        name: str,
-        slots: Sequence[Any],
-        seed: int,
-        timeout_s: float = 0.5,
-    ) -> bool | None:
+    def register(self, name: str, slots: Sequence[Any], seed: int, timeout_s: float = 0.5) -> bool | None:
         """Registers a group with a fresh state; callers do so when they start or restart.
 
         Args:
@@ -123,18 +117,18 @@ class Inference(Node):
         Raises:
           ValueError: the group doesn't fit into a batch.
         """
-        num_envs = Slots(*slots).size
-        if not 1 <= num_envs <= self._max_batch:
+        own = Slots(*slots)
+        if not 1 <= own.size <= self._max_batch:
             raise ValueError(
-                f"{self.name}: {name} has {num_envs} environments that step together; max_batch is {self._max_batch}"
+                f"{self.name}: {name} has {own.size} environments that step together; max_batch is {self._max_batch}"
             )
         with self._changed:
             if not self._changed.wait_for(lambda: self._thread is not None, timeout_s):
                 return None
             self._forget(name)
-            state = self._agent.policy.initial_state(Slots(*slots))
+            state = self._agent.policy.initial_state(own)
             lane = min(self._lanes, key=lambda lane: lane.slots)
-            lane.add(name, Group(num_envs, seed, state))
+            lane.add(name, Group(own.size, seed, state))
         return True
 
     def act(
