@@ -21,7 +21,6 @@ from boonta.envs.base import EnvSpec
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
-from boonta.nodes.tables.base import open_dataset
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.calls import answered
 from boonta.programs.wiring.launch import Program, RunFlags, group, main
@@ -159,7 +158,8 @@ class Consumer(Metered):
         from boonta.nodes.hosts.placement import batch_sharding, make_mesh  # Not above: actors need no JAX.
 
         mesh = make_mesh(1, TABLE.batch_size)
-        self._dataset = open_dataset(self._replay, self._agent.tables, batch_sharding(mesh))
+        self._dataset = self._replay.open_dataset(self._agent.tables, batch_sharding(mesh))
+        self.on_close(self._dataset.close)
         self._next: dict[tuple[int, int], int] = {}  # The first step of the next sequence, by actor and slot.
         self._params = np.random.default_rng(0).bytes(PARAMS)
         threading.Thread(target=self._publish, daemon=True).start()
@@ -175,10 +175,6 @@ class Consumer(Metered):
                 self._next[actor, slot] = t + TABLE.period
         self.count(updates=1, sequences=rows.shape[1], lost=lost, torn=float(torn))
         self.sleep(self._rest_s)
-
-    def close(self) -> None:
-        if hasattr(self, "_dataset"):
-            self._dataset.close()
 
     def _publish(self) -> None:
         version = 0

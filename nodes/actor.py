@@ -92,7 +92,9 @@ class Actor(Node):
             slots = self._slots._replace(size=size, first=first, total=total)
             with self.stopwatch("starting environments"):
                 env = self.make_env(size, seed)
+            self.on_close(env.close)
             writer = self._replay.open_writer(tables, size, self.wait_for, i)
+            self.on_close(writer.close)  # An ending replay server waits five seconds for open writers.
             self._groups.append(_Group(self, env, open_act(i, slots, seed), writer))
         self._turn = 0
 
@@ -109,10 +111,6 @@ class Actor(Node):
 
     def ready(self) -> bool:
         return any(group.act.ready() for group in self._groups)
-
-    def close(self) -> None:
-        for group in getattr(self, "_groups", []):
-            group.close()
 
     def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
         """Makes the environment of one group; subclasses may override it."""
@@ -154,7 +152,3 @@ class _Group:
         with node.stopwatch("writing"):
             sequences = self._writer.append(steps)
         node.count_step(env, sequences)
-
-    def close(self) -> None:
-        self.env.close()
-        self._writer.close()  # An ending replay server waits five seconds for open writers.

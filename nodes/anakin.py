@@ -161,6 +161,8 @@ class Anakin(Node):
         self._decision = Decision()
         self._evaluations = Evaluations(fused, self._folder, self._eval_max_age, self.warn, self._agreement.first)
         self._saved_at = self._collected_at = time.monotonic()
+        self.on_close(self._end_evaluations)
+        self.on_close(self._save_the_end)
 
     def step(self) -> None:
         """Dispatches the next rounds, then collects the previous ones, which the device has computed meanwhile."""
@@ -175,19 +177,15 @@ class Anakin(Node):
         elif not rounds:
             self.sleep(0.1)  # The stop rule's limit is reached; the monitor will end the program.
 
-    def close(self) -> None:
-        if not hasattr(self, "_saved_at"):
-            return
-        try:
-            # A failure may have damaged the state; earlier checkpoints are worth more.
-            if not self.failed and self._agreement.saves_at_end():
-                self._finish()
-        finally:
-            with self.stopwatch("saving the best checkpoint"), contextlib.closing(self._evaluations):
-                self._evaluations.write()  # It is small, and may find room on the disk where the last save found none.
+    def _end_evaluations(self) -> None:
+        """Saves the best checkpoint, which is small, and may find room on the disk where the last found none."""
+        with self.stopwatch("saving the best checkpoint"), contextlib.closing(self._evaluations):
+            self._evaluations.write()
 
-    def _finish(self) -> None:
-        """Saves the last checkpoint."""
+    def _save_the_end(self) -> None:
+        """Saves the last checkpoint, unless a failure may have damaged the state: earlier ones are worth more."""
+        if self.failed or not self._agreement.saves_at_end():
+            return
         self._collect_all()
         with self.stopwatch("saving a checkpoint"):
             self._saver.save(self._updates, self._state, self._counters())

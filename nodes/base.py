@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -26,9 +27,9 @@ class Stopped(Exception):
 class Node:
     """The base of all nodes.
 
-    A subclass builds its parts in `start()` and works in `step()`, or in several `tasks` that `run` calls in a thread
-    each. It counts with `count`, measures with `stopwatch`, and blocks only in `wait_for`, so that every wait has a
-    name and a deadline.
+    A subclass builds its parts in `start()`, gives `on_close` there what is to be saved or freed at the end, and works
+    in `step()`, or in several `tasks` that `run` calls in a thread each. It counts with `count`, measures with
+    `stopwatch`, and blocks only in `wait_for`, so that every wait has a name and a deadline.
 
     Args:
       name: unique in the program, such as "actor/0".
@@ -79,6 +80,7 @@ class Node:
         self.meanwhile: Callable[[], None] = lambda: None
         self.launcher: Callable[[], tuple[threading.Event, bool]] = lambda: (threading.Event(), False)
         self._reporter = Reporter()
+        self._closing = contextlib.ExitStack()
         self._threads = 1
         self._stop = threading.Event()
         self._closed = threading.Event()
@@ -109,10 +111,11 @@ class Node:
     def settle(self) -> None:
         """Waits for the work that a step left in the background; only `--launch serial` calls it."""
 
-    def close(self) -> None:
-        """Saves and frees; called once, also after a failure."""
-
     # Subclasses call these.
+
+    def on_close(self, action: Callable[[], None]) -> None:
+        """Has `close` save or free something. What is given last comes first; nothing is left out if another fails."""
+        self._closing.callback(action)
 
     def count(self, **increments: float) -> None:
         """Adds to this node's counters; the monitor sums them over nodes."""
@@ -192,6 +195,10 @@ class Node:
         raise Stopped
 
     # The life of a node.
+
+    def close(self) -> None:
+        """Does what was given to `on_close`, once, also after a failure."""
+        self._closing.close()
 
     def run(self) -> None:
         """Steps until the monitor or Launchpad asks it to stop, or until a failure, which is raised again."""

@@ -25,7 +25,7 @@ from boonta.nodes.metrics import start_seconds
 from boonta.nodes.snapshots import image
 from boonta.nodes.snapshots.best import Best
 from boonta.nodes.snapshots.store import KEEP, Retention
-from boonta.nodes.tables.base import Drawn, open_dataset
+from boonta.nodes.tables.base import Drawn
 from boonta.nodes.tables.contract import learned_from, sequence_counts
 from boonta.nodes.tables.freshness import require_every_published
 from boonta.nodes.variables import Publisher
@@ -113,6 +113,7 @@ class Learner(Node):
         self._agreement: Agreement = SingleHost() if agreement is None else agreement
 
     def start(self) -> None:
+        self.on_close(lambda: self._agreement.leave(self.failed))
         self._agreement.join(self, str(self._folder))
         self._tables = learned_from(self._agent.tables)
         self._sequences = sequence_counts(self._tables)
@@ -142,12 +143,15 @@ class Learner(Node):
         self._publisher = Publisher(self._variables, lambda: self.stopping)
         first = StepResult(self._agent.update.params(self._state), None, {}, ())
         self._best = Best(self._folder, self.warn)
+        self.on_close(self._write_best)
         self._finished = self._background.submit(self._finish, self._updates, first)
         self.settle()
         threading.Thread(target=self._keep_published, daemon=True).start()
-        self._dataset = open_dataset(self._replay, self._tables, over_batch, self._updates)
+        self._dataset = self._replay.open_dataset(self._tables, over_batch, self._updates)
         self._drawn: list[tuple[Batch, Drawn]] = []  # Batches of the next step.
         self._newest: tuple[Batch, Drawn] | None = None  # The batch that was drawn last.
+        self.on_close(self._dataset.close)
+        self.on_close(self._save_the_end)
         self._saved_at = time.monotonic()
 
     def stop(self) -> None:
@@ -196,17 +200,16 @@ class Learner(Node):
         """Waits until the last dispatched step is computed and published; returns its hosts' reports."""
         return self._agreement.settle(self, self._finished)
 
-    def close(self) -> None:
-        if hasattr(self, "_best") and self._agreement.first:
+    def _write_best(self) -> None:
+        if self._agreement.first:
             with self.stopwatch("saving the best checkpoint"):
                 self._best.write()  # Also after a failure: it is from before.
-        if hasattr(self, "_finished") and not self.failed and self._agreement.saves_at_end():
+
+    def _save_the_end(self) -> None:
+        if not self.failed and self._agreement.saves_at_end():
             self._save(last=True)
             if self._published < self._updates and not self.failure and self._is_sound():
                 self._publisher.put(self._updates, self._agent.update.params(self._state))
-        if hasattr(self, "_dataset"):
-            self._dataset.close()
-        self._agreement.leave(self.failed)
 
     def _draw(self) -> None:
         """Takes one more batch for the next step."""

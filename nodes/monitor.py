@@ -78,6 +78,7 @@ class Monitor(Periodic):
     def start(self) -> None:
         self._ledger.counters.began = self.launched_at  # The imports of its process count, too.
         self._log.begin()
+        self.on_close(self._end_log)
 
     # Nodes and the launcher call these.
 
@@ -289,11 +290,10 @@ class Monitor(Periodic):
         if unknown and age > self._start_s and not self._end.reason:
             self.fail_program(f"{', '.join(unknown)} sent no heartbeat since the launch, {age:.0f} s ago")
 
-    def close(self) -> None:
-        if self._log.begun:
-            self._log.close()
-            with self._writing:
-                metrics.write_status(self._folder, self.status(to_launcher=False))
+    def _end_log(self) -> None:
+        self._log.close()
+        with self._writing:
+            metrics.write_status(self._folder, self.status(to_launcher=False))
 
     def stop(self) -> None:
         """Asks the nodes to stop, and stays until they have reported their end."""

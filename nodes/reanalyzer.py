@@ -43,6 +43,7 @@ class Reanalyzer(Playback):
         self._sequences: collections.deque[Steps] = collections.deque()
         self._playing = False
         self._stream = self._replay.open_stream(self._past, self._num_envs, in_flight=self._num_envs)
+        self.on_close(self._stream.close)
         self._stream.ask(AHEAD * self._num_envs)
 
     def step(self) -> None:
@@ -53,11 +54,6 @@ class Reanalyzer(Playback):
 
     def ready(self) -> bool:
         return bool(self._sequences) or self._stream.ready(1)
-
-    def close(self) -> None:
-        super().close()
-        if hasattr(self, "_stream"):
-            self._stream.close()
 
     def make_env(self, num_envs: int, seed: int) -> BatchedEnv:
         return Replayed(self._env.spec, num_envs, self._next)

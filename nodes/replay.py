@@ -99,8 +99,10 @@ class Replay(Periodic):
         except ValueError:
             server.stop()
             raise
-        self._server, self._client = server, client  # `close` saves only if these exist.
+        self._server, self._client = server, client
         self._saved_at = time.monotonic()
+        self.on_close(self._stop_server)
+        self.on_close(self._save_the_end)
 
     def round(self) -> None:
         for name, info in self._client.server_info().items():
@@ -120,13 +122,14 @@ class Replay(Periodic):
         elif time.monotonic() - self._saved_at > OVERDUE * self._save_every_s and not self.ending:
             self._save_unasked()
 
-    def close(self) -> None:
-        if hasattr(self, "_server"):
-            asked = self._take_request()
-            if asked is not None or not self._saved_the_end:
-                self._save(self._own_number if asked is None else asked, last=True)
-            with self.stopwatch("stopping the server"):
-                self._server.stop()
+    def _save_the_end(self) -> None:
+        asked = self._take_request()
+        if asked is not None or not self._saved_the_end:
+            self._save(self._own_number if asked is None else asked, last=True)
+
+    def _stop_server(self) -> None:
+        with self.stopwatch("stopping the server"):
+            self._server.stop()
 
     @property
     def _reverbs_own(self) -> pathlib.Path:

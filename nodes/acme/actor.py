@@ -75,6 +75,7 @@ class AcmeLoop(Node):
         seed = mixed_seed(self._seed, self.past_lives)
         with self.stopwatch("starting environments"):
             self._environment = _Watched(self, self._env, seed)
+        self.on_close(self._environment.close)
         self._logger = MonitorLogger(self)
         self._counter = ProgramCounter(self, counted=("env_steps", "episodes"))
         parts = Parts(self._environment, self._counter, self._logger, seed)
@@ -88,10 +89,6 @@ class AcmeLoop(Node):
         result = self._loop.run_episode()  # `run` would take Launchpad's signals over, and log by itself.
         counted = self._counter.get_counts()
         self._logger.write({name: value for name, value in result.items() if name not in counted})
-
-    def close(self) -> None:
-        if hasattr(self, "_environment"):
-            self._environment.close()
 
 
 class AcmeActor(AcmeLoop):
@@ -140,7 +137,7 @@ class AcmeActor(AcmeLoop):
 
     def complete(self, parts: Parts) -> Parts:
         source = Published(self._variables, self._agent, self)
-        self._adder = StepsAdder(
+        adder = StepsAdder(
             self._agent,
             self._env.spec,
             self._replay,
@@ -148,12 +145,8 @@ class AcmeActor(AcmeLoop):
             gives_extras=self._gives_extras,
             version=lambda: source.version,
         )
-        return parts._replace(adder=self._adder, source=source)
-
-    def close(self) -> None:
-        super().close()
-        if hasattr(self, "_adder"):
-            self._adder.close()
+        self.on_close(adder.close)
+        return parts._replace(adder=adder, source=source)
 
 
 class _Watched(OneSlot):

@@ -165,8 +165,3 @@ class ReplayStore(Store, Protocol):
           in_flight: sequences that may be fetched ahead, and so are drawn before their time.
         """
         ...
-
-
-def open_dataset(store: Store, tables: Sequence[Table], sharding: Batch, updates: int = 0) -> Dataset:
-    """The learner's batches from a store's tables; see `Store.open_dataset`."""
-    return store.open_dataset(tables, sharding, updates)

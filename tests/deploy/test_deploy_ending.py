@@ -19,12 +19,15 @@ class Breaks(Node):
     signal_first = True
     process: ending.Ending
 
+    def start(self):
+        self.on_close(self._signal_last)
+
     def step(self):
         if self.signal_first:
             self.process.on_signal(signal.SIGTERM, None)
         raise OSError("the simulator is gone")
 
-    def close(self):
+    def _signal_last(self):
         if not self.signal_first:
             self.process.on_signal(signal.SIGTERM, None)
 

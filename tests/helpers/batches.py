@@ -1,4 +1,4 @@
-"""Batches of random steps, and a dataset of them for a learner without tables."""
+"""Batches of random steps, and a store that gives a learner nothing else."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def batch(seed: int, size: int = 8, length: int = 5) -> Batch:
 
 
 class Batches:
-    """Stands in for the dataset; the keys of batch i are 100 i, 100 i + 1, …"""
+    """A dataset of them; the keys of batch i are 100 i, 100 i + 1, …"""
 
     waits_for = "trajectories"
     there = 20  # Batches that are ready.
 
-    def __init__(self, replay, tables, sharding, updates=0):
+    def __init__(self, tables, sharding, updates=0):
         self._size = tables[0].batch_size
         self._sharding = sharding
         self._seeds = iter(range(20))
@@ -46,3 +46,10 @@ class Batches:
 
     def close(self):
         """Nothing is open."""
+
+
+class BatchStore:
+    """Stands in for a learner's store."""
+
+    def __init__(self, dataset=Batches):
+        self.open_dataset = dataset

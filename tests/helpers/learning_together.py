@@ -14,13 +14,13 @@ import numpy as np
 
 from boonta.agents.base import Agent, Batch, Steps
 from boonta.envs.catch import Catch
-from boonta.nodes import learner as learner_module
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.hosts.coordination import Hosts, place
 from boonta.nodes.hosts.learners import SeveralLearners
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.base import Drawn
 from boonta.nodes.variables import VariableServer
+from boonta.tests.helpers.batches import BatchStore
 
 
 def batch_of(agent: Agent, seed: int) -> Batch:
@@ -68,10 +68,10 @@ class Parts:
 def main(name: str, updates: int, folder: pathlib.Path, hosts: Hosts) -> None:
     module = importlib.import_module(f"boonta.agents.{name}")
     agent = module.make(module.CATCH, Catch().spec)
-    learner_module.open_dataset = lambda replay, tables, sharding, updates: Parts(agent, hosts, sharding)
+    store = BatchStore(lambda tables, sharding, updates: Parts(agent, hosts, sharding))
     agreement = SeveralLearners(hosts) if hosts.number > 1 else None
     variables = VariableServer("variables") if hosts.first else None
-    learner = Learner("learner", agent, None, variables, folder=str(folder / "checkpoints"), agreement=agreement)
+    learner = Learner("learner", agent, store, variables, folder=str(folder / "checkpoints"), agreement=agreement)
     learner.start()
     for _ in range(updates):
         learner.step()

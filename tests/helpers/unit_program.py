@@ -25,6 +25,10 @@ class WritingLearner(Learner):
         super().__init__(*handles, **settings)
         self._written_to, self._held_until = written_to, held_until
 
+    def start(self) -> None:
+        self.on_close(self._write_end)  # The learner's own saving comes first.
+        super().start()
+
     def step(self) -> None:
         if self._held_until and not os.path.exists(self._held_until):
             self.sleep(HELD_S)
@@ -32,8 +36,7 @@ class WritingLearner(Learner):
         if self._updates == 5:
             self._write("after-5")
 
-    def close(self) -> None:
-        super().close()
+    def _write_end(self) -> None:
         self._write(f"end-{self._updates}")
 
     def _write(self, name: str) -> None:

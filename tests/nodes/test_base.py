@@ -68,20 +68,20 @@ def test_runs_until_the_monitor_says_stop_and_reports_everything():
     assert monitor.failures == {"counter": ""}
 
 
-class SavesLong(Counter):
-    """Saves until the monitor has heard of it twice."""
+def test_a_node_that_saves_at_its_end_says_so_meanwhile():
+    monitor = FakeMonitor(stop_after=1)
+    node = Counter("counter", monitor)
 
-    def close(self) -> None:
-        with self.stopwatch("saving all"):
+    def save() -> None:
+        """Saves until the monitor has heard of it twice."""
+        with node.stopwatch("saving all"):
             deadline = time.monotonic() + 60
-            while sum(report["saving"] for report in self.monitor.reports) < 2:
+            while sum(report["saving"] for report in monitor.reports) < 2:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
 
-
-def test_a_node_that_saves_at_its_end_says_so_meanwhile():
-    monitor = FakeMonitor(stop_after=1)
-    SavesLong("counter", monitor).run()
+    node.on_close(save)
+    node.run()
     saving = [report for report in monitor.reports if report["saving"]]
     assert {report["activity"] for report in saving} == {"saving all"}
     assert not monitor.reports[-1]["saving"] and monitor.failures == {"counter": ""}
@@ -125,24 +125,22 @@ def test_an_error_that_was_handled_is_not_blamed():
     assert monitor.failures["actor/3"].startswith("actor/3 failed while dividing: ")
 
 
-class HangsAtItsEnd(Failing):
-    """Fails, and closes once the monitor knows why."""
-
-    limit_s = 0.0
-
-    def close(self) -> None:
-        deadline = time.monotonic() + 30
-        while not self.monitor.failures and time.monotonic() < deadline:
-            time.sleep(0.01)
-        self.known = dict(self.monitor.failures)
-
-
 def test_a_node_that_fails_and_then_hangs_as_it_closes_reports_its_failure(monkeypatch):
     monkeypatch.setattr(pulse, "HEARTBEAT_S", 0.05)
-    node = HangsAtItsEnd("actor/3", FakeMonitor())
+    monkeypatch.setattr(Failing, "limit_s", 0.0)
+    node, known = Failing("actor/3", FakeMonitor()), {}
+
+    def hang() -> None:
+        """Hangs until the monitor knows why the node fails."""
+        deadline = time.monotonic() + 30
+        while not node.monitor.failures and time.monotonic() < deadline:
+            time.sleep(0.01)
+        known.update(node.monitor.failures)
+
+    node.on_close(hang)
     with pytest.raises(ZeroDivisionError):
         node.run()
-    assert node.known == {"actor/3": "actor/3 failed while dividing: ZeroDivisionError: division by zero"}
+    assert known == {"actor/3": "actor/3 failed while dividing: ZeroDivisionError: division by zero"}
 
 
 class FailingStart(Node):

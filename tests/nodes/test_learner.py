@@ -22,16 +22,16 @@ from boonta.nodes.snapshots.best import Record, read_record
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.batches import Batches, batch
+from boonta.tests.helpers.batches import Batches, BatchStore, batch
 from boonta.tests.helpers.deadline import DEADLINE_S
 
+AGENT = tiny.make(Catch().spec)
 
-def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1, **settings) -> np.ndarray:
+
+def learn(tmp_path, updates: int, devices: int | None = 1, **settings) -> np.ndarray:
     """The weights after so many updates, as the variable server got them."""
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
-    agent = tiny.make(Catch().spec)
     variables = VariableServer("variables")
-    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=devices, **settings)
+    learner = Learner("learner", AGENT, BatchStore(), variables, folder=str(tmp_path), devices=devices, **settings)
     learner.start()
     while learner._updates < updates:
         learner.step()
@@ -41,9 +41,8 @@ def learn(tmp_path, monkeypatch, updates: int, devices: int | None = 1, **settin
     return unpack(packed, learner._agent.update.params(learner._state))["linear"]["w"]
 
 
-def check_priorities(tmp_path, monkeypatch, devices: int | None = 1, updates_per_step: int = 1) -> None:
+def check_priorities(tmp_path, devices: int | None = 1, updates_per_step: int = 1) -> None:
     """Each batch's errors, here the sequences' mean rewards, reach the dataset with its keys and in its order."""
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     agent = tiny.make(Catch().spec)
 
     def step(state, batch):
@@ -51,7 +50,9 @@ def check_priorities(tmp_path, monkeypatch, devices: int | None = 1, updates_per
 
     agent = agent._replace(update=agent.update._replace(step=step))
     cadence = {"updates_per_step": updates_per_step}
-    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=devices, **cadence)
+    learner = Learner(
+        "learner", agent, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=devices, **cadence
+    )
     learner.start()
     for _ in range(3):
         learner.step()
@@ -64,32 +65,30 @@ def check_priorities(tmp_path, monkeypatch, devices: int | None = 1, updates_per
 
 
 @pytest.mark.parametrize("updates_per_step", [1, 3])
-def test_priorities_go_back_with_their_keys(tmp_path, monkeypatch, updates_per_step):
-    check_priorities(tmp_path, monkeypatch, updates_per_step=updates_per_step)
+def test_priorities_go_back_with_their_keys(tmp_path, updates_per_step):
+    check_priorities(tmp_path, updates_per_step=updates_per_step)
 
 
 def test_four_updates_in_one_step_learn_what_four_steps_do(tmp_path, monkeypatch):
     """But for rounding, which depends on the processor: a small weight may be a sum of large steps."""
-    single = learn(tmp_path / "single", monkeypatch, 8)
+    single = learn(tmp_path / "single", 8)
     rounding = 1e-6 * np.abs(single).max()
-    four = learn(tmp_path / "four", monkeypatch, 8, updates_per_step=4)
+    four = learn(tmp_path / "four", 8, updates_per_step=4)
     np.testing.assert_allclose(four, single, rtol=1e-6, atol=rounding)
     monkeypatch.setattr("boonta.nodes.learning.step.convolves_on_cpu", lambda *given: True)
-    unrolled = learn(tmp_path / "unrolled", monkeypatch, 8, updates_per_step=4)
+    unrolled = learn(tmp_path / "unrolled", 8, updates_per_step=4)
     np.testing.assert_allclose(unrolled, single, rtol=1e-6, atol=rounding)
 
 
 def test_more_updates_without_a_loop_than_may_be_compiled_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("boonta.nodes.learning.step.convolves_on_cpu", lambda *given: True)
     with pytest.raises(ValueError, match="updates_per_step is 17; on CPU, .* it must be at most 16"):
-        learn(tmp_path, monkeypatch, 17, updates_per_step=17)
+        learn(tmp_path, 17, updates_per_step=17)
 
 
-def test_each_of_several_updates_is_logged_as_if_it_were_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_each_of_several_updates_is_logged_as_if_it_were_alone(tmp_path):
     cadence = {"updates_per_step": 2}
-    agent = tiny.make(Catch().spec)
-    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
+    learner = Learner("learner", AGENT, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
     learner.start()
     for _ in range(2):
         learner.step()
@@ -102,11 +101,9 @@ def test_each_of_several_updates_is_logged_as_if_it_were_alone(tmp_path, monkeyp
 
 
 def test_a_step_of_several_updates_is_ready_when_all_its_batches_are_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     monkeypatch.setattr(Batches, "there", 2)
     cadence = {"updates_per_step": 3}
-    agent = tiny.make(Catch().spec)
-    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
+    learner = Learner("learner", AGENT, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1, **cadence)
     learner.start()
     assert not learner.ready()
     learner._dataset.there += 1
@@ -119,12 +116,11 @@ def test_a_step_of_several_updates_is_ready_when_all_its_batches_are_there(tmp_p
 def test_a_cadence_below_one_is_refused(tmp_path, cadence):
     ((field, _),) = cadence.items()
     with pytest.raises(ValueError, match=f"learner: .*{field} (is )?0.* must be at least 1"):
-        Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), **cadence)
+        Learner("learner", AGENT, None, VariableServer("v"), folder=str(tmp_path), **cadence)
 
 
-def test_the_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+def test_the_state_that_was_evaluated_best_is_kept(tmp_path):
+    learner = Learner("learner", AGENT, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     weights = []
     for evaluation in ({"eval_started": 0.0}, {}, {"eval_version": 0.0, "eval_return": 0.5}, {"eval_return": 0.2}):
@@ -140,8 +136,7 @@ def test_the_state_that_was_evaluated_best_is_kept(tmp_path, monkeypatch):
     assert read_record(tmp_path / "best", print) == Record(0.5, None, version=0, updates=1)
 
 
-def test_priorities_and_the_lag_that_is_allowed_are_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_priorities_and_the_lag_that_is_allowed_are_measured(tmp_path):
     agent = tiny.make(Catch().spec)
     queue, update = dataclasses.replace(agent.tables[0], max_lag=7.0), agent.update
 
@@ -150,7 +145,7 @@ def test_priorities_and_the_lag_that_is_allowed_are_measured(tmp_path, monkeypat
         return state, jnp.arange(8.0), metrics
 
     agent = agent._replace(update=update._replace(step=step), tables=(queue,))
-    learner = Learner("learner", agent, None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner = Learner("learner", agent, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     learner.step()
     learner.settle()
@@ -158,9 +153,9 @@ def test_priorities_and_the_lag_that_is_allowed_are_measured(tmp_path, monkeypat
     assert (measured["priority"], measured["priority_max"], measured["policy_lag_allowed"]) == (3.5, 7.0, 7.0)
 
 
-def test_publishes_every_update_and_resumes_where_it_saved(tmp_path, monkeypatch):
-    first = learn(tmp_path, monkeypatch, 3)
-    resumed = learn(tmp_path, monkeypatch, 0)
+def test_publishes_every_update_and_resumes_where_it_saved(tmp_path):
+    first = learn(tmp_path, 3)
+    resumed = learn(tmp_path, 0)
     np.testing.assert_array_equal(first, resumed)
     assert np.any(first != 0)
 
@@ -178,16 +173,15 @@ def unsound_after(updates: int) -> Agent:
     return agent._replace(update=agent.update._replace(step=step))
 
 
-def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_a_loss_that_is_no_number_ends_it_and_is_not_saved(tmp_path):
     settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
-    learner = Learner("learner", unsound_after(2), None, VariableServer("v"), **settings)
+    learner = Learner("learner", unsound_after(2), BatchStore(), VariableServer("v"), **settings)
     with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
         learner.run()
     assert sorted(int(path.name) for path in tmp_path.iterdir() if path.name.isdecimal()) == [1, 2]
 
 
-def test_a_loss_that_is_no_number_ends_it_though_no_batch_comes_any_more(tmp_path, monkeypatch):
+def test_a_loss_that_is_no_number_ends_it_though_no_batch_comes_any_more(tmp_path):
     """As with PPO, whose actors wait for the params that were not published."""
 
     class Three(Batches):
@@ -201,27 +195,26 @@ def test_a_loss_that_is_no_number_ends_it_though_no_batch_comes_any_more(tmp_pat
             assert self.polls, "the learner waits for more"
             return None
 
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Three)
-    learner = Learner("learner", unsound_after(2), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner = Learner(
+        "learner", unsound_after(2), BatchStore(Three), VariableServer("v"), folder=str(tmp_path), devices=1
+    )
     with pytest.raises(FloatingPointError, match="the loss is nan after 3 updates"):
         learner.run()
 
 
-def test_a_learner_that_failed_does_not_save(tmp_path, monkeypatch):
+def test_a_learner_that_failed_does_not_save(tmp_path):
     class Broken(Batches):
         def next(self, timeout_s):
             raise RuntimeError("broken")
 
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Broken)
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+    learner = Learner("learner", AGENT, BatchStore(Broken), VariableServer("v"), folder=str(tmp_path), devices=1)
     with pytest.raises(RuntimeError, match="broken"):
         learner.run()
     assert not [path for path in tmp_path.iterdir() if path.name.isdecimal()]
 
 
-def test_policy_lag_counts_versions(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+def test_policy_lag_counts_versions(tmp_path):
+    learner = Learner("learner", AGENT, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(4):
         learner.step()
@@ -231,9 +224,8 @@ def test_policy_lag_counts_versions(tmp_path, monkeypatch):
     assert learner.report()["counts"]["updates"] == 4
 
 
-def test_the_update_is_compiled_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), folder=str(tmp_path), devices=1)
+def test_the_update_is_compiled_once(tmp_path):
+    learner = Learner("learner", AGENT, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(5):
         learner.step()
@@ -248,13 +240,12 @@ def test_one_device_and_eight_learn_the_same():
         import pathlib, tempfile, numpy as np, pytest
         from boonta.nodes.hosts.placement import make_mesh
         from boonta.tests.nodes.test_learner import check_priorities, learn
-        patch = pytest.MonkeyPatch()
-        one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), patch, 5, devices) for devices in (1, 8))
+        one, eight = (learn(pathlib.Path(tempfile.mkdtemp()), 5, devices) for devices in (1, 8))
         np.testing.assert_allclose(one, eight, rtol=1e-5, atol=1e-7)
-        four = learn(pathlib.Path(tempfile.mkdtemp()), patch, 8, 8, updates_per_step=4)
-        np.testing.assert_allclose(learn(pathlib.Path(tempfile.mkdtemp()), patch, 8), four, rtol=1e-5, atol=1e-7)
-        check_priorities(pathlib.Path(tempfile.mkdtemp()), patch, 8)
-        check_priorities(pathlib.Path(tempfile.mkdtemp()), patch, 8, updates_per_step=3)
+        four = learn(pathlib.Path(tempfile.mkdtemp()), 8, 8, updates_per_step=4)
+        np.testing.assert_allclose(learn(pathlib.Path(tempfile.mkdtemp()), 8), four, rtol=1e-5, atol=1e-7)
+        check_priorities(pathlib.Path(tempfile.mkdtemp()), 8)
+        check_priorities(pathlib.Path(tempfile.mkdtemp()), 8, updates_per_step=3)
         with pytest.raises(ValueError, match="batch_size is 9; it must divide over 8 learner devices"):
             make_mesh(8, 9)
         """

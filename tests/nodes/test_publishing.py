@@ -12,7 +12,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.learner import Learner
 from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.batches import Batches
+from boonta.tests.helpers.batches import BatchStore
 
 
 class Versions(VariableServer):
@@ -37,12 +37,9 @@ class Versions(VariableServer):
         ({"updates_per_step": 2, "publish_every": 3}, 5, [0, 4, 6, 10], []),
     ],
 )
-def test_params_are_published_first_last_and_every_so_many_updates(
-    tmp_path, monkeypatch, cadence, steps, published, at_end
-):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_params_are_published_first_last_and_every_so_many_updates(tmp_path, cadence, steps, published, at_end):
     agent, variables = tiny.make(Catch().spec), Versions()
-    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1, **cadence)
+    learner = Learner("learner", agent, BatchStore(), variables, folder=str(tmp_path), devices=1, **cadence)
     learner.start()
     for _ in range(steps):
         learner.step()
@@ -55,25 +52,21 @@ def test_params_are_published_first_last_and_every_so_many_updates(
 
 
 @pytest.mark.parametrize(("given", "updates"), [({}, 3), ({"updates_per_step": 1}, 1)])
-def test_as_many_updates_are_made_at_once_as_the_agent_names_unless_the_program_does(
-    tmp_path, monkeypatch, given, updates
-):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_as_many_updates_are_made_at_once_as_the_agent_names_unless_the_program_does(tmp_path, given, updates):
     agent = tiny.make(Catch().spec)
     agent = agent._replace(update=agent.update._replace(at_once=3))
-    learner = Learner("learner", agent, None, Versions(), folder=str(tmp_path), devices=1, **given)
+    learner = Learner("learner", agent, BatchStore(), Versions(), folder=str(tmp_path), devices=1, **given)
     learner.start()
     learner.step()
     assert learner.report()["counts"]["updates"] == updates
     learner.close()
 
 
-def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_update(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_update(tmp_path):
     agent, variables = tiny.make(Catch().spec), Versions()
     replay = dataclasses.replace(agent.tables[0], kind="replay", sampler="uniform")
     agent = agent._replace(tables=(replay,))
-    learner = Learner("learner", agent, None, variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", agent, BatchStore(), variables, folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(20):
         learner.step()
@@ -82,7 +75,6 @@ def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_upd
 
 
 def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     monkeypatch.setattr("boonta.nodes.learner.CHECK_S", 0.0)
     answered = threading.Event()
 
@@ -92,7 +84,7 @@ def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_
             super().put(version, packed)
 
     variables = Slow()
-    learner = Learner("learner", tiny.make(Catch().spec), None, variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), variables, folder=str(tmp_path), devices=1)
     learner.stop()
     learner.start()
     threading.Timer(0.5, answered.set).start()

@@ -13,16 +13,15 @@ from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.batches import Batches
+from boonta.tests.helpers.batches import BatchStore
 from boonta.tests.helpers.damage import fill_disk
 from boonta.tests.helpers.fused import node
 from boonta.tests.helpers.heartbeats import report
 
 
 def test_a_learner(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), **settings)
+    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), **settings)
     learner.start()
     learner.step()
     with monkeypatch.context() as patch:
@@ -41,7 +40,6 @@ def test_a_learner(tmp_path, monkeypatch):
 
 
 def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
     monkeypatch.setattr("boonta.nodes.learner.REQUEST_S", 0.1)
     answers, asked = threading.Event(), []
 
@@ -53,7 +51,7 @@ def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monke
 
     monitor = Away("monitor", str(tmp_path), StopRule())
     settings = {"folder": str(tmp_path / "checkpoints"), "devices": 1, "beside": "replay"}
-    learner = Learner("learner", tiny.make(Catch().spec), None, VariableServer("v"), monitor, **settings)
+    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), monitor, **settings)
     learner.start()
     learner.step()
     learner.close()
@@ -83,15 +81,14 @@ def test_a_fused_node(tmp_path, monkeypatch):
         anakin.close()
 
 
-def test_a_learner_that_is_started_again_takes_back_its_updates_and_no_other_counter(tmp_path, monkeypatch):
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Batches)
+def test_a_learner_that_is_started_again_takes_back_its_updates_and_no_other_counter(tmp_path):
     monitor = Monitor("monitor", str(tmp_path), StopRule())
     monitor.beat(report("actor/0", counts={"env_steps": 100.0}))
 
     def start() -> Learner:
         folder = str(tmp_path / "checkpoints")
         learner = Learner(
-            "learner", tiny.make(Catch().spec), None, VariableServer("v"), monitor, folder=folder, devices=1
+            "learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), monitor, folder=folder, devices=1
         )
         learner.start()
         return learner

@@ -20,7 +20,7 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.variables import VariableServer
 from boonta.tests.helpers import tiny
-from boonta.tests.helpers.batches import Batches
+from boonta.tests.helpers.batches import Batches, BatchStore
 
 DEADLINE_S = 60.0
 
@@ -234,11 +234,10 @@ def test_other_learners_are_seen_by_the_monitor_and_not_counted():
 
 
 def learner_of(tmp_path, monkeypatch, agreement) -> Learner:
-    monkeypatch.setattr("boonta.nodes.learner.open_dataset", Few)
     monkeypatch.setattr(jax.distributed, "shutdown", lambda: None)
     agent = tiny.make(Catch().spec)
     settings = {"folder": str(tmp_path), "devices": 1, "agreement": agreement}
-    return Learner("learner/0", agent, None, VariableServer("v"), **settings)
+    return Learner("learner/0", agent, BatchStore(Few), VariableServer("v"), **settings)
 
 
 def test_a_learner_whose_actors_have_ended_learns_from_its_last_batch_until_all_agree(
