@@ -184,7 +184,7 @@ def test_program_files_that_cannot_be_built_are_refused(tmp_path):
         program.build(tmp_path / "nothing.py", [])
     other = tmp_path / "other.py"
     other.write_text("def another():\n    pass\n")
-    with pytest.raises(BadInput, match=r"no function other\(\)"):
+    with pytest.raises(BadInput, match=r"must have a function other\(\)"):
         program.build(other, [])
     other.write_text("from boonta.programs.wiring.launch import RunFlags\n\n\ndef other(run: RunFlags):\n  return 5\n")
     with pytest.raises(BadInput, match="makes a int, not a Program"):

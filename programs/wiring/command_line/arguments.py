@@ -10,7 +10,7 @@ import io
 import pathlib
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Annotated, Any
 
 import tyro
@@ -236,15 +236,30 @@ def load(file: pathlib.Path) -> ModuleType:
 
 
 def function_of(file: pathlib.Path) -> ProgramFunction:
-    """The program function of a file, which has the file's name.
+    """The program function of a file: the one of the file's name, or the only one that says it returns a `Program`.
 
     Raises:
-      BadInput: the file or the function in it doesn't exist.
+      BadInput: the file doesn't exist, or which function is meant isn't clear.
     """
-    function = getattr(load(file), file.stem, None)
-    if not callable(function):
-        raise BadInput(f"program file {file} has no function {file.stem}(); the two must have the same name")
-    return function
+    module = load(file)
+    named = getattr(module, file.stem, None)
+    if callable(named):
+        return named
+    functions = [value for value in vars(module).values() if inspect.isfunction(value)]
+    programs = [each for each in functions if each.__module__ == module.__name__ and _makes_program(each)]
+    if len(programs) != 1:
+        found = ", ".join(each.__name__ for each in programs) or "none"
+        raise BadInput(
+            f"program file {file} must have a function {file.stem}(), or only one annotated to return a Program; "
+            f"it has {found}"
+        )
+    return programs[0]
+
+
+def _makes_program(function: FunctionType) -> bool:
+    """Whether a function is annotated so. Its other annotations may name what only a type checker imports."""
+    made = function.__annotations__.get("return")
+    return made is Program or (isinstance(made, str) and made.rpartition(".")[2] == Program.__name__)
 
 
 def split_flags(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,0 +1,45 @@
+"""Which function of a file is its program."""
+
+from __future__ import annotations
+
+import pytest
+
+from boonta.programs.wiring.command_line.arguments import function_of
+from boonta.programs.wiring.run import BadInput
+
+HEAD = """
+from __future__ import annotations
+from typing import TYPE_CHECKING
+from boonta.programs.impala import impala
+from boonta.programs.wiring import launch
+from boonta.programs.wiring.launch import Program
+
+if TYPE_CHECKING:
+    from somewhere import Something
+
+def helper(x: Something) -> int: ...
+"""
+ONE, OTHER, BARE = "def one() -> Program: ...\n", "def other() -> launch.Program: ...\n", "def mine(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("functions", "meant"),
+    [
+        (ONE, "one"),  # A copy of a program's file, whose name says what differs.
+        (OTHER, "other"),
+        (ONE + OTHER + BARE, "mine"),  # The file's name decides where several are there.
+        (BARE, "mine"),
+    ],
+)
+def test_a_program_is_the_function_of_the_files_name_or_the_only_one(tmp_path, functions, meant):
+    file = tmp_path / "mine.py"
+    file.write_text(HEAD + functions)
+    assert function_of(file).__name__ == meant
+
+
+@pytest.mark.parametrize(("functions", "found"), [("", "none"), (ONE + OTHER, "one, other")])
+def test_a_file_from_which_it_is_not_clear_is_refused(tmp_path, functions, found):
+    file = tmp_path / "mine.py"
+    file.write_text(HEAD + functions)
+    with pytest.raises(BadInput, match=rf"must have a function mine\(\), or only one .* a Program; it has {found}"):
+        function_of(file)
