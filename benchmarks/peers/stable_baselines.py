@@ -1,9 +1,12 @@
-"""Measures SAC of Boonta, Stable-Baselines3 and SBX in turns: medians of env steps per second while learning.
+"""Measures SAC or DQN of Boonta, Stable-Baselines3 and SBX in turns: medians of env steps per second while learning.
 
-    BOONTA_PYTHON=3.13 ./run python benchmarks/peers/sac.py --env HalfCheetah-v5 --updates 1 20
+    BOONTA_PYTHON=3.13 ./run python benchmarks/peers/stable_baselines.py --agent sac --env HalfCheetah-v5 --updates 1 20
+    BOONTA_PYTHON=3.13 ./run python benchmarks/peers/stable_baselines.py --agent dqn --env Pong --updates 0.25
 
-All have two layers of 256, batches of 256, and as many environments. Boonta runs as `--launch` says: "sebulba" is one
-process, as the peers are; "local_mp" is the cluster. `stable_baselines.sh`, beside this file, makes the peers' folder.
+SAC has two layers of 256 and batches of 256; DQN plays Atari with the Nature network, four stacked frames, and batches
+of 32 from a table of 20,000 transitions. All have as many environments. Boonta runs as `--launch` says: "sebulba" is
+one process, as the peers are; "local_mp" is the cluster. `stable_baselines.sh`, beside this file, makes the peers'
+folder.
 The peers of a row run directly after each other, because the speed of a shared machine changes from minute to minute.
 """
 
@@ -17,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from typing import Literal
 
 import tyro
 
@@ -32,7 +36,8 @@ class Options:
     """Options of the benchmark.
 
     Attributes:
-      env: Gymnasium's name of the environment.
+      agent: the agent, and the program of its name.
+      env: Gymnasium's name of the environment; for DQN that of an Atari game.
       updates: updates for each env step; a row of the table for each.
       num_envs: environments.
       launch: how Boonta runs.
@@ -42,6 +47,7 @@ class Options:
       seconds: time to measure each.
     """
 
+    agent: Literal["sac", "dqn"] = "sac"
     env: str = "HalfCheetah-v5"
     updates: tuple[float, ...] = (1.0, 20.0)
     num_envs: int = 4
@@ -70,12 +76,21 @@ def main(options: Options) -> None:
 def own_rate(options: Options, updates: float) -> float:
     """Env steps per second of Boonta's program, from `WARM_UP_S` after learning began."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, str(HERE.parents[1] / "programs" / "sac.py"), f"gymnasium/{options.env}"]
+        program = HERE.parents[1] / "programs" / f"{options.agent}.py"
+        command = [sys.executable, str(program), *own_settings(options, updates)]
         command += ["--launch", options.launch, "--workdir", folder, "--num-envs", str(options.num_envs)]
-        command += ["--config.replay.updates-per-env-step", str(updates), "--evaluation.every-s", "1e9"]
+        command += ["--evaluation.every-s", "1e9"]
         command += ["--stop.seconds", str(options.seconds + 2 * WARM_UP_S)]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         return slope(metrics.read(pathlib.Path(folder)))
+
+
+def own_settings(options: Options, updates: float) -> list[str]:
+    """The environment and the flags of Boonta's program; its other settings are the agent's for such environments."""
+    if options.agent == "sac":
+        return [f"gymnasium/{options.env}", f"--config.replay.updates-per-env-step={updates:g}"]
+    table = {"samples-per-insert": 32 * updates, "size": 20_000, "min-size": 1_000}
+    return [f"atari/{options.env}", *(f"--config.replay.{name}={value:g}" for name, value in table.items())]
 
 
 def slope(rows: list[dict]) -> float:
@@ -90,7 +105,7 @@ def slope(rows: list[dict]) -> float:
 
 def peer_rate(options: Options, library: str, updates: float) -> float:
     """Env steps per second of a peer."""
-    given = [library, options.env, f"{updates:g}", str(options.num_envs), f"{options.seconds:g}"]
+    given = [library, options.agent, options.env, f"{updates:g}", str(options.num_envs), f"{options.seconds:g}"]
     command = [str(HERE / "stable_baselines.sh"), str(options.folder.absolute()), *given]
     printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     match = RATE.search(printed.strip())
