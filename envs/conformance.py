@@ -20,10 +20,9 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import beyond_bounds, other_actions, random_actions
-from boonta.envs.spec_check import ConformanceError, check_spec, name_of
+from boonta.envs.spec_check import ConformanceError, check_spec, misfit, name_of
 
 CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
-SHOWN = 5  # Limit of the leaves in a message.
 _STEP_TYPE = specs.BoundedArray((), np.int32, base.FIRST, base.LAST, "step_type")
 
 
@@ -170,7 +169,7 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
     try:
         tree.assert_same_structure(wanted, timestep)
     except (TypeError, ValueError) as error:
-        raise ConformanceError("a step has the structure of the spec", _misfit(wanted, timestep), step=t) from error
+        raise ConformanceError("a step has the structure of the spec", misfit(wanted, timestep), step=t) from error
     for (path, leaf), value in zip(tree.flatten_with_path(wanted), tree.flatten(timestep)):
         name, shape = name_of(path), (num_envs, *leaf.shape)
         if not isinstance(value, np.ndarray):
@@ -185,14 +184,6 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
         if bad.any():
             at = tuple(np.argwhere(bad)[0])
             raise ConformanceError(rule, str(value[at]), int(at[0]), t)
-
-
-def _misfit(wanted: base.TimeStep, given: base.TimeStep) -> str:
-    """The leaves that a step lacks, and those that it has besides."""
-    asked, had = ({name_of(path) for path, _ in tree.flatten_with_path(nest)} for nest in (wanted, given))
-    lacks, besides = (", ".join(sorted(names)[:SHOWN]) for names in (asked - had, had - asked))
-    found = [f"{what} {names}" for what, names in (("it lacks", lacks), ("it has besides", besides)) if names]
-    return "; ".join(found) or "other kinds of nests, such as a dict for a named tuple"
 
 
 def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_players: int, t: int) -> None:

@@ -8,6 +8,8 @@ from dm_env import specs
 
 from boonta.envs import base
 
+SHOWN = 5  # Limit of the leaves in a message.
+
 
 class ConformanceError(AssertionError):
     """Raised when an environment breaks a rule; the message gives the rule, what was seen instead, and where."""
@@ -63,3 +65,11 @@ def _check_board(view: base.BoardView, actions: specs.Array) -> None:
 def name_of(path: tuple) -> str:
     """The name of a leaf, by its path in a nest."""
     return ".".join(map(str, path)) or "the observation"
+
+
+def misfit(wanted: base.TimeStep, given: base.TimeStep) -> str:
+    """The leaves that a time step lacks, and those that it has besides."""
+    asked, had = ({name_of(path) for path, _ in tree.flatten_with_path(nest)} for nest in (wanted, given))
+    lacks, besides = (", ".join(sorted(names)[:SHOWN]) for names in (asked - had, had - asked))
+    found = [f"{what} {names}" for what, names in (("it lacks", lacks), ("it has besides", besides)) if names]
+    return "; ".join(found) or "other kinds of nests, such as a dict for a named tuple"

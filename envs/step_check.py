@@ -9,7 +9,7 @@ import tree
 from dm_env import specs
 
 from boonta.envs.base import EnvSpec, TimeStep
-from boonta.envs.spec_check import name_of
+from boonta.envs.spec_check import misfit, name_of
 
 
 class StepCheck:
@@ -25,7 +25,8 @@ class StepCheck:
 
     def __init__(self, spec: EnvSpec, num_envs: int):
         self._step = -1  # The number of the last step; that of `reset` is 0.
-        kinds = tree.flatten(TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations))
+        self._spec = TimeStep(specs.Array((), np.int32), spec.rewards, spec.discounts, spec.observations)
+        kinds = tree.flatten(self._spec)
         self._shapes = [(num_envs, *kind.shape) for kind in kinds]
         self._choices = [(i, kind.num_values) for i, kind in enumerate(kinds) if isinstance(kind, specs.DiscreteArray)]
 
@@ -39,7 +40,7 @@ class StepCheck:
         self._step += 1
         leaves = tree.flatten(timestep)
         if [np.shape(leaf) for leaf in leaves] != self._shapes:
-            raise ValueError(f"the environment's {self._misfit(timestep)}")
+            raise ValueError(f"the environment's {self._other_shape(timestep)}")
         for i, choices in self._choices:
             leaf = leaves[i]
             if isinstance(leaf, np.ndarray) and not 0 <= leaf.min() <= leaf.max() < choices:
@@ -50,11 +51,11 @@ class StepCheck:
                 raise FloatingPointError(f"{self._place(timestep, i, np.isnan(leaf))} of its stream")
         return timestep
 
-    def _misfit(self, timestep: TimeStep) -> str:
-        """The first leaf whose shape isn't the spec's."""
+    def _other_shape(self, timestep: TimeStep) -> str:
+        """The first leaf whose shape isn't the spec's, or the leaves that one of the two doesn't have."""
         named = tree.flatten_with_path(timestep)
         if len(named) != len(self._shapes):
-            return f"time step has {len(named)} arrays, where its spec has {len(self._shapes)}"
+            return f"time step has other arrays than its spec: {misfit(self._spec, timestep)}"
         path, found, wanted = next(
             (path, np.shape(leaf), shape) for (path, leaf), shape in zip(named, self._shapes) if np.shape(leaf) != shape
         )
