@@ -28,7 +28,7 @@ from boonta.nodes.fused.compiled import Compiled, shapes_of
 from boonta.nodes.fused.dispatch import Lengths, Pending
 from boonta.nodes.fused.episodes import Recent
 from boonta.nodes.fused.evaluations import Evaluations
-from boonta.nodes.fused.learners import Evaluation, FusedLearner, Setup, check_setup, one_learner
+from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Setup, check_setup, one_learner
 from boonta.nodes.fused.saver import Saver
 from boonta.nodes.hosts.agreement import Agreement, Decision, SingleHost
 from boonta.nodes.metrics import start_seconds
@@ -243,14 +243,14 @@ class Anakin(Node):
         return functools.partial(polled, self._collector.submit(jax.device_get, pending.results))
 
     def _take(
-        self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: Evaluation | None
+        self, pending: Pending, outcomes: list[fusion.RoundResult], reports: Any, evaluation: EvaluationResult | None
     ) -> None:
         """Takes a dispatch's results, on the host."""
         if outcomes:
             self._log(pending, outcomes, evaluation)
         self._decision = self._agreement.merge(reports, pending.updates)
 
-    def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: Evaluation | None) -> None:
+    def _log(self, pending: Pending, outcomes: list[fusion.RoundResult], evaluation: EvaluationResult | None) -> None:
         if not hasattr(self, "_last_update"):
             self.measure(start_seconds(self.stopwatch) | reused())
         self._last_update = expanded(outcomes[-1].metrics)

@@ -13,7 +13,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.learners import Evaluation, FusedLearner
+from boonta.nodes.fused.learners import EvaluationResult, FusedLearner
 from boonta.nodes.hosts.coordination import place, whole
 from boonta.nodes.learning.loops import compiler_options
 
@@ -68,7 +68,7 @@ class Compiled:
             outcomes.append(outcome)
         return state, outcomes
 
-    def evaluate(self, learner: Nest, key: jax.Array) -> Evaluation:
+    def evaluate(self, learner: Nest, key: jax.Array) -> EvaluationResult:
         """Enqueues an evaluation."""
         return self._evaluate(learner, self._put(key))
 

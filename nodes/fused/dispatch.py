@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from boonta.agents.base import Nest
 from boonta.nodes.fused import fusion
-from boonta.nodes.fused.learners import Evaluation
+from boonta.nodes.fused.learners import EvaluationResult
 from boonta.nodes.learning.loops import pieces
 from boonta.nodes.watch.stopping import StopRule
 
@@ -28,7 +28,7 @@ class Pending(NamedTuple):
     rounds: int
     outcomes: list[fusion.RoundResult]
     reports: Any
-    evaluation: Evaluation | None
+    evaluation: EvaluationResult | None
     learner: Nest
     updates: int
 

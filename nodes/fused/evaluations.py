@@ -11,7 +11,7 @@ from typing import Any
 from boonta.agents.base import Nest
 from boonta.nodes import metrics
 from boonta.nodes.fused import stage
-from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row
+from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row
 from boonta.nodes.snapshots.best import Best, Record
 from boonta.nodes.watch.health import Health
 
@@ -51,7 +51,7 @@ class Evaluations:
 
     def add(
         self,
-        evaluation: Evaluation,
+        evaluation: EvaluationResult,
         learner: Nest,
         update: Metrics,
         episodes: stage.Episodes,

@@ -56,7 +56,7 @@ class Setup(NamedTuple):
     num_replayed: int = NUM_ENVS
 
 
-class Evaluation(NamedTuple):
+class EvaluationResult(NamedTuple):
     """The result of an evaluation.
 
     Attributes:
@@ -96,11 +96,11 @@ class FusedLearner(NamedTuple):
     begin: Callable[[], Nest]
     run_key: jax.Array
     eval_key: jax.Array
-    evaluate: Callable[[Nest, jax.Array], Evaluation]
+    evaluate: Callable[[Nest, jax.Array], EvaluationResult]
     place: Callable[[fusion.State], fusion.State]
     place_learner: NamedSharding
     summarise: Callable[[Metrics, int], dict[str, float]]
-    member_rows: Callable[[Evaluation, Metrics, stage.Episodes, int], list[Row]]
+    member_rows: Callable[[EvaluationResult, Metrics, stage.Episodes, int], list[Row]]
     best: Callable[[Nest, Metrics, Sequence[Row]], tuple[int, Nest]] | None
     learners: int = 1
 
@@ -172,7 +172,7 @@ def one_learner(setup: Setup) -> FusedLearner:
         begin=lambda: agent.update.init(learner_key),
         run_key=run_key,
         eval_key=eval_key,
-        evaluate=lambda learner, key: Evaluation(play(setup, agent, learner, key), {}),
+        evaluate=lambda learner, key: EvaluationResult(play(setup, agent, learner, key), {}),
         place=lambda shapes: by_slot(shapes, mesh),
         place_learner=NamedSharding(mesh, PartitionSpec()),
         summarise=summarise,

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
 from boonta.nodes.fused import fusion, stage
-from boonta.nodes.fused.learners import Evaluation, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
+from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
 from boonta.nodes.metrics import means as mean_metrics
 
@@ -105,8 +105,8 @@ class _Member:
     def rounds(self, state: fusion.State, number: jax.Array) -> tuple[fusion.State, fusion.RoundResult]:
         return self._lift(lambda fused, alone: fused.rounds(alone, number), state)
 
-    def evaluate(self, member: Member, key: jax.Array) -> Evaluation:
-        return Evaluation(play(self._setup, self._agent(member.values), member.learner, key), member.values)
+    def evaluate(self, member: Member, key: jax.Array) -> EvaluationResult:
+        return EvaluationResult(play(self._setup, self._agent(member.values), member.learner, key), member.values)
 
     def program(self, size: int) -> fusion.Fusion:
         """The program of `size` members; updates are counted for each member, all else over all."""
@@ -145,7 +145,7 @@ def _summarise(metrics: Metrics, size: int, updates: int) -> dict[str, float]:
 
 def _rows(
     members: Sequence[Mapping[str, float]],
-    evaluation: Evaluation,
+    evaluation: EvaluationResult,
     metrics: Metrics,
     episodes: stage.Episodes,
     updates: int,
