@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
@@ -108,23 +108,52 @@ def recorded(folder: pathlib.Path) -> Recorded:
     return Recorded(folder, config, starts, past, members, (*found, *warnings))
 
 
-def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
+def results_of_all(
+    runs: Sequence[Recorded], metric: str | None, which: Which, named: Collection[pathlib.Path] = ()
+) -> tuple[list[Result], str, list[str]]:
     """The results of runs, the metric, and warnings, as by `results_of`.
+
+    A run without a value is left out, and named in a warning, if it belongs to a sweep that is compared while it runs,
+    or in which it failed.
 
     Args:
       runs: the runs.
       metric: the metric to compare; None is "eval_return", or "return" where a run has no evaluations.
       which: the checkpoint whose evaluations after the run count.
+      named: the folders of runs that are asked for by themselves, not as a sweep's: none of them is left out.
+
+    Raises:
+      NoCurve: a run that is asked for, or has ended, has no value of the metric, or no run has one.
+      BadInput: a run's evaluations can't be read.
     """
     try:
-        found = [results_of(run, metric or RETURN, which) for run in runs]
+        found, late = _found(runs, metric or RETURN, which, named)
     except NoCurve as error:
         if metric is not None:
             raise
         metric = TRAINING
-        found = [results_of(run, metric, which) for run in runs]
+        found, late = _found(runs, metric, which, named)
         found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
-    return [one for each, _ in found for one in each], metric or RETURN, [one for _, each in found for one in each]
+    warnings = [*late, *(one for _, each in found for one in each)]
+    return [one for each, _ in found for one in each], metric or RETURN, warnings
+
+
+def _found(
+    runs: Sequence[Recorded], metric: str, which: Which, named: Collection[pathlib.Path]
+) -> tuple[list[tuple[list[Result], list[str]]], list[str]]:
+    """The results and warnings of each run that has a value, and a warning for each that is left out."""
+    found: list[tuple[list[Result], list[str]]] = []
+    late: list[NoCurve] = []
+    for run in runs:
+        try:
+            found.append(results_of(run, metric, which))
+        except NoCurve as error:
+            if run.folder in named or journal.last_code(run.folder) == 0:
+                raise
+            late.append(error)
+    if not found:
+        raise late[0]
+    return found, [f"{error}, and is left out" for error in late]
 
 
 def metrics_of(run: Recorded) -> list[str]:

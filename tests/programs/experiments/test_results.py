@@ -7,7 +7,7 @@ import json
 import pytest
 
 from boonta.programs.experiments.folders import all_recorded, folders_of
-from boonta.programs.experiments.results import Score, metrics_of, recorded, results_of
+from boonta.programs.experiments.results import Score, metrics_of, recorded, results_of, results_of_all
 from boonta.programs.wiring.run import BadInput
 from boonta.tests.helpers import run_folders
 from boonta.tests.helpers.run_folders import write_lines, write_run
@@ -216,6 +216,29 @@ def test_a_run_of_a_sweep_without_metrics_is_left_out_by_name_unless_it_is_given
     (one / "metrics.jsonl").unlink()
     with pytest.raises(BadInput, match="nothing to show: a has no metrics.jsonl yet, .*; b has"):
         all_recorded([tmp_path])
+
+
+def test_a_run_that_goes_on_without_an_evaluation_does_not_hold_up_the_others(tmp_path):
+    done = recorded(write_run(tmp_path / "done"))
+    folder = write_run(tmp_path / "late", end=())
+    write_lines(folder / "members.jsonl", [])
+    late = recorded(folder)
+    results, metric, warnings = results_of_all([late, done], None, "newest")
+    assert [result.folder.name for result in results] == ["done"] and metric == "eval_return"
+    assert "late has no evaluation in members.jsonl yet, and is left out" in warnings
+    with pytest.raises(BadInput, match="late has no evaluation"):
+        results_of_all([late, done], None, "newest", named=[folder])
+    with pytest.raises(BadInput, match="late has no evaluation"):
+        results_of_all([late], None, "newest")
+
+
+def test_a_run_that_has_ended_without_an_evaluation_makes_all_count_by_training(tmp_path):
+    runs = [recorded(write_run(tmp_path / "done"))]
+    runs.append(recorded(write_run(tmp_path / "blind", metrics=[{"env_steps": 1.0, "updates": 1.0, "return": 2.0}])))
+    runs[0].past[-1].row["return"] = 3.0
+    results, metric, warnings = results_of_all(runs, None, "newest")
+    assert metric == "return" and sorted(result.score.value for result in results) == [2.0, 3.0]
+    assert any("those of training" in warning for warning in warnings)
 
 
 def test_a_folder_that_holds_no_run_is_named(tmp_path):
