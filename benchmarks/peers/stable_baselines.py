@@ -88,7 +88,10 @@ def own_rate(options: Options, updates: float) -> float:
 def own_settings(options: Options, updates: float) -> list[str]:
     """The environment and the flags of Boonta's program; its other settings are the agent's for such environments."""
     if options.agent == "sac":
-        return [f"gymnasium/{options.env}", f"--config.replay.updates-per-env-step={updates:g}"]
+        # SBX makes as many in one compiled call; with few, waiting for all their batches costs more than the calls do.
+        at_once = round(updates * options.num_envs) if updates > 1 else 1
+        ratio = f"--config.replay.updates-per-env-step={updates:g}"
+        return [f"gymnasium/{options.env}", ratio, f"--updates-per-step={at_once}"]
     table = {"samples-per-insert": 32 * updates, "size": 20_000, "min-size": 1_000}
     return [f"atari/{options.env}", *(f"--config.replay.{name}={value:g}" for name, value in table.items())]
 
