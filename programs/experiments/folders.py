@@ -54,7 +54,7 @@ def all_recorded(paths: Sequence[pathlib.Path]) -> tuple[list[Recorded], list[st
     runs, warnings = [], []
     for folder in folders_of(paths):
         if folder in named or (folder / metrics.FILE).exists():
-            runs.append(recorded(folder))
+            runs.append(recorded(folder, folder in named))
         else:
             warnings.append(f"{folder.name} has no {metrics.FILE} yet, and is left out")
     if not runs:

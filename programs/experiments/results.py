@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from boonta.nodes import metrics
@@ -52,6 +52,7 @@ class Recorded(NamedTuple):
       past: its moments.
       members: the rows of all members; None where it is no population.
       warnings: about its end, and lines that were cut.
+      asked: whether it was given by its own folder, and not as one of a sweep's.
     """
 
     folder: pathlib.Path
@@ -60,6 +61,7 @@ class Recorded(NamedTuple):
     past: list[Moment]
     members: list[Row] | None
     warnings: tuple[str, ...]
+    asked: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,8 +96,12 @@ class Result:
         return self.folder.name if self.member is None else f"{self.folder.name}, member {self.member}"
 
 
-def recorded(folder: pathlib.Path) -> Recorded:
+def recorded(folder: pathlib.Path, asked: bool = True) -> Recorded:
     """Reads the files of a run.
+
+    Args:
+      folder: the run's folder.
+      asked: see `Recorded`.
 
     Raises:
       BadInput: it has no metrics, or its config.json is damaged.
@@ -105,41 +111,37 @@ def recorded(folder: pathlib.Path) -> Recorded:
     past = curves.moments(_rows(folder, metrics.FILE, found))
     members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
     starts, warnings = starts_of(folder, config)
-    return Recorded(folder, config, starts, past, members, (*found, *warnings))
+    return Recorded(folder, config, starts, past, members, (*found, *warnings), asked)
 
 
-def results_of_all(
-    runs: Sequence[Recorded], metric: str | None, which: Which, named: Collection[pathlib.Path] = ()
-) -> tuple[list[Result], str, list[str]]:
+def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
     """The results of runs, the metric, and warnings, as by `results_of`.
 
-    A run without a value is left out, and named in a warning, if it belongs to a sweep that is compared while it runs,
-    or in which it failed.
+    A run of a sweep that goes on or has failed is left out where it has no value, and named in a warning.
 
     Args:
       runs: the runs.
       metric: the metric to compare; None is "eval_return", or "return" where a run has no evaluations.
       which: the checkpoint whose evaluations after the run count.
-      named: the folders of runs that are asked for by themselves, not as a sweep's: none of them is left out.
 
     Raises:
       NoCurve: a run that is asked for, or has ended, has no value of the metric, or no run has one.
       BadInput: a run's evaluations can't be read.
     """
     try:
-        found, late = _found(runs, metric or RETURN, which, named)
+        found, late = _found(runs, metric or RETURN, which)
     except NoCurve as error:
         if metric is not None:
             raise
         metric = TRAINING
-        found, late = _found(runs, metric, which, named)
+        found, late = _found(runs, metric, which)
         found[0][1].insert(0, f"returns are those of training, in which agents explore, since {error}")
     warnings = [*late, *(one for _, each in found for one in each)]
     return [one for each, _ in found for one in each], metric or RETURN, warnings
 
 
 def _found(
-    runs: Sequence[Recorded], metric: str, which: Which, named: Collection[pathlib.Path]
+    runs: Sequence[Recorded], metric: str, which: Which
 ) -> tuple[list[tuple[list[Result], list[str]]], list[str]]:
     """The results and warnings of each run that has a value, and a warning for each that is left out."""
     found: list[tuple[list[Result], list[str]]] = []
@@ -148,7 +150,7 @@ def _found(
         try:
             found.append(results_of(run, metric, which))
         except NoCurve as error:
-            if run.folder in named or journal.last_code(run.folder) == 0:
+            if run.asked or journal.last_code(run.folder) == 0:
                 raise
             late.append(error)
     if not found:

@@ -70,8 +70,7 @@ def compare(
         print(f"nothing has changed since it was written: {target / HTML}")
         return
     runs, left_out = all_recorded(workdirs)
-    named = {path.resolve() for path in workdirs}
-    results, metric, warnings = results_of_all(runs, metric, which, named)
+    results, metric, warnings = results_of_all(runs, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
     by_group = summary.normalised(suite, scale)

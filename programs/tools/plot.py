@@ -55,10 +55,9 @@ def plot(
     panels: dict[str, dict[str, Band]] = {}
     found: list[Result] = []
     warnings = dict.fromkeys(left_out)
-    named = {path.resolve() for path in workdirs}
     chosen: Sequence[str | None] = _named(metric, runs) if metric else (None,)
     for each in chosen:
-        found, name, of_it = results_of_all(runs, each, "newest", named)
+        found, name, of_it = results_of_all(runs, each, "newest")
         warnings |= dict.fromkeys(of_it)
         panels |= _panels(found, name, x)
     made_by = origins.command_of("plot", workdirs, {"metric": list(metric), "x": x, "out": out}, {"x": "env_steps"})

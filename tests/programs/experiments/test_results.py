@@ -222,19 +222,19 @@ def test_a_run_that_goes_on_without_an_evaluation_does_not_hold_up_the_others(tm
     done = recorded(write_run(tmp_path / "done"))
     folder = write_run(tmp_path / "late", end=())
     write_lines(folder / "members.jsonl", [])
-    late = recorded(folder)
+    late = recorded(folder, asked=False)
     results, metric, warnings = results_of_all([late, done], None, "newest")
     assert [result.folder.name for result in results] == ["done"] and metric == "eval_return"
     assert "late has no evaluation in members.jsonl yet, and is left out" in warnings
     with pytest.raises(BadInput, match="late has no evaluation"):
-        results_of_all([late, done], None, "newest", named=[folder])
+        results_of_all([recorded(folder), done], None, "newest")
     with pytest.raises(BadInput, match="late has no evaluation"):
         results_of_all([late], None, "newest")
 
 
 def test_a_run_that_has_ended_without_an_evaluation_makes_all_count_by_training(tmp_path):
-    runs = [recorded(write_run(tmp_path / "done"))]
-    runs.append(recorded(write_run(tmp_path / "blind", metrics=[{"env_steps": 1.0, "updates": 1.0, "return": 2.0}])))
+    blind = write_run(tmp_path / "blind", metrics=[{"env_steps": 1.0, "updates": 1.0, "return": 2.0}])
+    runs = [recorded(write_run(tmp_path / "done")), recorded(blind, asked=False)]
     runs[0].past[-1].row["return"] = 3.0
     results, metric, warnings = results_of_all(runs, None, "newest")
     assert metric == "return" and sorted(result.score.value for result in results) == [2.0, 3.0]
