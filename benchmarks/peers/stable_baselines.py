@@ -6,8 +6,8 @@
 SAC has two layers of 256 and batches of 256; DQN plays Atari with the Nature network, four stacked frames, and batches
 of 32 from a table of 20,000 transitions. All have as many environments. Boonta runs as `--launch` says: "sebulba" is
 one process, as the peers are; "local_mp" is the cluster. `stable_baselines.sh`, beside this file, makes the peers'
-folder.
-The peers of a row run directly after each other, because the speed of a shared machine changes from minute to minute.
+folder. The peers of a row run directly after each other, because the speed of a shared machine changes from minute to
+minute.
 """
 
 from __future__ import annotations
