@@ -13,6 +13,7 @@ from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct
+from boonta.nodes.acting.outputs import checked_step
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
 from boonta.nodes.metrics import Stopwatch
@@ -198,7 +199,7 @@ def jit_policy(policy: Policy) -> Act:
     """
 
     def act(params: Nest, key: Any, t: Any, timestep: TimeStep, state: Nest) -> tuple[Any, Nest, Nest, Nest]:
-        action, extras, after = policy.step(params, jax.random.fold_in(key, t), timestep, state)
+        action, extras, after = checked_step(policy, params, jax.random.fold_in(key, t), timestep, state)
         return action, extras, policy.core(state), after
 
     return jax.jit(act)
@@ -239,7 +240,7 @@ def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         zero = jnp.zeros(1, jnp.float32)
         timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
         state = agent.policy.initial_state(Slots(1))
-        action, extras, _ = agent.policy.step(params, jax.random.PRNGKey(0), timestep, state)
+        action, extras, _ = checked_step(agent.policy, params, jax.random.PRNGKey(0), timestep, state)
         core = agent.policy.core(state)
         return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)
 

@@ -15,6 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Nest
 from boonta.envs.jax.purity import check_pure
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
+from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
@@ -244,12 +245,15 @@ def check_fits(agent: Agent, env: Any) -> None:
       env: a `JaxEnv`.
 
     Raises:
-      ValueError: the policy can't take the observations, or its actions are not the environment's.
+      ValueError: the policy can't take the observations, its actions are not the environment's, or its step returns
+        what no policy does.
     """
     spec, name = env.spec, type(env).__name__
     remade = f"make the agent with the spec of this {name}"
     try:
         action = step_shapes(agent, spec).action
+    except OutputError:
+        raise  # It says what is wrong, and that isn't the spec.
     except (AttributeError, TypeError, ValueError) as error:
         shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", spec.observations)
         raise ValueError(

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Nest, Policy, Slots, Steps
 from boonta.envs.base import FIRST, LAST, EnvSpec, TimeStep
+from boonta.nodes.acting.outputs import checked_step
 
 
 class Stage(NamedTuple):
@@ -108,7 +109,7 @@ def play_back(policy: Policy, params: Nest, version: jax.Array, steps: Steps, ke
         key, act_key = jax.random.split(key)
         core = policy.core(memory)
         shown = TimeStep(row.step_type, row.reward, row.discount, row.observation)
-        _, extras, memory = policy.step(params, act_key, shown, memory)
+        _, extras, memory = checked_step(policy, params, act_key, shown, memory)
         versions = jnp.full(row.step_type.shape, version, jnp.int32)
         return (policy.executed(memory, row.action), key), row._replace(extras=extras, version=versions, core=core)
 
@@ -176,7 +177,7 @@ def play_out(
 def _move(env: Any, policy: Policy, params: Nest, stage: Stage) -> tuple[Stage, jax.Array, Nest]:
     """Plays one step in every slot; returns the stage, the actions [B] and the policy's extras."""
     key, act_key = jax.random.split(stage.key)
-    action, extras, memory = policy.step(params, act_key, stage.timestep, stage.policy)
+    action, extras, memory = checked_step(policy, params, act_key, stage.timestep, stage.policy)
     state, timestep = jax.vmap(env.step)(stage.env, action)
     return stage._replace(env=state, timestep=timestep, policy=memory, key=key), action, extras
 

@@ -1,0 +1,87 @@
+"""What a policy's step returns, checked while it is traced: where it runs, that costs nothing.
+
+`nodes.learning.outputs` checks an update's step in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from boonta.agents.base import Nest, Policy
+from boonta.envs.base import TimeStep
+
+
+class OutputError(ValueError):
+    """A policy or an update returns something else than `agents.base` says, or than the agent's tables need."""
+
+
+def checked_step(policy: Policy, params: Nest, key: jax.Array, timestep: TimeStep, state: Nest) -> Any:
+    """`policy.step`, whose results are refused if they don't fit the slots.
+
+    A store takes one row of each slot from every leaf, so that a leaf without the slots' axis would be cut along
+    another, and fail only in the learner, or never.
+
+    Args:
+      policy: the policy.
+      params, key, timestep, state: the arguments of its step, for B slots.
+
+    Returns:
+      action [B, ...], extras [B, ...], and the state after the step.
+
+    Raises:
+      OutputError: the message names the part, what it is and what it must be.
+    """
+    slots = timestep.step_type.shape[0]
+    _require_slots("initial_state", state, slots)
+    out = policy.step(params, key, timestep, state)
+    if not isinstance(out, tuple) or len(out) != 3:
+        found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
+        raise OutputError(f"the policy's step returns {found}; it must return (action, extras, state)")
+    action, extras, after = out
+    if not hasattr(action, "shape"):
+        raise OutputError(f"the policy's action is {shown(action)}; it must be an array [B, ...], here [{slots}, ...]")
+    _require_slots("action", action, slots)
+    _require_slots("extras", extras, slots)
+    require_same("the policy's state", state, after)
+    return out
+
+
+def _require_slots(what: str, nest: Nest, slots: int) -> None:
+    for name, leaf in _leaves(f"the policy's {what}", nest).items():
+        if getattr(leaf, "shape", ())[:1] != (slots,):
+            raise OutputError(
+                f"{name} is {shown(leaf)}; it must be an array [B, ...] with a row for each slot, here [{slots}, ...]"
+            )
+
+
+def require_same(what: str, before: Nest, after: Nest) -> None:
+    """Refuses a state that a step makes another kind of nest.
+
+    Args:
+      what: the state's name in messages.
+      before, after: the state before and after the step.
+
+    Raises:
+      OutputError: the message names the leaf, or all of them where they aren't the same ones.
+    """
+    olds, news = _leaves(what, before), _leaves(what, after)
+    if olds.keys() != news.keys():
+        raise OutputError(
+            f"{what} has other leaves after a step, {list(news)}; it must have those of before, {list(olds)}"
+        )
+    for name, leaf in news.items():
+        if shown(leaf) != shown(olds[name]):
+            raise OutputError(f"{name} is {shown(leaf)} after a step; it must be as before, {shown(olds[name])}")
+
+
+def _leaves(what: str, nest: Nest) -> dict[str, Any]:
+    """The leaves by name. None is one: JAX leaves it out of a nest, but writers without JAX don't."""
+    found = jax.tree_util.tree_leaves_with_path(nest, is_leaf=lambda leaf: leaf is None)
+    return {what + jax.tree_util.keystr(path): leaf for path, leaf in found}
+
+
+def shown(leaf: Any) -> str:
+    """The dtype and shape of an array, such as float32[2, 3], or anything else as Python shows it."""
+    return f"{leaf.dtype}{list(leaf.shape)}" if hasattr(leaf, "shape") else repr(leaf)

@@ -1,0 +1,65 @@
+"""What a policy of a user's own returns is refused where it doesn't fit, by name, wherever the policy runs."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from boonta.agents.base import Slots
+from boonta.envs.base import TimeStep
+from boonta.envs.catch import Catch
+from boonta.envs.jax.catch import Catch as JaxCatch
+from boonta.nodes.acting.local import acting_params, jit_policy, step_shapes
+from boonta.nodes.acting.outputs import OutputError
+from boonta.nodes.fused.learners import check_fits
+from boonta.tests.helpers import tiny
+
+SPEC = Catch().spec
+B = 4
+MISTAKES = {
+    "extras['x'] is float32[3]; it must be an array [B, ...] with a row": lambda a, e, s: (a, {"x": jnp.zeros(3)}, s),
+    "extras['x'] is 1.0; it must be an array [B, ...]": lambda a, e, s: (a, {"x": 1.0}, s),
+    "extras['x'] is None; it must be an array [B, ...]": lambda a, e, s: (a, {"x": None}, s),
+    "extras['x'] is 'left'; it must be an array [B, ...]": lambda a, e, s: (a, {"x": "left"}, s),
+    "action is int32[]; it must be an array [B, ...]": lambda a, e, s: (a[0], e, s),
+    "action is 1; it must be an array [B, ...]": lambda a, e, s: (1, e, s),
+    "step returns 2 values; it must return (action, extras, state)": lambda a, e, s: (a, e),
+    "step returns list; it must return (action, extras, state)": lambda a, e, s: [a, e, s],
+    "state['frames'] is int32[1, ": lambda a, e, s: (a, e, {**s, "frames": s["frames"][None]}),
+    'state has other leaves after a step, ["the policy\'s state"]; it must have': lambda a, e, s: (a, e, s["frames"]),
+}
+
+
+def agent_with(change, state=lambda slots: {"frames": jnp.zeros(slots.size, jnp.int32)}):
+    agent = tiny.make(SPEC)
+
+    def step(params, key, timestep, state):
+        return change(*agent.policy.step(params, key, timestep, state))
+
+    return agent._replace(policy=agent.policy._replace(initial_state=state, step=step))
+
+
+def act_once(agent):
+    zero = jnp.zeros(B)
+    observation = jnp.zeros((B, *SPEC.observations.shape), SPEC.observations.dtype)
+    timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
+    state = agent.policy.initial_state(Slots(B))
+    return jax.eval_shape(jit_policy(agent.policy), acting_params(agent), jax.random.PRNGKey(0), 0, timestep, state)
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+@pytest.mark.parametrize(
+    "run", [act_once, lambda agent: step_shapes(agent, SPEC), lambda agent: check_fits(agent, JaxCatch())]
+)
+def test_what_a_step_returns_is_refused_by_name(message, run):
+    with pytest.raises(OutputError, match="^the policy's " + re.escape(message)):
+        run(agent_with(MISTAKES[message]))
+
+
+def test_an_initial_state_without_a_row_for_each_slot_is_refused():
+    agent = agent_with(lambda *out: out, state=lambda slots: {"frames": jnp.zeros(1)})
+    with pytest.raises(OutputError, match=re.escape("initial_state['frames'] is float32[1]; it must be an array [B")):
+        act_once(agent)
