@@ -173,7 +173,7 @@ class Learner(Node):
             self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
         if self._step is None:
             self._step = compile_step(
-                self.name, self._agent.update, self._state, batches, self._shardings, self._tables[0].core_row
+                self.name, self._agent.update, self._state, batches, self._shardings, self._tables
             )
         with self.stopwatch("updating" if self._updated else "compiling"):
             report = self._agreement.report(due, self._by_device)

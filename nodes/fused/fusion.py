@@ -20,6 +20,7 @@ from boonta.nodes.fused import stage
 from boonta.nodes.fused.schedule import Schedule, make_schedule
 from boonta.nodes.fused.tables import first_renewals, first_rows, make_tables
 from boonta.nodes.learning.loops import looped, one_by_one, require_few
+from boonta.nodes.learning.outputs import checked_update
 from boonta.nodes.learning.step import allowed_lag, policy_lag, priority_metrics
 from boonta.nodes.tables import contract
 
@@ -122,7 +123,7 @@ def fuse(
         compiled = schedule.updates + schedule.renewals
         works = "updates and renewals" if schedule.renewals else "updates"
         require_few(compiled, f"{sizes}: that makes {compiled} {works} a round")
-    learn = _make_learn(agent, table.core_row, constrain)
+    learn = _make_learn(agent, constrain)
     in_turn = one_by_one if unrolled else looped
     if table.kind == "queue":
         first, fill, round = _queue(agent, env, table, schedule.updates, learn, in_turn)
@@ -150,14 +151,15 @@ Learn = Callable[[Nest, jax.Array, Batch], tuple[Nest, Any, dict[str, jax.Array]
 InTurn = Callable[[Callable, State, Nest, int], tuple[State, dict[str, jax.Array]]]  # Metrics are [updates].
 
 
-def _make_learn(agent: Agent, core_row: int, constrain: Callable[[Batch], Batch]) -> Learn:
+def _make_learn(agent: Agent, constrain: Callable[[Batch], Batch]) -> Learn:
     """The agent's update with the metrics that a cluster's learner adds."""
     allowed = {name: jnp.float32(value) for name, value in allowed_lag(agent.tables).items()}
+    tables = contract.learned_from(agent.tables)
 
     def learn(learner: Nest, updates: jax.Array, batch: Batch) -> tuple[Nest, Any, dict[str, jax.Array]]:
         batch = constrain(batch)
-        learner, priorities, metrics = agent.update.step(learner, batch)
-        return learner, priorities, metrics | policy_lag(updates, batch.steps.version[core_row:]) | allowed
+        learner, priorities, metrics = checked_update(agent.update, learner, batch, tables)
+        return learner, priorities, metrics | policy_lag(updates, batch.steps.version[tables[0].core_row :]) | allowed
 
     return learn
 

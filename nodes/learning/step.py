@@ -12,6 +12,7 @@ import numpy as np
 from boonta.agents.base import Batch, Nest, Table, Update
 from boonta.agents.metrics import histogram
 from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one, require_few
+from boonta.nodes.learning.outputs import checked_update
 
 
 class StepResult(NamedTuple):
@@ -31,7 +32,7 @@ class StepResult(NamedTuple):
 
 
 def compile_step(
-    name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any, core_row: int = 0
+    name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any, tables: Sequence[Table]
 ) -> Any:
     """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`.
 
@@ -44,16 +45,20 @@ def compile_step(
       state: the learner's state.
       batches: one for each update of a step.
       shardings: those of the arguments.
-      core_row: row of a sequence from which on it is learned from.
+      tables: the tables that batches are drawn from.
 
     Raises:
-      ValueError: the updates are too many to be compiled one by one, see `require_few`.
+      ValueError: the updates are too many to be compiled one by one, see `require_few`. The function itself raises
+        `OutputError` while it is traced.
     """
 
     def one(carry: Nest, batch: Batch) -> Any:
         state, updates = carry
-        state, priorities, metrics = update.step(state, batch)
-        return (state, updates + 1), (priorities, metrics | policy_lag(updates, batch.steps.version[core_row:]))
+        state, priorities, metrics = checked_update(update, state, batch, tables)
+        return (state, updates + 1), (
+            priorities,
+            metrics | policy_lag(updates, batch.steps.version[tables[0].core_row :]),
+        )
 
     def step(state: Nest, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Nest, StepResult]:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)

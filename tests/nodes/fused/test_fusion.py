@@ -28,7 +28,8 @@ def recorder(table: Table, batches: int = 8) -> Agent:
     def update(state, batch: Batch):
         held, made = state
         held = jax.tree.map(lambda all, new: all.at[made % batches].set(new), held, batch)
-        return (held, made + 1), None, {"made": made.astype(jnp.float32)}
+        priorities = None if table.sampler in ("fifo", "uniform") else jnp.ones(table.batch_size)  # All alike.
+        return (held, made + 1), priorities, {"made": made.astype(jnp.float32)}
 
     def init(key):
         def block(*shape, dtype=jnp.int32):

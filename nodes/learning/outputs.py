@@ -1,0 +1,61 @@
+"""What an update returns, checked while it is traced: where it runs, that costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from boonta.agents.base import Batch, Nest, Table, Update
+from boonta.agents.metrics import HISTOGRAM
+from boonta.nodes.acting.outputs import OutputError, require_same, shown
+
+
+def checked_update(update: Update, state: Nest, batch: Batch, tables: Sequence[Table]) -> tuple[Nest, Any, dict]:
+    """`update.step`, whose results are refused if they fit neither the state, the batch nor the tables.
+
+    Args:
+      update: the agent's update.
+      state, batch: the arguments of its step.
+      tables: the tables that the batch is drawn from.
+
+    Returns:
+      The state, the priorities [B] or None, and the metrics.
+
+    Raises:
+      OutputError: the message names the part, what it is and what it must be.
+    """
+    out = update.step(state, batch)
+    if not isinstance(out, tuple) or len(out) != 3:
+        found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
+        raise OutputError(f"the update's step returns {found}; it must return (state, priorities or None, metrics)")
+    after, priorities, metrics = out
+    require_same("the learner's state", state, after)
+    _require_priorities(priorities, batch.probability.shape[0], tables)
+    for name, value in metrics.items():
+        _require_metric(name, value)
+    return after, priorities, metrics
+
+
+def _require_priorities(priorities: Any, size: int, tables: Sequence[Table]) -> None:
+    weighed = {table.name: table.sampler for table in tables if table.sampler in ("proportional", "rank")}
+    if priorities is None:
+        if weighed:
+            raise OutputError(
+                f"the update's priorities are None, but tables draw by them: {weighed}; they must be float32[{size}], "
+                "the error of each of the batch's sequences"
+            )
+    elif jnp.shape(priorities) != (size,):
+        raise OutputError(
+            f"the update's priorities are {shown(priorities)}; they must be float32[{size}], the error of each of "
+            "the batch's sequences, or None"
+        )
+
+
+def _require_metric(name: str, value: Any) -> None:
+    if isinstance(value, str) or value is None or (jnp.shape(value) != () and not name.startswith(HISTOGRAM)):
+        raise OutputError(
+            f"the update's metric {name!r} is {shown(value)}; it must be a scalar, or a histogram of "
+            f"`agents.metrics` whose name begins with {HISTOGRAM!r}"
+        )
