@@ -34,7 +34,7 @@ def checked_step(policy: Policy, params: Nest, key: jax.Array, timestep: TimeSte
       OutputError: the message names the part, what it is and what it must be.
     """
     slots = timestep.step_type.shape[0]
-    _require_slots("initial_state", state, slots)
+    _require_slots("initial_state", () if state is None else state, slots)  # JAX takes None for a nest without leaves.
     out = policy.step(params, key, timestep, state)
     if not isinstance(out, tuple) or len(out) != 3:
         found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__

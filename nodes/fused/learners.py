@@ -252,8 +252,8 @@ def check_fits(agent: Agent, env: Any) -> None:
     remade = f"make the agent with the spec of this {name}"
     try:
         action = step_shapes(agent, spec).action
-    except OutputError:
-        raise  # It says what is wrong, and that isn't the spec.
+    except (OutputError, jax.errors.JAXTypeError):
+        raise  # It says what is wrong, and where; that isn't the spec.
     except (AttributeError, TypeError, ValueError) as error:
         shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", spec.observations)
         raise ValueError(

@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, MakeAgent, Nest
 from boonta.agents.config import with_values
+from boonta.nodes.acting.outputs import OutputError
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.fused.learners import EvaluationResult, FusedLearner, Metrics, Row, Setup, may_loop, play, streams
 from boonta.nodes.hosts.placement import make_mesh
@@ -215,6 +216,8 @@ def _require_traced(one: _Member, name: str, field: str, evaluates: bool) -> Non
 
     try:
         traced = jax.make_jaxpr(trace)(jax.ShapeDtypeStruct((), jnp.float32))
+    except OutputError:
+        raise  # No field is its cause.
     except (TypeError, ValueError, jax.errors.JAXIndexError) as error:  # The program needs a number, not a tracer.
         raise ValueError(
             f"{name}: {field} can't vary within a population: the program needs its value before it is compiled (a "

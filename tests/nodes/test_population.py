@@ -75,7 +75,13 @@ def test_returns_of_members_are_of_all_episodes_since_the_last_evaluation(tmp_pa
 
 def test_members_with_several_tables_renew_their_own(tmp_path):
     def make_several(config: Config):
-        return agent("several")._replace(update=make(config).update)
+        update = make(config).update
+
+        def step(state, batch):  # Its table draws by priorities.
+            state, _, metrics = update.step(state, batch)
+            return state, jnp.ones_like(batch.probability), metrics
+
+        return agent("several")._replace(update=update._replace(step=step))
 
     together = run(population(tmp_path, make=make_several, seeds=1, eval_every=0))
     weights = together._state.learner.learner.weights["linear"]["w"]

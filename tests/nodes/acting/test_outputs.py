@@ -6,6 +6,7 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from boonta.agents.base import Slots
@@ -59,7 +60,17 @@ def test_what_a_step_returns_is_refused_by_name(message, run):
         run(agent_with(MISTAKES[message]))
 
 
+def test_a_policy_that_is_no_function_of_jax_is_not_blamed_on_the_environment():
+    with pytest.raises(jax.errors.TracerArrayConversionError, match="__array__"):
+        check_fits(agent_with(lambda action, extras, state: (np.asarray(action), extras, state)), JaxCatch())
+
+
 def test_an_initial_state_without_a_row_for_each_slot_is_refused():
     agent = agent_with(lambda *out: out, state=lambda slots: {"frames": jnp.zeros(1)})
     with pytest.raises(OutputError, match=re.escape("initial_state['frames'] is float32[1]; it must be an array [B")):
         act_once(agent)
+
+
+def test_none_is_a_state_without_leaves():
+    stateless = agent_with(lambda action, extras, _: (action, extras, None), state=lambda slots: None)
+    assert jax.tree.map(jnp.shape, act_once(stateless)[2:]) == ((), None)
