@@ -185,8 +185,12 @@ def require_errors(table: Table, errors: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: one is below 0 or not finite.
     """
-    if not np.all(np.isfinite(errors) & (errors >= 0)):
-        raise ValueError(f"priorities for table {table.name!r} must be finite and at least 0: {errors}")
+    wrong = ~(np.isfinite(errors) & (errors >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"priorities for table {table.name!r} must be finite and at least 0; {wrong.sum()} of {wrong.size} aren't, "
+            f"the first is {errors[wrong][0]}"
+        )
     return errors
 
 
@@ -217,9 +221,11 @@ def learned_from(tables: Sequence[Table]) -> tuple[Table, ...]:
     """The tables that the learner's batches are drawn from, in order: those with a share.
 
     Raises:
-      ValueError: the shares don't add up to 1, the tables differ in what a batch is, a batch has fewer sequences than
-        there are tables, or tables that one kind of node fills don't keep to one pace.
+      ValueError: there is no table, the shares don't add up to 1, the tables differ in what a batch is, a batch has
+        fewer sequences than there are tables, or tables that one kind of node fills don't keep to one pace.
     """
+    if not tables:
+        raise ValueError("the agent has no table, and a learner needs one to draw from")
     learned = tuple(table for table in tables if table.share > 0)
     shares = {table.name: table.share for table in learned}
     if not math.isclose(sum(shares.values()), 1.0):

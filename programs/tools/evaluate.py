@@ -31,8 +31,9 @@ from boonta.programs.experiments import evaluations
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.folders import folders_of
 from boonta.programs.wiring.command_line.faults import command
+from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
-from boonta.programs.wiring.program import Program, construct
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
 from boonta.programs.wiring.trained import program_of, restored
 

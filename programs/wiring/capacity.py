@@ -13,8 +13,9 @@ from boonta.agents.base import Steps, Table
 from boonta.nodes.hosts.placement import split
 from boonta.nodes.tables import contract
 from boonta.nodes.tables.division import SERVERS, divided
+from boonta.programs.wiring.construction import signature_of
 from boonta.programs.wiring.machine import memory
-from boonta.programs.wiring.program import Program, signature_of
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.shards import servers_of
 
 # Reverb compresses with Snappy, which makes of 64 bytes three at best.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from boonta.programs.wiring import learners, shards
-from boonta.programs.wiring.program import Program, construct, parameters
+from boonta.programs.wiring.construction import construct
+from boonta.programs.wiring.program import Program, parameters
 from boonta.programs.wiring.several import require_number
 
 SEVERAL = ("inference", "replay", "variables")  # The roles of servers of which a program may have several.

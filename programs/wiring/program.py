@@ -6,32 +6,22 @@ A program function makes the value; `boonta.programs.wiring.launch` passes it to
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
-import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from boonta.agents.base import Agent, Steps
+from boonta.agents.base import Agent, Table
 from boonta.envs.base import Env
-from boonta.nodes.acting.base import Remote, tables_only
-from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import Replay
-from boonta.nodes.snapshots.store import CHECKPOINTS, TABLES, Retention
 from boonta.nodes.tables.contract import learned_from
 from boonta.nodes.variables import VariableServer
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder.provenance import Inner
-from boonta.programs.wiring.slots import slots_of
 from boonta.programs.wiring.supervision.restarts import Restarts
 
 WRITERS = ("actor", "reanalyzer")  # Roles of nodes that write to tables, each with a seed of its own.
-FOLDERS = {"monitor": "", "replay": TABLES}  # A node's folder within the run's; all others get `CHECKPOINTS`.
 # By role, the end of a message to a program that has no such nodes: what it may do instead.
 INSTEAD = {
     "reanalyzer": ". MuZero's update can reanalyze by itself: "
@@ -100,7 +90,7 @@ class Program:
     Attributes:
       name: the program's name.
       run: the run's settings: where, how and how long.
-      agent: the agent that acts and learns; the replay server has its tables.
+      agent: the agent that acts and learns; the replay server has its tables. None where no node needs one.
       env: the environment that actors act in.
       groups: the groups of nodes. They may leave out the services that they call: the monitor, the variable server and
         the replay server.
@@ -115,6 +105,8 @@ class Program:
     inner: Inner | None = None
 
     def __post_init__(self) -> None:
+        if self.agent is not None:
+            self._require_agent()
         object.__setattr__(self, "groups", tuple(map(self._numbered, self.groups)))
         labels = [group.label for group in self.groups]
         if len(set(labels)) < len(labels):
@@ -126,6 +118,16 @@ class Program:
         """The group, with as many learners as the run asks for unless the program itself names several."""
         asks = group.node.role == "learner" and group.number == 1
         return dataclasses.replace(group, number=self.run.learners) if asks else group
+
+    def _require_agent(self) -> None:
+        """Raises ValueError if the agent, or one of its tables, is something else."""
+        if not isinstance(self.agent, Agent):
+            raise ValueError(
+                f"{self.name}: the agent is a {type(self.agent).__name__}; it must be an agents.base.Agent"
+            )
+        tables = self.agent.tables
+        if not isinstance(tables, tuple | list) or not all(isinstance(each, Table) for each in tables):
+            raise ValueError(f"{self.name}: the agent's tables are {tables!r}; they must be a tuple of Table")
 
     def _require_writers(self) -> None:
         """Raises ValueError if no node fills a table that the learner reads: the learner would wait for ever."""
@@ -185,112 +187,6 @@ def parameters(node: type[Node]) -> dict[str, inspect.Parameter]:
         if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in own.values()):
             break
     return found
-
-
-def node_arguments(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a node's constructor: its settings, and what it names among the following.
-
-    A constructor may name `agent`, `env`, `spec`, `seed`, `slots`, `stop`, `log`, `folder`, `beside`, `start_from`,
-    `save_every_s`, `retention`, `supervised`, `shard`, `shards`, and handles: `monitor`, `variables`, `replay` and
-    `inference`. Launchpad's nodes add `address` for a replay server, `agreement` for several learners, and `source`.
-
-    Args:
-      program: the node's program.
-      group: the node's group.
-      i: the node's number in the group.
-      served: handles by the role of their servers.
-    """
-    run, role = program.run, group.node.role
-    offered = {
-        "agent": program.agent,
-        "env": program.env,
-        "spec": getattr(program.env, "spec", None),
-        "seed": _seed(program, group, i),
-        "stop": run.stop,
-        "log": run.log,
-        "folder": os.path.normpath(run.path(FOLDERS.get(role, CHECKPOINTS))),
-        "beside": CHECKPOINTS if role == "replay" else TABLES if program.saves_tables else "",
-        "start_from": run.start_folder,
-        "save_every_s": run.save_every_s,
-        "retention": Retention(run.keep_newest, run.keep_every_h),
-        "supervised": run.restarts_nodes,
-        "shard": i,
-        "shards": group.number,
-        **served,
-    }
-    if program.acts_for(group):
-        offered |= {"agent": tables_only(program.agent), "variables": Remote(served["inference"])}
-    accepted = parameters(group.node)
-    if role == "actor" and {"slots", "num_envs"}.intersection(accepted):  # A user's own may have no environments.
-        slots = slots_of(program, group, i)
-        offered = {"slots": slots, "num_envs": slots.size} | offered
-    chosen = {name: value for name, value in offered.items() if name in accepted}
-    return {"name": group.names[i], **chosen, **group.settings}
-
-
-def construct(program: Program, group: Group, i: int, served: Mapping[str, Any]) -> Node:
-    """Constructs a node. It only stores and checks its arguments; `start` does the rest in the node's own process.
-
-    Raises:
-      ValueError: the node refuses a setting, or has none with that name.
-    """
-    arguments = node_arguments(program, group, i, served)
-    accepted = parameters(group.node)
-    unknown = [name for name in group.settings if name not in accepted]
-    if unknown:
-        raise ValueError(
-            f"{group.label}: {group.node.__name__} takes no setting {unknown[0]!r}; it takes {sorted(accepted)}"
-        )
-    node = group.node(**arguments)
-    node.limit_s = limit_of(program, group)
-    return node
-
-
-def limit_of(program: Program, group: Group) -> float:
-    """The seconds in one activity after which a node of a group hangs."""
-    return (group.restarts or program.run.restarts).limit_s or group.node.limit_s
-
-
-def signature_of(program: Program) -> Callable[[], Steps]:
-    """A function that gives the shapes and dtypes of one raw step, for nodes that read a replay server's tables."""
-    return functools.partial(step_shapes, program.agent, program.env.spec)
-
-
-def seeds_of(program: Program) -> dict[str, int]:
-    """The seeds that are derived from the run's, by the name of the node that gets each.
-
-    A fused program has the run's alone, and splits it, see `nodes.fused.learners.streams`; the members of a population
-    count up from it.
-    """
-    run, shared = program.run, dict[str, int]()
-    if run.launch == "anakin":
-        return {"anakin": run.seed}
-    seeded = [group for group in program.all_groups if "seed" in parameters(group.node)]
-    if run.launch == "sebulba":  # The actors of all hosts share one, from which each group of slots spawns its own.
-        shared = {each.label: run.acting_seed for each in seeded if each.node.role == "actor"}
-        seeded = [on_hosts(each, run) for each in seeded if each.node.role != "actor"]
-    return shared | {group.names[i]: _seed(program, group, i) for group in seeded for i in range(group.number)}
-
-
-def on_hosts(group: Group, run: Run) -> Group:
-    """A group of a process of threads, counted over all hosts, of which each has a reanalyzer."""
-    return dataclasses.replace(group, number=run.hosts.number) if group.node.role == "reanalyzer" else group
-
-
-def _seed(program: Program, group: Group, i: int) -> int:
-    """The seed of a group's node; all learners have one. With `seed + i`, neighbouring runs would share most seeds."""
-    if not _has_own_seeds(group):
-        return program.run.seed
-    before = itertools.takewhile(lambda each: each.label != group.label, program.all_groups)
-    number = sum(_has_own_seeds(each) for each in before)  # Of the group, among those whose seeds must differ.
-    seeds = np.random.SeedSequence([program.run.acting_seed, number]).generate_state(group.number)
-    return int(seeds[i] >> 1)  # So that it fits a signed int32, as environments and JAX take it.
-
-
-def _has_own_seeds(group: Group) -> bool:
-    """Whether a group's nodes have other seeds than the run's, and than each other."""
-    several = group.number > 1 and group.node.role != "learner"
-    return "seed" in parameters(group.node) and (group.node.role in WRITERS or several)
 
 
 ProgramFunction = Callable[..., Program]  # `(run, **settings) -> program`

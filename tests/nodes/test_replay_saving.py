@@ -9,7 +9,8 @@ import pytest
 
 from boonta.envs.catch import Catch
 from boonta.programs import muzero
-from boonta.programs.wiring.program import Program, group, node_arguments
+from boonta.programs.wiring.construction import node_arguments
+from boonta.programs.wiring.program import Program, group
 from boonta.programs.wiring.run import Run
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.damage import DAMAGES, fill_disk, flip, truncate

@@ -20,9 +20,10 @@ from boonta.envs.base import Env
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.integers import INTEGERS
+from boonta.programs.wiring.construction import seeds_of
 from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.picture import picture_of
-from boonta.programs.wiring.program import Program, ProgramFunction, seeds_of
+from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.config_file import agent_of
 from boonta.programs.wiring.run_folder.naming import folder_name
@@ -35,8 +36,8 @@ def parse(function: ProgramFunction, arguments: Sequence[str] | None = None) -> 
     """The run and the program function's other arguments, from the command line.
 
     A function with an argument `env` takes an environment's name first, and its settings as `--env.…`. An argument
-    whose class has a method `preset`, as agents' configs do, starts from the preset of that environment's kind, unless
-    the function has a default for it.
+    whose class has a method `preset`, as agents' configs do, starts from the preset of that environment's kind, and
+    any other dataclass from its own defaults, unless the function has a default for it.
 
     Args:
       function: `(run, **settings) -> program`.
@@ -118,7 +119,17 @@ def _parameter(parameter: inspect.Parameter, hint: Any, env: Env | None) -> insp
             return None
     elif default is parameter.empty and hasattr(hint, "preset"):
         default = hint.preset("default" if env is None else environments.kind_of(env))
+    elif default is parameter.empty and _needs_nothing(hint):
+        default = hint()  # The folder's name has what is changed of it.
     return inspect.Parameter(parameter.name, parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _needs_nothing(hint: Any) -> bool:
+    """Whether a class is a dataclass whose fields all have defaults."""
+    if not dataclasses.is_dataclass(hint):
+        return False
+    missing = dataclasses.MISSING
+    return all(each.default is not missing or each.default_factory is not missing for each in dataclasses.fields(hint))
 
 
 def _description(function: ProgramFunction, env: Env | None) -> str:
@@ -136,8 +147,8 @@ def _absolute(run: Run, settings: dict[str, Any], usual: dict[str, Any], words: 
     for name in texts:
         if isinstance(settings[name], pathlib.Path):
             settings[name] = str(settings[name].expanduser().absolute())
-    rest = {name: value for name, value in usual.items() if name not in texts}  # Texts are among the words.
-    folder = run.workdir or pathlib.Path("runs") / folder_name(words, run.seed, settings, rest)
+    named = {name: value for name, value in settings.items() if name not in texts}  # Texts are among the words.
+    folder = run.workdir or pathlib.Path("runs") / folder_name(words, run.seed, named, usual)
     start_from = run.start_from and str(pathlib.Path(run.start_from).expanduser().absolute())
     return dataclasses.replace(run, workdir=str(pathlib.Path(folder).expanduser().absolute()), start_from=start_from)
 
@@ -150,9 +161,10 @@ def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -
     """
     env = [env_name or environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
     ours = pathlib.Path(inspect.getfile(function)).resolve().is_relative_to(ROOT / "programs")
+    agent = agent_of(settings)
     return [
         name_of(function),
-        "" if ours else agent_of(settings).rpartition(".")[2],
+        "" if ours or agent == function.__module__ else agent.rpartition(".")[2],
         *env,
         *(pathlib.PurePath(value).name for value in settings.values() if isinstance(value, str)),
     ]

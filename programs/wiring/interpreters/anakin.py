@@ -12,9 +12,10 @@ from boonta.nodes.anakin import Anakin
 from boonta.nodes.base import Node
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.reanalyzer import Reanalyzer
+from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.evaluation import fused_settings
 from boonta.programs.wiring.interpreters import threads
-from boonta.programs.wiring.program import Group, Program, construct, group
+from boonta.programs.wiring.program import Group, Program, group
 
 LOG_EVERY_S = 2.0  # These programs are done in seconds where others take hours.
 FUSED = ("learner", "actor", "reanalyzer", "evaluator")  # The roles of the one node.

@@ -24,9 +24,10 @@ from boonta.nodes.tables.rows import Groups
 from boonta.nodes.variables import Colocated, DeviceVariables
 from boonta.programs.wiring import capacity
 from boonta.programs.wiring.checks import check_threads
+from boonta.programs.wiring.construction import construct, on_hosts
 from boonta.programs.wiring.interpreters import threads
 from boonta.programs.wiring.machine import cores
-from boonta.programs.wiring.program import WRITERS, Group, Program, construct, on_hosts
+from boonta.programs.wiring.program import WRITERS, Group, Program
 from boonta.programs.wiring.slots import num_envs_of
 
 ROLES = ("learner", "actor", "reanalyzer", "evaluator")

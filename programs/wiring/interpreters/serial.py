@@ -15,7 +15,8 @@ from boonta.nodes.rpc.wire import free_port
 from boonta.nodes.tables.reverb.store import connect
 from boonta.nodes.watch.stopping import failure_of
 from boonta.programs.wiring.checks import check_nodes
-from boonta.programs.wiring.program import Program, construct, signature_of
+from boonta.programs.wiring.construction import construct, signature_of
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.several import dealt
 from boonta.programs.wiring.supervision import interrupts
 from boonta.programs.wiring.supervision.view import View, conclude

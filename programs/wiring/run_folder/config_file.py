@@ -13,10 +13,12 @@ import pydantic
 
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS, has_snapshots, numbers
+from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.provenance import ROOT, Inner, Provenance, from_root
 from boonta.programs.wiring.run_folder.recorded import Picture, plain
 
+MAIN = "__main__"  # The module of a program that was started by its file.
 MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
@@ -132,9 +134,18 @@ def checkpointed(folder: pathlib.Path, common: pathlib.Path | None = None) -> Co
 
 
 def agent_of(settings: Mapping[str, Any]) -> str:
-    """The module of the agent whose config is among a program's settings; empty if none is."""
-    modules = [type(value).__module__ for value in settings.values() if hasattr(value, "preset")]
-    return modules[0].removesuffix(".config") if modules else ""
+    """The module of the agent whose config is among a program's settings; empty if none is, or it is the program's.
+
+    A config is a dataclass, but neither an environment nor an `Evaluation`; one with a method `preset` goes before.
+    """
+    configs = [
+        value
+        for value in settings.values()
+        if dataclasses.is_dataclass(value) and not isinstance(value, Evaluation) and not hasattr(value, "spec")
+    ]
+    configs.sort(key=lambda value: not hasattr(value, "preset"))
+    module = type(configs[0]).__module__ if configs else MAIN
+    return "" if module == MAIN else module.removesuffix(".config")
 
 
 def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | None:

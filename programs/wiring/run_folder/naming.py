@@ -20,10 +20,10 @@ def folder_name(words: Sequence[str], seed: int, settings: Mapping[str, Any], us
     Args:
       words: its first parts, the names of the program and of the environment.
       seed: the run's seed; 0 is not named.
-      settings: the settings of the program.
-      usual: the settings that flags may change, with their defaults; other settings are not named.
+      settings: the settings of the program that aren't among its words.
+      usual: the defaults of those that have some.
     """
-    before, after = flattened(plain(dict(usual))), flattened(plain({name: settings[name] for name in usual}))
+    before, after = flattened(plain(dict(usual))), flattened(plain(dict(settings)))
     changed = {name.replace("_", "-"): value for name, value in after.items() if before.get(name) != value}
     short = short_names(list(changed))
     parts = [*map(slug, words), *(shown(short[name], value) for name, value in changed.items())]

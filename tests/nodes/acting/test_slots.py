@@ -18,9 +18,9 @@ from boonta.nodes.inference import Inference
 from boonta.nodes.learner import Learner
 from boonta.nodes.tables.queue import QueueTable
 from boonta.nodes.variables import VariableServer, pack
+from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.interpreters import sebulba
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import construct
 from boonta.tests.helpers import tiny
 
 ENV = Catch()

@@ -140,6 +140,11 @@ def test_learners_tables_that_cannot_work_are_refused(fields, message):
         learned_from((table("a", share=0.25), table("b", **{"share": 0.75, **fields})))
 
 
+def test_a_learner_without_a_table_is_refused():
+    with pytest.raises(ValueError, match="the agent has no table"):
+        learned_from(())
+
+
 def test_a_batch_too_small_for_its_tables_is_refused():
     with pytest.raises(ValueError, match="batch_size is 1; it must be at least 1 for each of .'a', 'b'."):
         learned_from((table("a", share=0.5, batch_size=1), table("b", share=0.5, batch_size=1)))

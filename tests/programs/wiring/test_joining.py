@@ -13,9 +13,10 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.programs.wiring import joining
+from boonta.programs.wiring.construction import construct, node_arguments
 from boonta.programs.wiring.joining import FILE, MOST, Servers, read_servers, with_joined
 from boonta.programs.wiring.launch import group
-from boonta.programs.wiring.program import Program, construct, node_arguments
+from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
 
 

@@ -11,10 +11,10 @@ from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.programs.wiring import learners
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.construction import node_arguments, seeds_of
 from boonta.programs.wiring.interpreters import local
 from boonta.programs.wiring.launch import Program, Run, group
 from boonta.programs.wiring.machine import accelerators
-from boonta.programs.wiring.program import node_arguments, seeds_of
 from boonta.programs.wiring.run import BadInput
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 
@@ -18,9 +19,10 @@ from boonta.programs.impala import impala
 from boonta.programs.wiring import launch
 from boonta.programs.wiring.checks import check_nodes, check_threads
 from boonta.programs.wiring.command_line.arguments import parse
+from boonta.programs.wiring.construction import construct, node_arguments
 from boonta.programs.wiring.interpreters import sebulba
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import construct, node_arguments, parameters
+from boonta.programs.wiring.program import parameters
 from boonta.programs.wiring.several import dealt
 from boonta.programs.wiring.supervision.restarts import Restarts
 
@@ -41,6 +43,19 @@ def test_a_table_that_nobody_fills_is_refused(tmp_path):
     whole = program_of(tmp_path, group(Learner), group(Actor), group(Reanalyzer), config=config)
     labels = [group.label for group in whole.all_groups]
     assert labels == ["monitor", "variables", "replay", "learner", "actor", "reanalyzer"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (tuple, "mine: the agent is a tuple; it must be an agents.base.Agent"),
+        (lambda agent: agent._replace(tables=agent.tables[0]), "the agent's tables are Table(name='trajectories', "),
+    ],
+)
+def test_what_is_no_agent_is_refused(tmp_path, change, message):
+    agent = muzero.make(muzero.CATCH, Catch().spec)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Program("mine", Run(workdir=str(tmp_path)), change(agent), Catch(), [group(Learner)])
 
 
 def test_two_groups_of_one_label_are_refused(tmp_path):

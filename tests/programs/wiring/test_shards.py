@@ -14,8 +14,8 @@ from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.replay import Replay
 from boonta.programs.wiring import shards
 from boonta.programs.wiring.checks import check_nodes
+from boonta.programs.wiring.construction import node_arguments
 from boonta.programs.wiring.launch import Program, Run, group
-from boonta.programs.wiring.program import node_arguments
 
 
 class Old(Replay):

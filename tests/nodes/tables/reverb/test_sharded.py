@@ -209,8 +209,8 @@ def test_priorities_go_to_all_and_nobody_waits_for_a_server_that_is_away():
     second.away.set()
     assert second.reached.wait(30.0)
     assert second.updates[0] == {5: pytest.approx(PRIORITY_FLOOR), 1006: pytest.approx(PRIORITY_FLOOR)}
-    with pytest.raises(ValueError, match="must be finite and at least 0"):
-        stream.prioritise(keys, np.full(2, np.nan))
+    with pytest.raises(ValueError, match="must be finite and at least 0; 1 of 2 aren't, the first is nan"):
+        stream.prioritise(keys, np.array([1.0, np.nan]))
     stream.close()
     assert (first.closed, second.closed) == (1, 1)
 

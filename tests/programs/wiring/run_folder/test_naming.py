@@ -7,9 +7,10 @@ import pathlib
 
 import pytest
 
+from boonta.envs.catch import Catch
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import arguments
-from boonta.programs.wiring.run_folder import naming
+from boonta.programs.wiring.run_folder import config_file, naming
 
 ROOT = pathlib.Path(arguments.__file__).resolve().parents[3]
 
@@ -74,6 +75,32 @@ def test_a_file_of_the_users_own_has_folders_by_its_agents(tmp_path, agent):
     )
     run, _ = arguments.parse(arguments.function_of(file), ["catch", "--seed", "1"])
     assert pathlib.Path(run.workdir).name == f"mine-{agent}-catch-seed1"
+
+
+OWN_CONFIG = """
+import dataclasses
+
+from boonta.agents import impala as ours
+from boonta.programs.wiring.evaluation import Evaluation
+from boonta.programs.wiring.launch import Program, RunFlags
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float = 0.1
+
+def mine(run: RunFlags, evaluation: Evaluation, config: Config, width: int) -> Program: ...
+"""
+
+
+def test_a_config_without_presets_and_a_flag_without_a_default_are_in_the_name(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN_CONFIG)
+    mine = arguments.function_of(tmp_path / "mine.py")
+    run, settings = arguments.parse(mine, ["--width", "8"])
+    assert pathlib.Path(run.workdir).name == "mine-width8"
+    run, settings = arguments.parse(mine, ["--width", "8", "--config.rate", "0.5"])
+    assert pathlib.Path(run.workdir).name == "mine-rate0.5-width8"
+    assert config_file.agent_of(settings) == "program_mine"
+    assert config_file.agent_of({"evaluation": settings["evaluation"], "env": Catch()}) == ""
 
 
 def test_a_folder_that_is_named_is_taken(impala, tmp_path):

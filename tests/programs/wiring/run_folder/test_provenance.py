@@ -22,7 +22,8 @@ from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.impala import impala
 from boonta.programs.wiring.command_line.arguments import origin_of, parse
-from boonta.programs.wiring.program import group, node_arguments, seeds_of
+from boonta.programs.wiring.construction import node_arguments, seeds_of
+from boonta.programs.wiring.program import group
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder import provenance
 from boonta.programs.wiring.run_folder.config_file import read_config
