@@ -24,7 +24,7 @@ from boonta.programs.wiring.run_folder.config_file import require_same_run
 from boonta.programs.wiring.run_folder.recorded import plain
 
 DEADLINE_S = 900.0  # Time to build every run's program, and to trace it if it may join a population.
-BOX = re.compile(r"[│╭╮╰╯─]+")  # The frames that tyro draws around its messages.
+BOX = re.compile(r"[│╭╮╰╯─]+|-{9,}")  # The frames and rules that tyro draws around its messages.
 
 Member = dict[str, float]
 
@@ -62,7 +62,7 @@ def check(
     held: Sequence[int] = (),
     elsewhere: bool = False,
 ) -> Answer:
-    """Checks the runs of a program file.
+    """Checks the runs of a program file; says so of several, since making each one's program takes time.
 
     Args:
       file: the program's file.
@@ -79,6 +79,8 @@ def check(
     question["elsewhere"] = elsewhere
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}  # The runs need the devices.
     command = [sys.executable, "-m", "boonta.programs.experiments.check"]
+    if len(commands) > 1:
+        print(f"checking {len(commands)} runs of {file}", file=sys.stderr, flush=True)
     try:
         done = subprocess.run(
             command, input=json.dumps(question), capture_output=True, text=True, env=environment, timeout=DEADLINE_S

@@ -51,6 +51,7 @@ def test_what_can_not_work_is_named_with_near_matches_before_anything_starts(tmp
     assert first == "runs of the sweep can't work:" and len(lines) == 5
     errors = {line.split("-")[2]: line for line in lines}
     assert "impala-catch-flag-seed0 and 1 more: " in errors["flag"] and "--config.discount" in errors["flag"]
+    assert not any(rule in errors["flag"] for rule in ("───", "----"))  # Tyro's frame, which is of either.
     assert "discount is 7" in errors["value"]
     assert "two" in errors["word"] and "anakon" in errors["launch"]
     assert "it has no stop rule" in errors["endless"]

@@ -56,7 +56,9 @@ def test_a_small_sweep_is_done_once(tmp_path, capsys):
     flags = ["--launch", "anakin", "--stop.updates", "20", "--evaluation.every-updates", "10"]
     asked = {"env": ("catch",), "seeds": "2", "flags": [*flags, "--placement.learning", "1"]}
     assert sweep.sweep(tmp_path, given(**asked), ["boonta", "sweep"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    told = capsys.readouterr()
+    lines = told.out.splitlines()
+    assert told.err.startswith("checking 2 runs of ") and told.err.count("\n") == 1
     assert (
         lines[-1] == "2 runs: 2 done, 0 running, 0 failed, 0 left" and "(a population of 2 runs): running" in lines[0]
     )
