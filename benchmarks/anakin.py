@@ -84,7 +84,7 @@ def main(options: Options) -> None:
     for env_name, num_envs, devices in itertools.product(options.envs, options.num_envs, options.devices):
         env = ENVS[env_name]
         agent, simulations = make(options, env_name, num_envs)
-        cost, compiling = {}, {}
+        cost, compiling = dict[str, float](), dict[str, float]()
         for part in PARTS:
             rate, compiling = measure(without(part, agent, env), env, num_envs, devices, options.seconds)
             cost[part] = 1 / rate  # Seconds per env step.

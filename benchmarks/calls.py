@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib.util
 import os
 import pathlib
@@ -77,7 +78,7 @@ def figures(way: str, calls: int) -> dict[str, float]:
     """The figures of one way in one turn."""
     with server(way) as (call, process):
         params = os.urandom(10_000_000)
-        small, step = (median_s(lambda value=value: call(value), calls) for value in (3, STEP))
+        small, step = (median_s(functools.partial(call, value), calls) for value in (3, STEP))
         large = median_s(lambda: call(params), max(1, calls // 100))
         with futures.ThreadPoolExecutor(16) as threads:
             both = (process, psutil.Process())

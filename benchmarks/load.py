@@ -156,8 +156,8 @@ def saving(gigabytes: float, calm_s: float) -> dict[str, float]:
     from boonta.nodes.tables.reverb.writer import ReverbWriter
 
     size = int(gigabytes * 1e9 / (ROWS * np.prod(load_program.FRAME)))
-    changes = {"sequence_length": ROWS, "period": ROWS, "size": size, "samples_per_insert": None, "sampler": "uniform"}
-    table = dataclasses.replace(load_program.TABLE, kind="replay", **changes)
+    table = dataclasses.replace(load_program.TABLE, sequence_length=ROWS, period=ROWS, size=size)
+    table = dataclasses.replace(table, kind="replay", sampler="uniform", samples_per_insert=None)
     agent = load_program.make_agent()._replace(tables=(table,))
     with tempfile.TemporaryDirectory() as folder:
 

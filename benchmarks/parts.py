@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
-from jax.sharding import SingleDeviceSharding
 
 from boonta.agents.base import Agent, Batch, Slots, Steps
 from boonta.benchmarks.timing import LIMIT, REVERB_LIMIT, on_all_cores, per_second
@@ -19,6 +18,7 @@ from boonta.envs.actions import random_actions
 from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy, step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables import contract
 
 
@@ -117,7 +117,7 @@ def reverb_rate(agent: Agent, env: Env, size: int, seconds: float) -> float:
     server = Server([make_table(table, signature)])
     client = server.client()
     node = Node("benchmark")
-    dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), signature)
+    dataset = ReverbDataset([client], [table], batch_sharding(make_mesh(1, table.batch_size)), signature)
     row = _noise(agent, env, (size,))
     batch, rng = env(size, 0), np.random.default_rng(0)
     actions = random_actions(env.spec.actions, (64, size), rng)

@@ -21,8 +21,7 @@ import sys
 import matplotlib
 import tyro
 
-from boonta.benchmarks.timing import ROOT
-from boonta.nodes import metrics
+from boonta.benchmarks.timing import ROOT, figures
 
 matplotlib.use("agg")
 from matplotlib import pyplot  # noqa: E402  # The backend must be chosen first.
@@ -86,7 +85,7 @@ def run(folder: pathlib.Path, program: list[str], seed: int, options: Options) -
         flags = [*program[1:], *shlex.split(options.flags), f"--workdir={folder}", f"--seed={seed}", *stop]
         subprocess.run([sys.executable, str(ROOT / "programs" / program[0]), *flags], check=True, stdout=sys.stderr)
         (folder / "done").touch()
-    return metrics.read(folder)
+    return figures(folder)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ import jax
 import numpy as np
 import psutil
 import tyro
-from jax.sharding import SingleDeviceSharding
 
 from boonta.agents import dqn
 from boonta.agents.base import Agent, Steps
@@ -35,6 +34,7 @@ from boonta.envs.atari import Atari
 from boonta.envs.base import EnvSpec
 from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.base import Node
+from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.tables.host import HostStore
 from boonta.nodes.tables.reverb import writer
 from boonta.nodes.tables.rows import Groups
@@ -119,7 +119,7 @@ def measure(agent: Agent, spec: EnvSpec, shown: list[Any], options: Options) -> 
         resident = process.memory_info().rss - before
         client = Client(f"localhost:{port}")
         saved = sum(file.stat().st_size for file in pathlib.Path(client.checkpoint()).rglob("*") if file.is_file())
-        dataset = ReverbDataset([client], [table], SingleDeviceSharding(jax.devices()[0]), like)
+        dataset = ReverbDataset([client], [table], batch_sharding(make_mesh(1, table.batch_size)), like)
 
         def draw() -> float:
             node.wait_for("a batch", dataset.next)

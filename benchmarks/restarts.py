@@ -117,7 +117,8 @@ def turn(file: str, plan: Plan, ways: Sequence[str]) -> dict[tuple[str, str], Ti
 def strike(run: Running, victim: str, number: int) -> Times:
     """Sends a node a signal, and waits until it works again."""
     before, deaths = run.pids, DEATH.findall(run.printed)
-    began, named_s, seen = time.monotonic(), 0.0, []  # The last are the counters since the node has begun its work.
+    began, named_s = time.monotonic(), 0.0
+    seen: list[dict[str, float]] = []  # The counters since the node has begun its work.
     os.kill(before[victim], number)
     while not _works(seen, OWN.get(_role(victim))):
         elapsed = time.monotonic() - began

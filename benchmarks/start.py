@@ -17,8 +17,7 @@ import tempfile
 
 import tyro
 
-from boonta.benchmarks.timing import NO_EVALUATION, ROOT, medians
-from boonta.nodes import metrics
+from boonta.benchmarks.timing import NO_EVALUATION, ROOT, figures, medians
 
 LIVES = ("at first", "resumed")
 START = "start_s"
@@ -52,7 +51,7 @@ def starts(options: Options) -> list[dict[str, float]]:
             command += ["--launch", options.launch, "--workdir", folder]
             limit = f"--stop.seconds={(life + 1) * options.seconds}"  # It counts those of the lives before.
             subprocess.run([*command, limit], check=True, stdout=sys.stderr)
-            row = metrics.read(pathlib.Path(folder))[-1]
+            row = figures(pathlib.Path(folder))[-1]
             if START not in row:
                 raise SystemExit(f"no update came within {options.seconds:.0f} s: give it more --seconds")
             found.append({name: value for name, value in row.items() if name.partition("/")[0] == START})

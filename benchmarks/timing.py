@@ -80,12 +80,17 @@ def medians(steady: Sequence[dict[str, float]]) -> dict[str, float]:
     return {name: statistics.median(row[name] for row in steady if name in row) for name in names}
 
 
+def figures(folder: pathlib.Path) -> list[dict[str, float]]:
+    """The rows of a run, the oldest first, without what wasn't finite."""
+    return [{name: value for name, value in row.items() if value is not None} for row in metrics.read(folder)]
+
+
 def rows(program: str, flags: Sequence[str], seconds: float) -> list[dict[str, float]]:
     """The rows themselves of which `whole` returns the medians, the oldest first."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(ROOT / "programs" / program), *flags, "--workdir", folder]
         subprocess.run([*command, f"--stop.seconds={60 + seconds}"], check=True, stdout=sys.stderr)
-        found = metrics.read(pathlib.Path(folder))
+        found = figures(pathlib.Path(folder))
     steady = [row for row in found[:-1] if row.get("updates_per_s", 0) > 0][2:]
     if not steady:
         raise SystemExit(f"{program} had hardly begun to learn in {60 + seconds:.0f} s: measure with more --seconds")

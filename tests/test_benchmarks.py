@@ -73,9 +73,8 @@ def test_both_starts_are_shown_by_their_phases(capsys, monkeypatch):
     """Two turns, each of which starts twice from one folder."""
     commands, whole = [], iter((30.0, 8.0, 34.0, 10.0))
     monkeypatch.setattr(start.subprocess, "run", lambda command, **_: commands.append(command))
-    monkeypatch.setattr(
-        start.metrics, "read", lambda folder: [{"start_s": next(whole), "start_s/importing": 4.0, "updates": 9.0}]
-    )
+    row = {"start_s/importing": 4.0, "updates": 9.0}
+    monkeypatch.setattr(start, "figures", lambda folder: [{"start_s": next(whole), **row}])
     start.main(start.Options(turns=2, seconds=50.0))
     limits = [(command[-2], command[-1]) for command in commands]
     assert [limit for _, limit in limits] == ["--stop.seconds=50.0", "--stop.seconds=100.0"] * 2

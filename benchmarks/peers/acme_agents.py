@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from boonta.envs.base import Env
 from boonta.envs.catch import Catch
@@ -33,7 +33,7 @@ from acme.jax.layouts.local_layout import LocalLayout  # noqa: E402  # isort: sk
 from acme.utils import counting  # noqa: E402  # isort: skip
 
 WIDTH = 64
-Spec = acme.specs.EnvironmentSpec
+Spec: TypeAlias = acme.specs.EnvironmentSpec
 Name = Literal["dqn", "impala", "r2d2", "sac"]
 
 
@@ -74,7 +74,7 @@ def make_dqn(spec: Spec) -> dict[str, Any]:
     def q_values(observation: Any) -> jax.Array:
         return hk.nets.MLP([WIDTH, WIDTH, spec.actions.num_values])(_flat(observation, spec))
 
-    pure = hk.without_apply_rng(hk.transform(q_values))
+    pure: Any = hk.without_apply_rng(hk.transform(q_values))
     example = utils.add_batch_dim(utils.zeros_like(spec.observations))
     network = networks_lib.FeedForwardNetwork(lambda key: pure.init(key, example), pure.apply)
     loss = dqn.PrioritizedDoubleQLearning(discount=config.discount)

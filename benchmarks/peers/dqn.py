@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 import types
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import tyro
@@ -99,7 +99,7 @@ def purejaxrl(env_name: EnvName, options: Options) -> float:
     sys.path.insert(0, str(options.purejaxrl / "purejaxrl"))
     from dqn import make_train  # type: ignore[import-not-found]
 
-    config = {
+    config: dict[str, Any] = {
         "NUM_ENVS": SLOTS,
         "BUFFER_SIZE": SIZE,
         "BUFFER_BATCH_SIZE": BATCH,

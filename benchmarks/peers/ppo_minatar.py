@@ -34,7 +34,7 @@ from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import provenance_of
 
-PUBLISHED = {
+PUBLISHED: dict[str, Any] = {
     "LR": 5e-3,
     "NUM_ENVS": 64,
     "NUM_STEPS": 128,
@@ -156,7 +156,8 @@ def _keep(folder: pathlib.Path, game: str, seed: int, numbers: np.ndarray, retur
     with claim_workdir("ppo_purejaxrl", Run(workdir=str(folder), seed=seed, launch="anakin"), settings, origin):
         rows = []
         for update in (len(numbers) * (i + 1) // POINTS for i in range(POINTS)):
-            row = {"updates": update, "env_steps": update * PUBLISHED["NUM_ENVS"] * PUBLISHED["NUM_STEPS"]}
+            env_steps = update * PUBLISHED["NUM_ENVS"] * PUBLISHED["NUM_STEPS"]
+            row: dict[str, float] = {"updates": update, "env_steps": env_steps}
             row |= {"seconds": seconds * update / len(numbers), "eval_version": update}
             rows.append(json.dumps(row | {"eval_return": _last(numbers[:update], returns[:update])}) + "\n")
         (folder / metrics.FILE).write_text("".join(rows))
