@@ -11,7 +11,7 @@ from typing import Any
 
 import pydantic
 
-from boonta.nodes.snapshots import schema
+from boonta.nodes.snapshots import files, schema
 from boonta.programs.experiments import values
 from boonta.programs.experiments.check import Member, check
 from boonta.programs.experiments.spec import Entry, Spec
@@ -132,9 +132,7 @@ def write(folder: pathlib.Path, command: Sequence[str], spec: Spec, jobs: Sequen
         for i, entry in enumerate(job.runs)
     ]
     content = dataclasses.asdict(Sweep(list(command), dataclasses.asdict(spec), runs))
-    fresh = folder / f"{FILE}.new"
-    fresh.write_text(json.dumps(content, indent=2) + "\n")
-    fresh.replace(folder / FILE)
+    files.write_whole(folder / FILE, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def plan(

@@ -54,9 +54,8 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
         write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
         with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
             LOG.debug("claimed again, by process %d", os.getpid())
-    fresh = folder / f"{schema.CONFIG}.new"
-    fresh.write_text(json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n")
-    fresh.replace(folder / schema.CONFIG)  # This is atomic, so that a kill leaves no partial file.
+    config = json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n"
+    write_whole(folder / schema.CONFIG, config.encode())
     return held
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -166,12 +167,12 @@ def test_a_config_that_could_not_be_written_leaves_the_old_one(tmp_path, monkeyp
     claim(tmp_path).close()
     before = (tmp_path / "config.json").read_text()
 
-    def disk_full(path, text):
-        with open(path, "w") as file:
-            file.write(text[:10])
-        raise OSError("disk full")
+    def disk_full(handle):
+        if pathlib.Path(os.readlink(f"/proc/self/fd/{handle}")).name == "config.json.new":
+            os.truncate(handle, 10)
+            raise OSError("disk full")
 
-    monkeypatch.setattr(pathlib.Path, "write_text", disk_full)
+    monkeypatch.setattr(os, "fsync", disk_full)
     with pytest.raises(OSError, match="disk full"):
         claim(tmp_path, width=4, allow_changes=True)
     assert (tmp_path / "config.json").read_text() == before
