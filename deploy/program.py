@@ -10,9 +10,7 @@ from boonta.programs.wiring import learners, shards
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
-from boonta.programs.wiring.run import BadInput, Run
-
-UNITS = ("sebulba", "anakin")  # Ways to run a program as one process per host.
+from boonta.programs.wiring.run import UNITS, BadInput, Run
 
 
 class Built(NamedTuple):
@@ -31,11 +29,6 @@ class Built(NamedTuple):
     settings: dict[str, Any]
     program: Program
     environment: dict[str, dict[str, str]]
-
-    @property
-    def is_unit(self) -> bool:
-        """Whether all nodes are in one process per host."""
-        return self.run.launch in UNITS
 
 
 def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
@@ -59,7 +52,7 @@ def build(file: pathlib.Path, flags: Sequence[str]) -> Built:
             f"--launch {run.launch} is for one machine; leave it out, so that each host runs its own node, or "
             f"choose one of {', '.join(UNITS)}"
         )
-    if run.launch in UNITS:
+    if run.is_unit:
         require_unit(program)
         return Built(function, run, settings, program, {})
     return Built(function, run, settings, program, group_environment(program))
@@ -86,7 +79,7 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
       ValueError: its replay servers can't share its tables, or its learners can't learn together.
     """
     built = build(file, flags)
-    if built.is_unit:
+    if built.run.is_unit:
         raise BadInput(
             f"--launch {built.run.launch} makes one process per host: start it there with ./run python {file}"
         )

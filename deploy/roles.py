@@ -100,7 +100,7 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     inside = from_root(file)
     if inside.is_absolute():
         raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
-    make = _unit if built.is_unit else _services
+    make = _unit if built.run.is_unit else _services
     roles = make(name, str(inside), tuple(flags), built, table)
     for role in roles:
         _require_fit(name, role)
@@ -123,7 +123,7 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     for i, job in enumerate(sweep.jobs):
         words = job.command(sweep.folder / job.name)
         built, inside = build(pathlib.Path(job.file), words[1:]), from_root(pathlib.Path(job.file))
-        if not built.is_unit:
+        if not built.run.is_unit:
             raise BadInput(
                 f"{job.name} is a pod for each of its nodes; a sweep has a pod for each run: give --launch sebulba or "
                 "anakin, or render it alone"

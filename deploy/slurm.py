@@ -115,14 +115,14 @@ def _turn(job: Job, program: pathlib.Path, flags: Sequence[str]) -> _Turn:
       BadInput, ValueError: it could not run.
     """
     built = build(program, flags)
-    if built.is_unit:
+    if built.run.is_unit:
         places, command = [f"unit {index}" for index in range(job.nodes)], _unit_command(job)
     else:
         places, command = [_place(task) for task in _tasks(job, built)], _node_command(job)
     nodes = shlex.join(places)
     words = shlex.join([str(from_root(program)), *flags])
     setting = f"nodes=({nodes}) words=({words}) workdir={shlex.quote(built.run.workdir)}"
-    return _Turn(built.program.name, built.is_unit, command, setting)
+    return _Turn(built.program.name, built.run.is_unit, command, setting)
 
 
 def _place(task: core.Task) -> str:

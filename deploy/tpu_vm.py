@@ -77,7 +77,7 @@ def commands(machines: Machines, flags: Sequence[str]) -> dict[str, list[str]]:
       BadInput, ValueError: the program could not run.
     """
     built = build(machines.program, flags)
-    starts = _units(machines, flags) if built.is_unit else _nodes(machines, built, flags)
+    starts = _units(machines, flags) if built.run.is_unit else _nodes(machines, built, flags)
     found = {}
     for name, (host, words) in starts.items():
         remote = (

@@ -138,7 +138,7 @@ def _end_with(codes: Sequence[int]) -> None:
 
 def _settle_network(run: Run, arguments: Sequence[str] | None) -> str:
     """A line on who can reach the program's servers, if it has any; may start this process anew, see `isolate`."""
-    if run.launch in ("sebulba", "anakin"):
+    if run.is_unit:
         return ""
     own = run.network == "private" and arguments is None
     return f"network: {network.isolate() if own else network.OPEN}"

@@ -158,7 +158,7 @@ class Program:
     def saves_tables(self) -> bool:
         """Whether a replay server saves its tables beside the learner's checkpoints; those of threads aren't saved."""
         replays = any(group.node.role == "replay" for group in self.all_groups)
-        return replays and self.run.launch not in ("sebulba", "anakin")
+        return replays and not self.run.is_unit
 
     @property
     def restarts(self) -> dict[str, Restarts]:

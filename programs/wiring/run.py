@@ -18,6 +18,7 @@ from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.several import check_numbers
 from boonta.programs.wiring.supervision.restarts import Restarts
 
+UNITS = ("sebulba", "anakin")  # Ways to run a program as one process per host.
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
 
 
@@ -107,12 +108,17 @@ class Run:
             raise ValueError(
                 f"restarts is {self.restarts}; with --launch {self.launch} nothing is started again: leave it out"
             )
-        if self.hosts.number > 1 and self.launch not in ("sebulba", "anakin"):
+        if self.hosts.number > 1 and not self.is_unit:
             raise ValueError(f"hosts.number is {self.hosts.number}; with --launch {self.launch} it must be 1")
 
     def path(self, name: str) -> str:
         """A path inside the run's folder."""
         return os.path.join(self.workdir, name)
+
+    @property
+    def is_unit(self) -> bool:
+        """Whether all nodes are in one process per host."""
+        return self.launch in UNITS
 
     @property
     def restarts_nodes(self) -> bool:
@@ -122,7 +128,7 @@ class Run:
     @property
     def restarts_itself(self) -> bool:
         """Whether the program is one process, which is started again when it died."""
-        return self.launch in ("sebulba", "anakin") and self.hosts.number == 1 and self.restarts.number > 0
+        return self.is_unit and self.hosts.number == 1 and self.restarts.number > 0
 
     @property
     def start_folder(self) -> str | None:

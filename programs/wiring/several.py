@@ -32,10 +32,10 @@ def check_numbers(run: Run) -> None:
         if number < 1:
             raise ValueError(f"{field} is {number}; it must be at least 1")
         if number > 1 and run.launch not in several:
-            units = field == "learners" and run.launch in ("sebulba", "anakin")
+            has_hosts = field == "learners" and run.is_unit
             raise ValueError(
                 f"{field} is {number}; with --launch {run.launch} it must be 1: leave it out"
-                + (", or give --hosts.number" if units else "")
+                + (", or give --hosts.number" if has_hosts else "")
             )
 
 

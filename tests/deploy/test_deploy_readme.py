@@ -23,7 +23,7 @@ def test_all_commands_are_there_and_their_programs_run_as_the_page_says():
         own, _, flags = words.replace("\\\n", " ").partition(" -- ")
         (file,) = re.findall(r"programs/\w+\.py", own)
         built = program.build(ROOT / file, flags.partition(">")[0].split())
-        assert built.is_unit == ("--launch" in flags), module
+        assert built.run.is_unit == ("--launch" in flags), module
 
 
 def test_the_units_in_the_comments_can_be_read(tmp_path):

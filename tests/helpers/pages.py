@@ -167,7 +167,7 @@ def _run_of(function: Callable[..., Program]) -> Run:
     run, settings = parse(function)
     if "data" not in settings:  # An archive, which would have to be there.
         program = function(run=run, **settings)
-        if run.launch in deployed.UNITS:
+        if run.is_unit:
             deployed.require_unit(program)
     return run
 
