@@ -20,9 +20,9 @@ from boonta.deploy.ending import Ending
 from boonta.nodes.monitor import Monitor
 from boonta.nodes.replay import require_free
 from boonta.nodes.rpc.wire import UNIX
-from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.several import meeting
 from boonta.programs.wiring.supervision import interrupts
 from boonta.programs.wiring.supervision.view import View
 

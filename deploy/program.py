@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from boonta.programs.wiring import learners, shards
+from boonta.programs.wiring import several
 from boonta.programs.wiring.command_line.arguments import function_of, parse
 from boonta.programs.wiring.interpreters.local import group_environment
 from boonta.programs.wiring.program import Program, ProgramFunction
@@ -76,15 +76,14 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
 
     Raises:
       BadInput: the program is one process per host.
-      ValueError: its replay servers can't share its tables, or its learners can't learn together.
+      ValueError: it has several nodes of a kind of which it can have one.
     """
     built = build(file, flags)
     if built.run.is_unit:
         raise BadInput(
             f"--launch {built.run.launch} makes one process per host: start it there with ./run python {file}"
         )
-    shards.check(built.program)
-    learners.check(built.program)
+    several.check(built.program)
     return built
 
 

@@ -12,11 +12,11 @@ from boonta.deploy.sweeps import Planned, planned
 from boonta.nodes.rpc import keys
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.interpreters.local import override_of
-from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import compiled
 from boonta.programs.wiring.run_folder.provenance import ROOT, from_root
+from boonta.programs.wiring.several import meeting
 
 INDEX = "BOONTA_INDEX"  # The environment variable with the pod's number in its role.
 WORKDIR = "/runs"

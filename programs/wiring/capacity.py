@@ -16,7 +16,7 @@ from boonta.nodes.tables.division import SERVERS, divided
 from boonta.programs.wiring.construction import signature_of
 from boonta.programs.wiring.machine import memory
 from boonta.programs.wiring.program import Program
-from boonta.programs.wiring.shards import servers_of
+from boonta.programs.wiring.several import number_of
 
 # Reverb compresses with Snappy, which makes of 64 bytes three at best.
 BEST_COMPRESSION = 64 / 3
@@ -70,7 +70,7 @@ def check(program: Program, apart: bool = False) -> str:
         place = _devices(own, _members(program) / program.run.hosts.number)
     elif any(group.node.role == "replay" for group in program.all_groups):
         place = _host(BEST_COMPRESSION)
-        tables = [divided(table, servers_of(program) if apart else 1, SERVERS) for table in tables]
+        tables = [divided(table, number_of(program, "replay") if apart else 1, SERVERS) for table in tables]
     tables = _stored(tables)
     if not tables or place is None or place.copies * _size(tables, _generous(program)) <= place.left:
         return ""

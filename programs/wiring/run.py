@@ -15,10 +15,15 @@ from boonta.nodes.sinks.base import TENSORBOARD, check_names
 from boonta.nodes.snapshots.store import BEST, CHECKPOINTS, numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.nodes.watch.stopping import StopRule
-from boonta.programs.wiring.several import check_numbers
 from boonta.programs.wiring.supervision.restarts import Restarts
 
 UNITS = ("sebulba", "anakin")  # Ways to run a program as one process per host.
+# The ways to run with more than one of each, by the field of `Run`; every learner has a process of its own.
+SEVERAL = {
+    "replay_servers": ("local_mp", "local_mt"),
+    "variable_servers": ("local_mp", "local_mt"),
+    "learners": ("local_mp",),
+}
 Which = Literal["newest", "best"]  # A choice among a run's checkpoints.
 
 
@@ -96,7 +101,7 @@ class Run:
         for field in ("save_every_s", "keep_every_h"):
             if not getattr(self, field) > 0:  # NaN is refused, too.
                 raise ValueError(f"{field} is {getattr(self, field)}; it must be above 0")
-        check_numbers(self)
+        self._require_numbers()
         check_names(self.log)
         if self.process_env and self.launch != "local_mp":
             raise ValueError(
@@ -110,6 +115,19 @@ class Run:
             )
         if self.hosts.number > 1 and not self.is_unit:
             raise ValueError(f"hosts.number is {self.hosts.number}; with --launch {self.launch} it must be 1")
+
+    def _require_numbers(self) -> None:
+        """Raises ValueError for a number of servers or learners that this way to run can't have."""
+        for field, ways in SEVERAL.items():
+            number = getattr(self, field)
+            if number < 1:
+                raise ValueError(f"{field} is {number}; it must be at least 1")
+            if number > 1 and self.launch not in ways:
+                has_hosts = field == "learners" and self.is_unit
+                raise ValueError(
+                    f"{field} is {number}; with --launch {self.launch} it must be 1: leave it out"
+                    + (", or give --hosts.number" if has_hosts else "")
+                )
 
     def path(self, name: str) -> str:
         """A path inside the run's folder."""

@@ -21,10 +21,8 @@ from boonta.nodes.rpc.client import Client
 from boonta.nodes.rpc.wire import UNIX
 from boonta.nodes.tables.reverb.library import load
 from boonta.programs.wiring.construction import limit_of, node_arguments, signature_of
-from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.program import Group, Program
-from boonta.programs.wiring.several import dealt
-from boonta.programs.wiring.shards import first_group
+from boonta.programs.wiring.several import dealt, first_group, meeting
 from boonta.programs.wiring.supervision import workers
 from boonta.programs.wiring.supervision.interrupts import held
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping
 from boonta.nodes.snapshots import files
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.joining import Servers
-from boonta.programs.wiring.learners import meeting
 from boonta.programs.wiring.machine import accelerators, network
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import temporary
 from boonta.programs.wiring.run_folder.journal import LOG
+from boonta.programs.wiring.several import meeting
 from boonta.programs.wiring.supervision import supervise
 from boonta.programs.wiring.supervision.interrupts import Signals, held
 

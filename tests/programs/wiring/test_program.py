@@ -154,7 +154,7 @@ def test_a_program_has_as_many_variable_servers_as_the_run_asks_for_or_it_names_
     ("own", "run", "message"),
     [
         ([group(VariableServer)], {"variable_servers": 2}, "variable_servers is 2, and the program itself names 1"),
-        ([group(Board, 2)], {}, "variables: Board takes no `source`, so that it can't be one of 2"),
+        ([group(Board, 2)], {}, "variables: Board takes no `source`, and so can't be one of 2 variable servers"),
         (
             [group(VariableServer, 2)],
             {"launch": "serial"},

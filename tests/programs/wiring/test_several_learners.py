@@ -9,7 +9,7 @@ from boonta.envs.catch import Catch
 from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
-from boonta.programs.wiring import learners
+from boonta.programs.wiring import several
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.construction import node_arguments, seeds_of
 from boonta.programs.wiring.interpreters import local
@@ -35,7 +35,7 @@ def test_each_learner_has_a_name_and_all_have_one_seed_and_one_folder(tmp_path):
     program = program_of(tmp_path, group(Learner), group(Actor), seed=7)
     check_nodes(program)
     (found,) = (each for each in program.all_groups if each.node is Learner)
-    assert found.names == ("learner/0", "learner/1") and learners.meeting(found) == "learner"
+    assert found.names == ("learner/0", "learner/1") and several.meeting(found) == "learner"
     given = [node_arguments(program, found, i, {}) for i in range(2)]
     assert {(each["seed"], each["folder"]) for each in given} == {(7, str(tmp_path / "checkpoints"))}
     assert seeds_of(program)["learner/0"] == seeds_of(program)["learner/1"] == 7
@@ -46,7 +46,7 @@ def test_a_program_that_names_its_learners_decides_itself_and_one_learner_meets_
     check_nodes(program)
     assert program.of_role("learner").number == 4
     (single, actors) = program_of(tmp_path, group(Learner), group(Actor, 2), number=1).groups
-    assert single.names == ("learner",) and not learners.meeting(single) and not learners.meeting(actors)
+    assert single.names == ("learner",) and not several.meeting(single) and not several.meeting(actors)
 
 
 @pytest.mark.parametrize(

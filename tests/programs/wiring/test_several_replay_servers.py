@@ -12,7 +12,7 @@ from boonta.nodes.actor import Actor
 from boonta.nodes.learner import Learner
 from boonta.nodes.reanalyzer import Reanalyzer
 from boonta.nodes.replay import Replay
-from boonta.programs.wiring import shards
+from boonta.programs.wiring import several
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.construction import node_arguments
 from boonta.programs.wiring.launch import Program, Run, group
@@ -34,7 +34,7 @@ def program_of(tmp_path, *groups, servers: int = 2, make=dqn.make, config=dqn.CA
 def test_each_server_has_a_part_of_the_tables_and_a_name(tmp_path):
     program = program_of(tmp_path, group(Actor))
     check_nodes(program)
-    assert shards.servers_of(program) == 2
+    assert several.number_of(program, "replay") == 2
     (replay,) = (each for each in program.all_groups if each.node is Replay)
     assert replay.names == ("replay/0", "replay/1")
     given = [node_arguments(program, replay, i, {}) for i in range(2)]
@@ -45,7 +45,7 @@ def test_each_server_has_a_part_of_the_tables_and_a_name(tmp_path):
 def test_a_program_that_names_its_servers_decides_itself(tmp_path):
     program = program_of(tmp_path, group(Actor, 2), group(Replay, 4), servers=1)
     check_nodes(program)
-    assert shards.servers_of(program) == 4
+    assert several.number_of(program, "replay") == 4
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_program_that_names_its_servers_decides_itself(tmp_path):
             {},
             "replay_servers is 2, and the program itself names 1: leave it out, or change",
         ),
-        ([group(Actor), group(Old, 2)], {}, "replay: Old doesn't take `shard` and `shards`, and so can't be one of 2"),
+        ([group(Actor), group(Old, 2)], {}, "replay: Old takes no `shard`, and so can't be one of 2 replay servers"),
         (
             [group(Actor)],
             {"make": ppo.make, "config": ppo.CATCH},
@@ -97,6 +97,6 @@ def test_ways_to_run_with_one_server_refuse_more(launch):
 
 def test_the_groups_of_all_nodes_are_dealt_in_turn():
     actors, renewing = group(Actor, 3), group(Reanalyzer, 3)
-    assert [shards.first_group(actors, i) for i in range(3)] == [0, 2, 4]
-    assert [shards.first_group(dataclasses.replace(actors, settings={"threads": 3}), i) for i in range(3)] == [0, 3, 6]
-    assert [shards.first_group(renewing, i) for i in range(3)] == [0, 1, 2]
+    assert [several.first_group(actors, i) for i in range(3)] == [0, 2, 4]
+    assert [several.first_group(dataclasses.replace(actors, settings={"threads": 3}), i) for i in range(3)] == [0, 3, 6]
+    assert [several.first_group(renewing, i) for i in range(3)] == [0, 1, 2]
