@@ -65,10 +65,8 @@ def require_unit(program: Program) -> None:
 
     if program.run.launch == "sebulba":
         sebulba.require_threads(program)
-    elif program.of_role("anakin") is None:
-        anakin.fused(program)
-    if program.run.launch == "anakin":
-        anakin.jax_env_of(program.env)
+    else:
+        anakin.require_fusible(program)
 
 
 def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:

@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKS: Mapping[str, Callable[[Program], Any]] = {
     "local_mp": check_nodes,
     "sebulba": sebulba.build,
-    "anakin": lambda program: (program.of_role("anakin") or anakin.fused(program), anakin.jax_env_of(program.env)),
+    "anakin": anakin.require_fusible,
 }
 
 

@@ -146,9 +146,7 @@ class _Checker:
         from boonta.agents.config import leaves, number_fields
         from boonta.programs.experiments.together import fused
         from boonta.programs.wiring.checks import check_nodes
-        from boonta.programs.wiring.interpreters import local
-        from boonta.programs.wiring.interpreters.anakin import fused as fuse
-        from boonta.programs.wiring.interpreters.anakin import jax_env_of
+        from boonta.programs.wiring.interpreters import anakin, local
 
         run, settings = _parsed(self._function, command)
         if dataclasses.replace(run.stop, on_collapse=False) == type(run.stop)():
@@ -159,9 +157,7 @@ class _Checker:
             here = run.launch.startswith("local") and not self._elsewhere
             local.prepare(program) if here else check_nodes(program)  # The former's ImportError names what is missing.
             return _Built(run, settings)
-        jax_env_of(program.env)
-        if program.of_role("anakin") is None:
-            fuse(program)
+        anakin.require_fusible(program)
         if not fused.may_join(program, settings):
             return _Built(run, settings)
         config = settings[fused.CONFIG]

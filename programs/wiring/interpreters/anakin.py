@@ -41,6 +41,13 @@ def build(program: Program) -> tuple[Monitor, list[Node]]:
     return monitor, [construct(program, one, 0, given)]
 
 
+def require_fusible(program: Program) -> None:
+    """Raises ValueError if a program can't be one node; devices aren't checked, since it may be for another host."""
+    if program.of_role("anakin") is None:
+        fused(program)
+    jax_env_of(program.env)
+
+
 def fused(program: Program) -> Group:
     """The node that takes the place of a program's actors, learner, reanalyzers and evaluator, with their settings.
 
