@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def compare(
         _print(made)
         print(f"nothing has changed since it was written: {target / HTML}")
         return
-    runs, left_out = all_recorded(workdirs)
+    runs, left_out = all_recorded(folders)
     results, metric, warnings = results_of_all(runs, metric, which)
     suite = groups.suite_of(results)
     scale = summary.references(suite, reference)
@@ -135,7 +135,7 @@ def _draw(target: pathlib.Path, content: Content) -> None:
     draw("profiles", {"final scores": summary.profiles(scores)}, label, "share of runs above")
 
 
-def _key(folders: Sequence[pathlib.Path], options: Mapping[str, Any]) -> str:
+def _key(folders: Iterable[pathlib.Path], options: Mapping[str, Any]) -> str:
     """The SHA-256 of everything that a comparison is made from."""
     digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
     for folder in folders:

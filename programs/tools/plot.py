@@ -15,7 +15,7 @@ import tyro
 from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
 from boonta.programs.experiments.curves import X
-from boonta.programs.experiments.folders import all_recorded, folder_of_all
+from boonta.programs.experiments.folders import all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.results import Recorded, Result, metrics_of, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.command_line.faults import command, writing
@@ -48,7 +48,7 @@ def plot(
       BadInput: a folder holds no run; a run lacks a metric; the environments make no suite; or the picture can't be
         written.
     """
-    runs, left_out = all_recorded(workdirs)
+    runs, left_out = all_recorded(folders_of(workdirs))
     target = out or folder_of_all(workdirs) / f"{_name(metric, x)}.png"
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")

@@ -201,21 +201,22 @@ def test_a_sweep_names_its_runs(tmp_path):
     one, other = (write_run(tmp_path / name) for name in "ab")
     for name in ("not started", "comparison"):
         (tmp_path / name).mkdir()
-    assert folders_of([tmp_path, other, tmp_path / "a"]) == [one, other]
-    assert folders_of([tmp_path / "comparison", other]) == [other]
+    assert list(folders_of([tmp_path, other]).items()) == [(one, False), (other, True)]
+    assert list(folders_of([tmp_path, other, tmp_path / "a"]).items()) == [(one, True), (other, True)]
+    assert folders_of([tmp_path / "comparison", other]) == {other: True}
 
 
 def test_a_run_of_a_sweep_without_metrics_is_left_out_by_name_unless_it_is_given_itself(tmp_path):
     (tmp_path / "sweep.json").write_text("{}")
     one, other = (write_run(tmp_path / name) for name in "ab")
     (other / "metrics.jsonl").unlink()
-    runs, warnings = all_recorded([tmp_path])
+    runs, warnings = all_recorded(folders_of([tmp_path]))
     assert [run.folder for run in runs] == [one] and warnings == ["b has no metrics.jsonl yet, and is left out"]
     with pytest.raises(BadInput, match="b has no metrics.jsonl: No such file"):
-        all_recorded([tmp_path, other])
+        all_recorded(folders_of([tmp_path, other]))
     (one / "metrics.jsonl").unlink()
     with pytest.raises(BadInput, match="nothing to show: a has no metrics.jsonl yet, .*; b has"):
-        all_recorded([tmp_path])
+        all_recorded(folders_of([tmp_path]))
 
 
 def test_a_run_that_goes_on_without_an_evaluation_does_not_hold_up_the_others(tmp_path):
