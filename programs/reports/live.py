@@ -76,7 +76,7 @@ class Live:
     def charts(self) -> str:
         """The charts, as SVGs one after another; they are drawn again when there is a new row."""
         with self._drawing:
-            past = moments(page.rows_of(self._folder))
+            past = moments(status.rows_of(self._folder))
             last = past[-1].seconds if past else 0.0
             if last != self._drawn[0]:
                 self._drawn = last, _charts(past)
@@ -103,7 +103,7 @@ class Live:
 
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
-        rows = page.rows_of(self._folder)
+        rows = status.rows_of(self._folder)
         agent = read_config(self._folder).agent
         group, lines = node.partition("/")[0], []
         for name, value in (rows[-1] if rows else {}).items():

@@ -39,7 +39,7 @@ def whole(config: Config, folder: pathlib.Path) -> str:
 
 def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str, Chart]:
     """Draws the pictures of a run into a folder; returns its charts by file name."""
-    drawn = charts.charts(curves.moments(rows_of(folder)))
+    drawn = charts.charts(curves.moments(status.rows_of(folder)))
     for name, chart in drawn.items():
         figures.draw(chart.panels, target / name, chart.xlabel, chart.ylabel, str(folder), "", formats=("svg",))
     if config.picture.groups:
@@ -52,7 +52,7 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
     log = journal.last_start(folder)
     state = status.SENTENCES[status.state_of(folder, log)].capitalize()
     parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
-    rows = rows_of(folder)
+    rows = status.rows_of(folder)
     newest = rows[-1] if rows else {}
     parts += [_reached(newest), "## Health", _health(newest, folder)]
     for name, chart in drawn.items():
@@ -65,14 +65,6 @@ def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -
     parts += ["## The newest row of metrics", _newest(newest, config.agent), "## Settings", _settings(config)]
     parts += ["## Where it comes from", *_origin(config)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def rows_of(folder: pathlib.Path) -> list[dict[str, float | None]]:
-    """The rows of a run; none before the first one."""
-    try:
-        return metrics.read(folder)
-    except OSError:
-        return []
 
 
 def status_of(folder: pathlib.Path) -> dict[str, Any]:
@@ -141,10 +133,7 @@ def _results(folder: pathlib.Path) -> list[str]:
 
 def _notable(folder: pathlib.Path) -> list[str]:
     """The lines of the run's log about starts, ends, restarts and other warnings."""
-    try:
-        lines = journal.lines(folder)
-    except OSError:
-        return []
+    lines = journal.lines(folder)
     return [line for line in lines if journal.parse(line).level != "INFO" or journal.end_of([line]) is not None]
 
 

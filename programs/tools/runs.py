@@ -12,11 +12,10 @@ import tyro
 from rich.markup import escape
 from rich.table import Table
 
-from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
 from boonta.programs.reports import tables
-from boonta.programs.tools.status import state_of
+from boonta.programs.tools.status import rows_of, state_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
@@ -60,11 +59,7 @@ def _row(run: pathlib.Path, workdirs: pathlib.Path) -> list[str]:
 
 def _last(run: pathlib.Path) -> dict[str, float]:
     """The newest value of each metric."""
-    try:
-        rows = metrics.read(run)
-    except OSError:
-        return {}
-    return {name: value for row in rows for name, value in row.items() if value is not None}
+    return {name: value for row in rows_of(run) for name, value in row.items() if value is not None}
 
 
 def _started(config: Config) -> str:

@@ -43,7 +43,7 @@ def status(workdir: tyro.conf.Positional[pathlib.Path], lines: int = 10) -> None
     """
     config = read_config(workdir)
     print(f"program {config.program}, seed {config.seed}, in {workdir}")
-    log = _log(workdir)
+    log = journal.lines(workdir)
     print(SENTENCES[state_of(workdir, log)])
     for line in log[-lines:]:
         print(f"  {journal.for_people(line)}")
@@ -90,19 +90,17 @@ def is_held(workdir: pathlib.Path) -> bool:
     return False
 
 
-def _log(workdir: pathlib.Path) -> list[str]:
+def rows_of(workdir: pathlib.Path) -> list[dict[str, float | None]]:
+    """The rows of a run's metrics; none before the first one."""
     try:
-        return journal.lines(workdir)
+        return metrics.read(workdir)
     except OSError:
         return []
 
 
 def _last_row(workdir: pathlib.Path) -> dict[str, float]:
     """The metrics of the last row that have a value; none if there is no row."""
-    try:
-        rows = metrics.read(workdir)
-    except OSError:
-        return {}
+    rows = rows_of(workdir)
     return {name: value for name, value in (rows[-1] if rows else {}).items() if value is not None}
 
 

@@ -78,12 +78,11 @@ def kept_in(folder: pathlib.Path) -> Iterator[None]:
 
 
 def lines(folder: pathlib.Path) -> list[str]:
-    """The lines of a run's file, the oldest first.
-
-    Raises:
-      OSError: it can't be read.
-    """
-    return (folder / FILE).read_text(errors="replace").splitlines()
+    """The lines of a run's file, the oldest first; none if it can't be read."""
+    try:
+        return (folder / FILE).read_text(errors="replace").splitlines()
+    except OSError:
+        return []
 
 
 class Line(NamedTuple):
@@ -108,10 +107,7 @@ def for_people(line: str) -> str:
 
 def last_start(folder: pathlib.Path) -> list[str]:
     """The lines of a run since it was started last; none if it never was, or its file can't be read."""
-    try:
-        return since_start(lines(folder))
-    except OSError:
-        return []
+    return since_start(lines(folder))
 
 
 def since_start(log: Sequence[str]) -> list[str]:
