@@ -74,14 +74,19 @@ def differing(settings: Iterable[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({json.dumps(each.get(name, UNSET)) for each in every}) > 1]
 
 
+def results_in(suite: Suite) -> list[Result]:
+    """All results of a suite."""
+    return [result for groups in suite.values() for group in groups for result in group.results]
+
+
 def warnings_of(suite: Suite) -> list[str]:
     """What a reader must know who compares these runs: in what they differ besides their groups' settings."""
-    results = [result for groups in suite.values() for group in groups for result in group.results]
+    results = results_in(suite)
     found = [*_sizes(suite), *_seeds(suite), *_ends(suite), *_points(suite), *_environments(suite)]
     unrecorded = [result for result in results if not result.starts]
     if unrecorded:
         found.append(f"nothing is recorded of source, versions and machine of {_named(unrecorded)}")
-    dirty = [result for result in results if any(_dirty(start) for start in result.starts)]
+    dirty = [result for result in results if any(start.is_dirty for start in result.starts)]
     if dirty:
         found.append(f"files differed from the commit (the tree was dirty) in {_named(dirty)}")
     for what, fact in FACTS.items():
@@ -167,7 +172,7 @@ def _ends(suite: Suite) -> list[str]:
 
 def _points(suite: Suite) -> list[str]:
     """A warning about runs of one evaluation, whose curves are points."""
-    single = [r for groups in suite.values() for group in groups for r in group.results if len(r.curve.values) == 1]
+    single = [result for result in results_in(suite) if len(result.curve.values) == 1]
     if not single:
         return []
     flag = "--evaluation.every-updates or --evaluation.every-s"
@@ -183,10 +188,6 @@ def _environments(suite: Suite) -> list[str]:
             values = sorted({_text(each.get(name, UNSET)) for each in settings})
             found.append(f"{environment} has other rules in some runs: {name} is {' and '.join(values)}")
     return found
-
-
-def _dirty(start: Provenance) -> bool:
-    return bool(start.boonta.dirty or start.program.dirty)
 
 
 def _named(results: Sequence[Result]) -> str:

@@ -85,7 +85,7 @@ def _brief(start: Provenance) -> str:
 
 
 def _state(start: Provenance) -> str:
-    dirty = " with changes" if start.boonta.dirty or start.program.dirty else ""
+    dirty = " with changes" if start.is_dirty else ""
     return f"commit {commits(start)}{dirty}"
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from boonta.programs.experiments import curves, origins, summary
 from boonta.programs.experiments.curves import X
-from boonta.programs.experiments.groups import Group, Suite
-from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, interquartile_mean
+from boonta.programs.experiments.groups import Group, Suite, results_in
+from boonta.programs.experiments.statistics import LEVEL, RESAMPLES, Estimate, estimate, interquartile_mean
 from boonta.programs.experiments.summary import Improvement, Reference
 
 LARGEST = 4_000_000  # Bytes of a picture or film that is put into the page.
@@ -168,7 +168,7 @@ def _scale(content: Content) -> str:
 def _aggregates(content: Content) -> str:
     rows = []
     for name, tasks in summary.normalised(content.suite, content.reference).items():
-        found, mean = summary.aggregate(tasks), summary.aggregate(tasks, np.mean)
+        found, mean = estimate(tasks), estimate(tasks, np.mean)
         rows.append([name, str(sum(map(len, tasks))), number(float(found.value)), interval(found)])
         rows[-1] += [number(float(mean.value)), interval(mean)]
     return table(["group", "runs", "interquartile mean", INTERVAL, "mean", INTERVAL], rows)
@@ -208,7 +208,7 @@ def _runs(suite: Suite) -> str:
 
 
 def _origin(suite: Suite) -> list[str]:
-    results = [result for groups in suite.values() for group in groups for result in group.results]
+    results = results_in(suite)
     listed = [f"- {escaped(line)}" for line in origins.described(results)]
     commands = "\n".join(f"    {line}" for line in origins.commands(results))
     return ["\n".join(listed), "The commands of the runs:", commands]

@@ -107,11 +107,11 @@ def recorded(folder: pathlib.Path, asked: bool = True) -> Recorded:
       BadInput: it has no metrics, or its config.json is damaged.
     """
     config = read_config(folder)
-    found = _ending(folder, config)
-    past = curves.moments(_rows(folder, metrics.FILE, found))
-    members = _rows(folder, metrics.MEMBERS, found) if (folder / metrics.MEMBERS).exists() else None
-    starts, warnings = starts_of(folder, config)
-    return Recorded(folder, config, starts, past, members, (*found, *warnings), asked)
+    warnings = _ending(folder, config)
+    past = curves.moments(_rows(folder, metrics.FILE, warnings))
+    members = _rows(folder, metrics.MEMBERS, warnings) if (folder / metrics.MEMBERS).exists() else None
+    starts, of_starts = starts_of(folder, config)
+    return Recorded(folder, config, starts, past, members, (*warnings, *of_starts), asked)
 
 
 def results_of_all(runs: Sequence[Recorded], metric: str | None, which: Which) -> tuple[list[Result], str, list[str]]:
@@ -176,16 +176,18 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
       NoCurve: the run has no value of the metric yet.
       BadInput: its evaluations can't be read.
     """
-    found = list(run.warnings)
+    warnings = list(run.warnings)
     folder, config = run.folder, run.config
     environment = environment_of(config)
-    evaluated = _evaluations(folder, which, found) if metric == RETURN else {}
+    evaluated = _evaluations(folder, which, warnings) if metric == RETURN else {}
     learners = _members(run, metric) or {None: ({}, curves.curve_of(run.past, metric))}
     if which == "best" and metric == RETURN and not learners.keys() <= evaluated.keys():
-        found.append(f"{folder.name} has no evaluation of its best checkpoint after the run: the run's last one counts")
+        warnings.append(
+            f"{folder.name} has no evaluation of its best checkpoint after the run: the run's last one counts"
+        )
     diverged = [str(member) for member, (row, _) in learners.items() if row.get("loss", 0.0) is None]
     if diverged:
-        found.append(
+        warnings.append(
             f"{folder.name}: members {', '.join(diverged)} diverged, their loss isn't finite; their evaluations count"
         )
     results = []
@@ -204,10 +206,10 @@ def results_of(run: Recorded, metric: str, which: Which) -> tuple[list[Result], 
                 config.seed if member is None else int(row.get("seed") or 0),
                 settings,
                 curve,
-                _score(name, settings, metric, curve, evaluated.get(member), run.past, found),
+                _score(name, settings, metric, curve, evaluated.get(member), run.past, warnings),
             )
         )
-    return results, found
+    return results, warnings
 
 
 def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
@@ -224,22 +226,23 @@ def _members(run: Recorded, metric: str) -> dict[int | None, tuple[Row, Curve]]:
     return {member: row_and_curve for member, row_and_curve in curves.member_curves(rows, run.past, metric).items()}
 
 
-def _rows(folder: pathlib.Path, file: str, found: list[str]) -> list[Row]:
+def _rows(folder: pathlib.Path, file: str, warnings: list[str]) -> list[Row]:
+    """The rows of a file; `warnings` gets one more if lines are lost."""
     try:
         rows, malformed = schema.load_lines(schema.ROW, folder / file)
     except OSError as error:
         raise BadInput(f"{folder} has no {file}: {error.strerror}") from error
-    found += _lost(folder, file, malformed)
+    warnings += _lost(folder, file, malformed)
     return rows
 
 
-def _evaluations(folder: pathlib.Path, which: Which, found: list[str]) -> dict[int | None, Evaluated]:
-    """The last evaluation after the run of each member, or of None in a run without members."""
+def _evaluations(folder: pathlib.Path, which: Which, warnings: list[str]) -> dict[int | None, Evaluated]:
+    """The last evaluation after the run of each member, or of None in a run without members; see `_rows`."""
     try:
         lines, malformed = evaluations.read(folder)
     except OSError as error:
         raise BadInput(f"{folder / evaluations.FILE} can't be read: {error.strerror}") from error
-    found += _lost(folder, evaluations.FILE, malformed)
+    warnings += _lost(folder, evaluations.FILE, malformed)
     return {line.member: line for line in lines if line.which == which and line.returns}
 
 
@@ -258,15 +261,16 @@ def _score(
     curve: Curve,
     evaluated: Evaluated | None,
     past: Sequence[Moment],
-    found: list[str],
+    warnings: list[str],
 ) -> Score:
     """The final score: an evaluation after the run, else the last point of the curve.
 
-    A run that went on after its evaluation would have the score of other params than those at the end of its curve.
+    A run that went on after its evaluation would have the score of other params than those at the end of its curve;
+    `warnings` gets one more then.
     """
     reached = past[-1].updates if past else 0.0
     if evaluated is not None and evaluated.which == "newest" and evaluated.updates < reached:
-        found.append(
+        warnings.append(
             f"{name} was evaluated after {evaluated.updates:,} updates, and has made {reached:,.0f}: its last "
             "evaluation in the run counts; evaluate it again"
         )

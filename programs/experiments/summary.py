@@ -6,8 +6,8 @@ Glossary of shapes: R runs, G points of a grid.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -120,11 +120,6 @@ def normalised(suite: Suite, reference: Mapping[str, Reference]) -> dict[str, li
         name: [reference[env].score(scores(groups[i])) for env, groups in suite.items()]
         for i, name in enumerate(names_of(suite))
     }
-
-
-def aggregate(tasks: Sequence[np.ndarray], statistic: Callable[..., Any] = statistics.interquartile_mean) -> Estimate:
-    """A statistic of a group's normalised scores over all environments, [R] each."""
-    return statistics.estimate(tasks, statistic)
 
 
 def band(group: Group, x: X) -> Band:

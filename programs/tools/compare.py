@@ -17,7 +17,7 @@ from rich.table import Table
 
 from boonta.nodes import metrics
 from boonta.nodes.snapshots import files, schema
-from boonta.programs.experiments import evaluations, figures, groups, origins, page, summary
+from boonta.programs.experiments import evaluations, figures, groups, origins, page, statistics, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.folders import COMPARISON, all_recorded, folder_of_all, folders_of
 from boonta.programs.experiments.groups import Suite
@@ -113,7 +113,7 @@ def captions(suite: Suite) -> dict[str, str]:
 def _draw(target: pathlib.Path, content: Content) -> None:
     """Draws all pictures."""
     suite = content.suite
-    results = [result for groups in suite.values() for group in groups for result in group.results]
+    results = groups.results_in(suite)
     origin, footer = origins.complete(content.command, results), origins.footer(results)
 
     def draw(name: str, panels: Mapping[str, Mapping[str, Band]], xlabel: str, ylabel: str) -> None:
@@ -171,7 +171,7 @@ def _data(key: str, content: Content) -> dict[str, Any]:
         "warnings": list(content.warnings),
         "environments": environments,
         "reference": {env: list(each) for env, each in content.reference.items()},
-        "all": {name: _plain(summary.aggregate(tasks)) for name, tasks in by_group.items()},
+        "all": {name: _plain(statistics.estimate(tasks)) for name, tasks in by_group.items()},
         "improvements": [[one, other, _plain(found)] for one, other, found in content.improvements],
         "files": [PAGE, HTML, *figures.files(list(content.pictures))],
     }

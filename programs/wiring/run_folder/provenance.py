@@ -121,6 +121,11 @@ class Provenance:
     seeds: dict[str, int]
     network: Source | None = None
 
+    @property
+    def is_dirty(self) -> bool:
+        """Whether files differed from the commit."""
+        return bool(self.boonta.dirty or self.program.dirty)
+
 
 def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int], network: str = "") -> Provenance:
     """The provenance of a run that starts now.
