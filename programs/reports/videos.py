@@ -87,9 +87,8 @@ class Recorder:
             self._tensorboard.video(video, env_steps)
 
     def _make(self) -> tuple[Agent, Env, Any]:
-        function, run, settings = program_of(self._folder)
-        program = function(run=run, **settings)
-        if TENSORBOARD in run.log:
+        program = program_of(self._folder)
+        if TENSORBOARD in program.run.log:
             self._tensorboard = TensorBoard(lambda warning: print(warning, flush=True))
             self._tensorboard.begin(TrackedRun(self._folder))
         return program.agent, program.env, jit_policy(program.agent.eval_policy)

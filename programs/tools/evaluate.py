@@ -95,8 +95,7 @@ def evaluate_run(folder: pathlib.Path, task: Task, again: bool = False) -> Itera
     Raises:
       BadInput, ValueError, OSError: the run can't be evaluated; the message says why.
     """
-    function, run, settings = program_of(folder)
-    program = function(run=run, **settings)
+    program = program_of(folder)
     if program.env.spec.num_players != 1:
         raise BadInput("it is a game of two players, whose runs `boonta match` evaluates")
     deterministic = _deterministic(program) if task.deterministic is None else task.deterministic

@@ -50,8 +50,7 @@ def join(workdir: tyro.conf.Positional[pathlib.Path], actors: int = 1, group: st
     if actors < 1:
         raise BadInput(f"--actors is {actors}; it must be at least 1")
     config = read_config(workdir)
-    function, run, settings = program_of(workdir, config)
-    declared = require_joinable(function(run=run, **settings), group).number
+    declared = require_joinable(program_of(workdir, config), group).number
     servers = read_servers(workdir)
     # Between machines the monitor refuses nodes of another source.
     if servers.local and config.provenance and (told := differs_from(config.provenance, config.program_file)):

@@ -16,7 +16,7 @@ from boonta.envs.base import Env
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.snapshots.schema import checked
 from boonta.programs.wiring.command_line.arguments import load, parse
-from boonta.programs.wiring.program import ProgramFunction
+from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run, Which, checkpoints_of
 from boonta.programs.wiring.run_folder.config_file import Config, checkpointed
 
@@ -28,7 +28,7 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
       workdir: the run's folder.
       simulations: simulations per search of the evaluation policy; None takes as many as in the run's own evaluations.
     """
-    function, run, settings = program_of(workdir)
+    function, run, settings = call_of(workdir)
     if simulations is not None:
         searches = {name: value for name, value in settings.items() if hasattr(value, "eval_simulations")}
         if not searches:
@@ -38,7 +38,13 @@ def agent_and_env(workdir: pathlib.Path, simulations: int | None = None) -> tupl
     return program.agent, program.env
 
 
-def program_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[ProgramFunction, Run, dict[str, Any]]:
+def program_of(workdir: pathlib.Path, config: Config | None = None) -> Program:
+    """The program of a run, made again from its folder; the arguments and errors are those of `call_of`."""
+    function, run, settings = call_of(workdir, config)
+    return function(run=run, **settings)
+
+
+def call_of(workdir: pathlib.Path, config: Config | None = None) -> tuple[ProgramFunction, Run, dict[str, Any]]:
     """A run's program function, and the run and settings that it was called with.
 
     Args:

@@ -28,7 +28,7 @@ from boonta.programs.experiments import spec as sweeps
 from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.folder import claim_workdir
-from boonta.programs.wiring.trained import agent_and_env, program_of
+from boonta.programs.wiring.trained import agent_and_env, call_of
 from boonta.tests.helpers import malformed, run_folders
 from boonta.tests.helpers.archives import SIGNATURE, make
 
@@ -115,7 +115,7 @@ def recorded_program(folder: pathlib.Path) -> Format:
     path = folder / "config.json"
     origin = {"file": str(PROGRAM), "function": "impala", "arguments": ["catch", "--actors", "2"]}
     path.write_text(json.dumps({"program": "impala", "seed": 0, "settings": {}, **origin}))
-    function, run, settings = program_of(folder)
+    function, run, settings = call_of(folder)
     path.unlink()
     claim_workdir("impala", Run(workdir=str(folder)), settings, origin).close()
     valid = path.read_bytes()

@@ -99,7 +99,7 @@ def test_a_search_may_be_given_other_simulations(tmp_path, monkeypatch):
         raise BadInput("that is all")
 
     recorded = program, None, {"config": muzero.Config(num_simulations=3)}
-    monkeypatch.setattr(trained, "program_of", lambda workdir: recorded)
+    monkeypatch.setattr(trained, "call_of", lambda workdir: recorded)
     with pytest.raises(BadInput, match="that is all"):
         match.match(tmp_path, "random", simulations=200)
     assert asked == [muzero.Config(num_simulations=3, eval_simulations=200)]

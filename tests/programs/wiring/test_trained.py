@@ -11,7 +11,7 @@ import pytest
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.trained import agent_and_env, as_recorded, params_of, program_of
+from boonta.programs.wiring.trained import agent_and_env, as_recorded, call_of, params_of
 from boonta.tests.helpers import nim, nim_program
 from boonta.tests.helpers.damage import flip
 
@@ -20,8 +20,8 @@ def test_a_later_start_that_saved_nothing_has_other_settings_than_the_checkpoint
     run = nim_program.make_run(tmp_path / "run", 1)
     started = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**started, "settings": {"heap": 7}}))
-    assert program_of(run)[2]["heap"] == 5
-    assert program_of(run, read_config(run))[2]["heap"] == 7
+    assert call_of(run)[2]["heap"] == 5
+    assert call_of(run, read_config(run))[2]["heap"] == 7
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from boonta.programs.wiring.run_folder import provenance
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import ROOT, built_from, differs_from, provenance_of
-from boonta.programs.wiring.trained import program_of
+from boonta.programs.wiring.trained import call_of
 from boonta.tests.helpers.deadline import DEADLINE_S
 from boonta.tests.helpers.unit_program import unit_program
 
@@ -197,7 +197,7 @@ def test_a_program_of_this_repository_is_found_again_from_any_folder(tmp_path, m
     monkeypatch.chdir(tmp_path)
     config = read_config(tmp_path / "run")
     assert config.file == "programs/impala.py" and config.program_file == ROOT / "programs" / "impala.py"
-    function, _, _ = program_of(tmp_path / "run")
+    function, _, _ = call_of(tmp_path / "run")
     assert function.__name__ == "impala"
     assert dataclasses.replace(config, file="/elsewhere/mine.py").program_file == pathlib.Path("/elsewhere/mine.py")
 
