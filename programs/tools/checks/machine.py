@@ -9,6 +9,7 @@ import shutil
 import socket
 
 from boonta.programs.tools.checks.finding import Finding
+from boonta.programs.wiring.machine import cores as wiring_cores
 from boonta.programs.wiring.machine import memory as wiring_memory
 
 ROOT = pathlib.Path("/")
@@ -23,15 +24,11 @@ CLIENTS = ("sbatch", "kubectl", "gcloud", "docker", "ssh")
 def cores(root: pathlib.Path = ROOT) -> Finding:
     """The cores that this process may use, and their limits."""
     there, usable = os.cpu_count() or 1, len(os.sched_getaffinity(0))
-    quotas = []
-    for words in wiring_memory.control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
-        quota, period = [*words.split(), "100000"][:2]
-        if quota.isdecimal() and period.isdecimal():
-            quotas.append(int(quota) / int(period))
+    quotas = wiring_cores.time_limits(root)
     limits = [f"{usable} by affinity"] if usable < there else []
     limits += [f"{min(quotas):g} by the control group"] if quotas else []
     found = f"{there} cores" + (f", limited to {' and '.join(limits)}" if limits else "")
-    if min(usable, *quotas, usable) < 2:
+    if min([usable, *quotas]) < 2:
         return Finding("cores", "warning", found, "actors and learner take turns: give this process two cores or more")
     return Finding("cores", "ok", found)
 

@@ -16,9 +16,14 @@ def usable(root: pathlib.Path = ROOT) -> int:
     Args:
       root: the folder that has the machine's files.
     """
-    cores = len(os.sched_getaffinity(0))
+    return min([len(os.sched_getaffinity(0)), *(max(1, int(limit)) for limit in time_limits(root))])
+
+
+def time_limits(root: pathlib.Path) -> list[float]:
+    """The cores that each of this process's control groups gives time for, if it has a limit; see `usable`."""
+    limits = []
     for words in control_group(root, "cpu", "cpu.max", "cpu.cfs_quota_us"):
         quota, _, period = words.partition(" ")
         if quota.isdecimal():  # Without a limit it is "max", or -1.
-            cores = min(cores, max(1, int(quota) // int(period or PERIOD_US)))
-    return cores
+            limits.append(int(quota) / int(period or PERIOD_US))
+    return limits

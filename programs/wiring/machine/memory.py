@@ -10,9 +10,6 @@ from typing import NamedTuple
 from boonta.programs.wiring.machine.accelerators import text_of
 
 ROOT = pathlib.Path("/")
-CGROUP = pathlib.Path("/proc/self/cgroup")
-CGROUPS = pathlib.Path("/sys/fs/cgroup")
-VMSTAT = pathlib.Path("/proc/vmstat")
 PREFERENCE = pathlib.Path("/proc/self/oom_score_adj")
 EXCLUDED = -1000  # The preference of a process that Linux never kills for want of memory.
 AHEAD = 100  # In thousandths of the memory, by which a node counts as larger than it is.
@@ -54,8 +51,15 @@ def room(root: pathlib.Path = ROOT) -> Room | None:
     return Room(total, free, min(limits, default=None))
 
 
-def control_group(root: pathlib.Path, controller: str, name: str, old_name: str) -> Iterator[str]:
-    """The content of a file of this process's control group, and of those above it."""
+def control_group(root: pathlib.Path, controller: str, name: str, old_name: str, above: bool = True) -> Iterator[str]:
+    """The content of a file of this process's control group, and of those above it.
+
+    Args:
+      root: the folder that has the machine's files.
+      controller: the controller whose file it is, such as "memory".
+      name, old_name: the file's name in the unified hierarchy, and in the older ones, one for each controller.
+      above: whether also the groups above are meant.
+    """
     groups = root / "sys/fs/cgroup"
     for line in text_of(root / "proc/self/cgroup").splitlines():
         number, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -66,7 +70,7 @@ def control_group(root: pathlib.Path, controller: str, name: str, old_name: str)
         else:
             continue
         own = pathlib.PurePosixPath(path.lstrip("/"))
-        for folder in (own, *own.parents):
+        for folder in (own, *(own.parents if above else ())):
             if words := text_of(top / folder / file).strip():
                 yield words
 
@@ -83,42 +87,34 @@ def offer_first() -> None:
 
 
 class OutOfMemory:
-    """Notices out-of-memory kills in this process's control group, or else on the whole machine."""
+    """Notices out-of-memory kills in this process's control group, or else on the whole machine.
 
-    def __init__(self) -> None:
-        self._seen = kills()
+    Args:
+      root: the folder that has the machine's files.
+    """
+
+    def __init__(self, root: pathlib.Path = ROOT):
+        self._root = root
+        self._seen = kills(root)
 
     def happened(self) -> bool:
         """Whether there has been such a kill since the last call."""
-        before, self._seen = self._seen, kills()
+        before, self._seen = self._seen, kills(self._root)
         return self._seen > before
 
 
-def kills() -> int:
+def kills(root: pathlib.Path = ROOT) -> int:
     """The number of out-of-memory kills so far; 0 where Linux doesn't count them."""
-    for line in _lines(CGROUP):
-        number, controllers, path = [*line.split(":", 2), "", ""][:3]
-        own = None
-        if number == "0":  # The unified hierarchy.
-            own = _counter(CGROUPS / path.lstrip("/") / "memory.events")
-        elif "memory" in controllers.split(","):  # The older ones, one for each controller.
-            own = _counter(CGROUPS / "memory" / path.lstrip("/") / "memory.oom_control")
-        if own is not None:
+    for text in control_group(root, "memory", "memory.events", "memory.oom_control", above=False):
+        if (own := _counter(text)) is not None:
             return own
-    return _counter(VMSTAT) or 0
+    return _counter(text_of(root / "proc/vmstat")) or 0
 
 
-def _counter(path: pathlib.Path) -> int | None:
-    """The counter `oom_kill` in a file; None if it has none."""
-    for line in _lines(path):
+def _counter(text: str) -> int | None:
+    """The counter `oom_kill` in a file's content; None if it has none."""
+    for line in text.splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill" and value.strip().isdecimal():
             return int(value)
     return None
-
-
-def _lines(path: pathlib.Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
-        return []

@@ -8,40 +8,41 @@ from boonta.programs.wiring.machine import memory
 
 
 @pytest.fixture
-def files(tmp_path, monkeypatch):
-    for name in ("CGROUP", "VMSTAT", "CGROUPS"):
-        monkeypatch.setattr(memory, name, tmp_path / name.lower())
-    (tmp_path / "cgroups/jobs/mine").mkdir(parents=True)
+def files(tmp_path):
+    for name in ("proc/self", "sys/fs/cgroup/jobs/mine"):
+        (tmp_path / name).mkdir(parents=True)
     return tmp_path
 
 
 def test_where_nothing_is_counted_nothing_happened(files):
-    seen = memory.OutOfMemory()
-    assert memory.kills() == 0 and not seen.happened()
+    seen = memory.OutOfMemory(files)
+    assert memory.kills(files) == 0 and not seen.happened()
 
 
 def test_the_machines_counter_is_taken_where_the_group_has_none(files):
-    (files / "vmstat").write_text("pgfault 7\noom_kill 3\nballoon 0\n")
-    (files / "cgroup").write_text("4:memory:/jobs/mine\n0::/jobs/mine\n")
-    assert memory.kills() == 3
+    (files / "proc/vmstat").write_text("pgfault 7\noom_kill 3\nballoon 0\n")
+    (files / "proc/self/cgroup").write_text("4:memory:/jobs/mine\n0::/jobs/mine\n")
+    assert memory.kills(files) == 3
 
 
 def test_a_kill_in_the_control_group_is_seen_once(files):
-    events = files / "cgroups/jobs/mine/memory.events"
-    (files / "vmstat").write_text("oom_kill 30\n")
-    (files / "cgroup").write_text("0::/jobs/mine\n")
+    events = files / "sys/fs/cgroup/jobs/mine/memory.events"
+    (files / "proc/vmstat").write_text("oom_kill 30\n")
+    (files / "proc/self/cgroup").write_text("0::/jobs/mine\n")
     events.write_text("low 0\noom 0\noom_kill 0\n")
-    seen = memory.OutOfMemory()
+    seen = memory.OutOfMemory(files)
     events.write_text("low 0\noom 1\noom_kill 1\n")
     assert seen.happened() and not seen.happened()
 
 
 def test_a_kill_in_a_group_of_an_older_hierarchy_is_seen(files):
-    (files / "cgroups/memory/jobs/mine").mkdir(parents=True)
-    (files / "vmstat").write_text("oom_kill 30\n")
-    (files / "cgroup").write_text("4:cpu,memory:/jobs/mine\n0::/\n")
-    (files / "cgroups/memory/jobs/mine/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")
-    assert memory.kills() == 2
+    (files / "sys/fs/cgroup/memory/jobs/mine").mkdir(parents=True)
+    (files / "proc/vmstat").write_text("oom_kill 30\n")
+    (files / "proc/self/cgroup").write_text("4:cpu,memory:/jobs/mine\n0::/\n")
+    (files / "sys/fs/cgroup/memory/jobs/mine/memory.oom_control").write_text(
+        "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"
+    )
+    assert memory.kills(files) == 2
 
 
 @pytest.mark.parametrize(("before", "after"), [("0", 100), ("250", 350), ("950", 1000), ("-1000", -1000)])
