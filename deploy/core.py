@@ -13,7 +13,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from boonta.deploy.ending import Ending
@@ -67,9 +67,6 @@ class Task:
         return self.role in DISPENSABLE
 
 
-HostOf = Callable[[Task], str]
-
-
 def plan(program: Program, base_port: int = BASE_PORT) -> tuple[Task, ...]:
     """The program's tasks, in the same order and with the same ports on every host.
 
@@ -117,8 +114,8 @@ def entered(environment: dict[str, str]) -> str:
     return json.dumps(environment, sort_keys=True)
 
 
-def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
-    """The function from a task to its host.
+def hosts_of(hosts: str, tasks: Sequence[Task]) -> dict[Task, str]:
+    """The host of each task.
 
     Args:
       hosts: names separated by commas, over which the tasks are dealt in turn; or one pattern with `{label}` and
@@ -130,20 +127,18 @@ def host_function(hosts: str, tasks: tuple[Task, ...]) -> HostOf:
     """
     if "{" in hosts:
         try:
-            named = {task: hosts.format(label=task.label, index=task.index) for task in tasks}
+            return {task: hosts.format(label=task.label, index=task.index) for task in tasks}
         except (KeyError, IndexError, ValueError) as error:
             raise BadInput(f"--hosts {hosts!r} may have only {{label}} and {{index}} in it: {error!r}") from error
-        return named.__getitem__
     names = [name.strip() for name in hosts.split(",")]
     if not all(names):
         raise BadInput(f"--hosts {hosts!r} must be host names separated by commas, or a pattern with {{label}}")
-    dealt = {task: names[i % len(names)] for i, task in enumerate(tasks)}
-    return dealt.__getitem__
+    return {task: names[i % len(names)] for i, task in enumerate(tasks)}
 
 
-def addresses_of(tasks: Sequence[Task], host_of: HostOf) -> dict[str, str]:
-    """The addresses of tasks that listen, "host:port" by name."""
-    return {task.name: f"{host_of(task)}:{port}" for task in tasks for port in task.ports}
+def addresses_of(hosts: Mapping[Task, str]) -> dict[str, str]:
+    """The addresses of tasks that listen, "host:port" by name, from the hosts of all tasks."""
+    return {task.name: f"{host}:{port}" for task, host in hosts.items() for port in task.ports}
 
 
 def bind(

@@ -119,7 +119,7 @@ def _servers(place: Place, tasks: tuple[core.Task, ...]) -> Servers:
     file = pathlib.Path(place.hosts)
     if file.name == FILE:
         return read_servers(file.parent)
-    return Servers(core.addresses_of(tasks, core.host_function(place.hosts, tasks)), place.tunnel)
+    return Servers(core.addresses_of(core.hosts_of(place.hosts, tasks)), place.tunnel)
 
 
 def _key(given: str, run: Run) -> str:

@@ -147,7 +147,7 @@ def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table:
     table.require_known([group.label for group in groups])
     hosts = f"{name}-{{label}}-0-{{index}}.{name}"  # Deployment, role, job, pod; headless service.
     tasks = core.plan(built.program)
-    core.host_function(hosts, tasks)  # It refuses what names no hosts.
+    core.hosts_of(hosts, tasks)  # It refuses what names no hosts.
     return tuple(_service(name, hosts, file, flags, built, table, tasks, group) for group in groups)
 
 

@@ -100,7 +100,7 @@ def _nodes(machines: Machines, built: Built, flags: Sequence[str]) -> dict[str, 
     """The host of each node and the arguments that start it there, by the node's name."""
     check_nodes(built.program)
     tasks = core.plan(built.program, machines.base_port)
-    core.host_function(machines.hosts, tasks)  # It refuses what names no host.
+    core.hosts_of(machines.hosts, tasks)  # It refuses what names no host.
     learns = _learner_hosts(machines, sum(task.label == "learner" for task in tasks))
     others = [host for host in machines.names if host not in learns] or machines.names
     dealt = iter(others * len(tasks))
@@ -134,7 +134,7 @@ def _learner_hosts(machines: Machines, number: int) -> list[str]:
 def _units(machines: Machines, flags: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
     """The same for a program of threads, all of which runs on every host."""
     hosts = machines.names
-    core.host_function(machines.hosts, ())  # It refuses what names no host.
+    core.hosts_of(machines.hosts, ())  # It refuses what names no host.
     places = (host_flags(hosts[0], machines.base_port, len(hosts), index) for index in range(len(hosts)))
     file = str(from_root(machines.program))
     return {f"unit/{i}": (host, [file, *flags, *own]) for i, (host, own) in enumerate(zip(hosts, places))}

@@ -44,7 +44,7 @@ def test_addresses_of_all_nodes_are_bound_and_a_handle_resolves_to_its_servers_h
 
     built = program.build(TINY, [])
     tasks = core.plan(built.program, 5000)
-    addresses = core.addresses_of(tasks, lambda task: f"run-{task.label}-0-{task.index}.run")
+    addresses = core.addresses_of({task: f"run-{task.label}-0-{task.index}.run" for task in tasks})
     launchable = core.bind(built.program, addresses, "rpc.pem")
     ports = {task.label: task.ports for task in tasks}
     assert ports["replay"] == (5002,) and not ports["actor"]
@@ -60,7 +60,7 @@ def test_of_nodes_that_nobody_calls_only_the_own_one_is_made():
     from boonta.programs.wiring.interpreters import alone
 
     larger = with_joined(program.build(TINY, []).program, "actor", 7)
-    addresses = core.addresses_of(core.plan(larger, 5000), lambda task: task.label)
+    addresses = core.addresses_of({task: task.label for task in core.plan(larger, 5000)})
     launchable = core.bind(larger, addresses, "rpc.pem", only="actor/7")
     assert list(launchable.nodes) == ["monitor", "variables", "replay", "actor/7"]
     assert alone.servers_of(launchable, "actor/7") == ["monitor:5000", "replay:5002", "variables:5001"]
@@ -77,7 +77,7 @@ def test_handles_learn_whom_they_connect_before_addresses_are_bound(monkeypatch)
         seen.append((label, handle._address._address_builder))
 
     monkeypatch.setattr(type(variables.input_handles[0]), "connect", connect)
-    core.bind(built.program, core.addresses_of(core.plan(built.program), lambda task: "host"), "rpc.pem")
+    core.bind(built.program, core.addresses_of({task: "host" for task in core.plan(built.program)}), "rpc.pem")
     assert sorted(seen, key=str) == [("actor", None)] * 6 + [("learner", None)] * 2 + [("variables", None)]
 
 
@@ -95,7 +95,7 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
             asked.append((*self.address, reason))
 
     monkeypatch.setattr(alone, "Client", Client)
-    addresses = core.addresses_of(core.plan(built.program, 5000), lambda task: "host")
+    addresses = core.addresses_of({task: "host" for task in core.plan(built.program, 5000)})
     launchable = core.bind(built.program, addresses, "rpc.pem")
     for node in launchable.program.get_all_nodes():
         node.launch_context.program_stopper(mark_as_completed=True)
@@ -104,10 +104,10 @@ def test_launchpads_stop_asks_the_monitor_rather_than_signal_the_process_that_bo
 
 def test_hosts_are_dealt_in_turn_or_named_by_a_pattern():
     tasks = core.plan(light().program)
-    dealt = core.host_function("a, b", tasks)
-    assert [dealt(task) for task in tasks] == ["a", "b", "a", "b", "a", "b"]
-    named = core.host_function("x-{label}-0-{index}.x", tasks)
-    assert named(tasks[-1]) == "x-actor-0-2.x"
+    dealt = core.hosts_of("a, b", tasks)
+    assert [dealt[task] for task in tasks] == ["a", "b", "a", "b", "a", "b"]
+    named = core.hosts_of("x-{label}-0-{index}.x", tasks)
+    assert named[tasks[-1]] == "x-actor-0-2.x"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_hosts_are_dealt_in_turn_or_named_by_a_pattern():
 )
 def test_hosts_that_name_none_are_refused(hosts, message):
     with pytest.raises(BadInput, match=message):
-        core.host_function(hosts, core.plan(light().program))
+        core.hosts_of(hosts, core.plan(light().program))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_port_that_is_taken_is_named():
         taken.listen()
         port = taken.getsockname()[1]
         tasks = core.plan(built.program, port)
-        launchable = core.bind(built.program, core.addresses_of(tasks, lambda task: "127.0.0.1"), "rpc.pem")
+        launchable = core.bind(built.program, core.addresses_of({task: "127.0.0.1" for task in tasks}), "rpc.pem")
         with pytest.raises(OSError, match=rf"port {port} for monitor is in use here"):
             core.run(launchable, tasks[0], tasks, "", 1.0, None)
 
@@ -173,7 +173,7 @@ def test_only_spread_over_hosts_the_monitor_waits_for_them_as_long_as_they_may_t
     (monitor,) = core.patient(own).all_groups
     assert monitor.settings == {"log_every_s": 0.5, **core.PATIENCE}
     assert own.groups[0].settings == {"log_every_s": 0.5}
-    node = core.bind(own, core.addresses_of(core.plan(own), lambda task: "host"), "rpc.pem").nodes["monitor"]
+    node = core.bind(own, core.addresses_of({task: "host" for task in core.plan(own)}), "rpc.pem").nodes["monitor"]
     arguments = node._args[-1]
     assert arguments["lost_s"] == core.PATIENCE["lost_s"]
     assert arguments["supervised"] is False
@@ -216,7 +216,7 @@ def test_each_of_several_replay_servers_has_a_port_and_an_actor_reaches_all():
     tasks = core.plan(built.program, 5000)
     replays = [(task.name, task.ports) for task in tasks if task.label == "replay"]
     assert replays == [("replay/0", (5002,)), ("replay/1", (5003,))]
-    addresses = core.addresses_of(tasks, lambda task: f"{task.label}-{task.index}")
+    addresses = core.addresses_of({task: f"{task.label}-{task.index}" for task in tasks})
     launchable = core.bind(built.program, addresses, "rpc.pem")
     for name in ("actor/0", "learner"):
         assert {"replay-0:5002", "replay-1:5003"} < set(alone.servers_of(launchable, name))

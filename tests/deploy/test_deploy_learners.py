@@ -100,7 +100,7 @@ def test_the_other_learners_meet_at_the_first_ones_host():
     from boonta.programs.wiring.interpreters import alone
 
     program = build(IMPALA, ["catch", "--learners", "2"]).program
-    addresses = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
+    addresses = core.addresses_of({task: task.name for task in core.plan(program, 5000)})
     launchable = core.bind(program, addresses, "rpc.pem", only="learner/1")
     assert "learner/0:5003" in alone.servers_of(launchable, "learner/1")
     assert "learner/0:5003" not in alone.servers_of(launchable, "learner/0")

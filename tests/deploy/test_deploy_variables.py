@@ -35,7 +35,7 @@ def test_callers_are_dealt_to_them_and_the_learner_publishes_to_the_first():
     from boonta.programs.wiring.interpreters import alone
 
     program = build(IMPALA, FLAGS).program
-    hosts = core.addresses_of(core.plan(program, 5000), lambda task: task.name)
+    hosts = core.addresses_of({task: task.name for task in core.plan(program, 5000)})
     launchable = core.bind(program, hosts, "rpc.pem")
     addresses = ["variables/0:5001", "variables/1:5002"]
     called = {
