@@ -94,14 +94,11 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     """
     if any(flag.partition("=")[0] == "--workdir" for flag in flags):
         raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
-    name = (table.name or file.stem).replace("_", "-")
+    name = _name(file, table)
     flags = [*flags, "--workdir", f"{WORKDIR}/{name}"]
     built = build(file, flags)
-    inside = from_root(file)
-    if inside.is_absolute():
-        raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
     make = _unit if built.run.is_unit else _services
-    roles = make(name, str(inside), tuple(flags), built, table)
+    roles = make(name, _in_image(file), tuple(flags), built, table)
     for role in roles:
         _require_fit(name, role)
     return Deployment(name, table, roles)
@@ -113,7 +110,7 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     Raises:
       BadInput, ValueError: a run could not work, or not as one pod, or not with these resources.
     """
-    name = (table.name or file.stem).replace("_", "-")
+    name = _name(file, table)
     sweep = planned(file, flags, f"{WORKDIR}/{name}")
     table.require_known([UNIT])
     group = table.group(UNIT)
@@ -122,15 +119,12 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     cases = []
     for i, job in enumerate(sweep.jobs):
         words = job.command(sweep.folder / job.name)
-        built, inside = build(pathlib.Path(job.file), words[1:]), from_root(pathlib.Path(job.file))
-        if not built.run.is_unit:
+        if not build(pathlib.Path(job.file), words[1:]).run.is_unit:
             raise BadInput(
                 f"{job.name} is a pod for each of its nodes; a sweep has a pod for each run: give --launch sebulba or "
                 "anakin, or render it alone"
             )
-        if inside.is_absolute():
-            raise BadInput(f"program file {job.file} is not below {ROOT}, whose files the image has")
-        cases.append(f"{i}) exec python {shlex.join([str(inside), *words[1:]])} ;;")
+        cases.append(f"{i}) exec python {shlex.join([_in_image(pathlib.Path(job.file)), *words[1:]])} ;;")
     script = "\n".join([f'case "${INDEX}" in', *cases, "*) exit 2 ;;", "esac"])
     if len(script.encode()) > LONGEST_SCRIPT:
         raise BadInput(f"{file} has {len(sweep.jobs)} jobs, whose commands don't fit into one manifest: divide it")
@@ -138,6 +132,23 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     role = Role(UNIT, group, len(sweep.jobs), ("sh", "-c", _literal(script)), {}, (), volume, True)
     _require_fit(name, role)
     return Deployment(name, table, (role,)), sweep
+
+
+def _name(file: pathlib.Path, table: resources.Table) -> str:
+    """The deployment's name: the table's, or else the file's, with the dashes that names in a cluster have."""
+    return (table.name or file.stem).replace("_", "-")
+
+
+def _in_image(file: pathlib.Path) -> str:
+    """The path of a program's file in the image, from the repository's folder there.
+
+    Raises:
+      BadInput: the image doesn't have the file.
+    """
+    inside = from_root(file)
+    if inside.is_absolute():
+        raise BadInput(f"program file {file} is not below {ROOT}, whose files the image has")
+    return str(inside)
 
 
 def _services(name: str, file: str, flags: tuple[str, ...], built: Built, table: resources.Table) -> tuple[Role, ...]:
