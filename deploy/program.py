@@ -85,6 +85,11 @@ def spread(file: pathlib.Path, flags: Sequence[str]) -> Built:
     return built
 
 
+def gives_workdir(flags: Sequence[str]) -> bool:
+    """Whether --workdir is among a program's flags."""
+    return any(flag.partition("=")[0] == "--workdir" for flag in flags)
+
+
 def host_flags(first: str, port: int | str, number: int, index: int | str) -> list[str]:
     """The flags that a program takes on each of several hosts; none for one host.
 

@@ -7,9 +7,10 @@ import pathlib
 import shlex
 
 from boonta.deploy import core, resources
-from boonta.deploy.program import Built, build, host_flags
+from boonta.deploy.program import Built, build, gives_workdir, host_flags
 from boonta.deploy.sweeps import Planned, planned
 from boonta.nodes.rpc import keys
+from boonta.programs.experiments import values
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.interpreters.local import override_of
 from boonta.programs.wiring.program import Group
@@ -92,9 +93,7 @@ def prepare(file: pathlib.Path, flags: list[str], table: resources.Table) -> Dep
     Raises:
       BadInput, ValueError: it could not run, or not with these resources.
     """
-    if any(flag.partition("=")[0] == "--workdir" for flag in flags):
-        raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
-    name = _name(file, table)
+    name = _name(file, flags, table)
     flags = [*flags, "--workdir", f"{WORKDIR}/{name}"]
     built = build(file, flags)
     make = _unit if built.run.is_unit else _services
@@ -110,8 +109,8 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     Raises:
       BadInput, ValueError: a run could not work, or not as one pod, or not with these resources.
     """
-    name = _name(file, table)
-    sweep = planned(file, flags, f"{WORKDIR}/{name}")
+    name = _name(file, flags, table)
+    sweep = planned(file, values.flags_of(flags), pathlib.Path(WORKDIR) / name)
     table.require_known([UNIT])
     group = table.group(UNIT)
     if group.hosts > 1:
@@ -134,8 +133,14 @@ def prepare_sweep(file: pathlib.Path, flags: list[str], table: resources.Table) 
     return Deployment(name, table, (role,)), sweep
 
 
-def _name(file: pathlib.Path, table: resources.Table) -> str:
-    """The deployment's name: the table's, or else the file's, with the dashes that names in a cluster have."""
+def _name(file: pathlib.Path, flags: list[str], table: resources.Table) -> str:
+    """The deployment's name, and that of its folder: the table's, or else the file's, with dashes.
+
+    Raises:
+      BadInput: flags give another folder.
+    """
+    if gives_workdir(flags):
+        raise BadInput("--workdir is the pods' own folder, on their volumes: leave it out")
     return (table.name or file.stem).replace("_", "-")
 
 

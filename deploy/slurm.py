@@ -25,8 +25,8 @@ from typing import NamedTuple
 import tyro
 
 from boonta.deploy import core
-from boonta.deploy.program import Built, build, host_flags
-from boonta.deploy.sweeps import Planned, is_sweep, planned
+from boonta.deploy.program import Built, build, gives_workdir, host_flags
+from boonta.deploy.sweeps import Planned, is_sweep, planned_here
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.command_line.arguments import split_flags
@@ -84,10 +84,10 @@ def render(job: Job, flags: Sequence[str]) -> str:
     Raises:
       BadInput, ValueError: the program could not run.
     """
-    if not any(flag.partition("=")[0] == "--workdir" for flag in flags):
+    if not gives_workdir(flags):
         raise BadInput("--workdir is missing after --: name a folder that all machines share, to go on from")
     if is_sweep(job.program):
-        return _render_array(job, planned(job.program, flags))
+        return _render_array(job, *planned_here(job.program, flags))
     turn = _turn(job, job.program, flags)
     return "\n".join([*_header(_placed(job, turn), turn.name), *_body(job, turn.command, turn.setting)])
 
@@ -136,16 +136,16 @@ def _placed(job: Job, turn: _Turn) -> Job:
     return dataclasses.replace(job, tasks_per_node=1, cpus_per_task=cores) if turn.is_unit else job
 
 
-def _render_array(job: Job, sweep: Planned) -> str:
+def _render_array(job: Job, sweep: Planned, left: Sequence[int]) -> str:
     """The script of an array, whose task i makes the sweep's i-th run; runs that are done are left out."""
     turns = {i: _turn(job, pathlib.Path(each.file), each.command(sweep.folder / each.name)[1:])
-             for i, each in enumerate(sweep.jobs) if i in sweep.left}  # fmt: skip
+             for i, each in enumerate(sweep.jobs) if i in left}  # fmt: skip
     first = next(iter(turns.values()))
     if any(turn.command != first.command for turn in turns.values()):
         raise BadInput(f"some runs of {job.program} are one process for each machine, by --launch, and others are not")
     cases = [f"{i}) {turn.setting} ;;" for i, turn in turns.items()]
     setting = "\n".join(["case $SLURM_ARRAY_TASK_ID in", *cases, "*) exit 2 ;;", "esac"])
-    array = f"{','.join(map(str, sweep.left))}%{sweep.spec.slots.at_once}"
+    array = f"{','.join(map(str, left))}%{sweep.spec.slots.at_once}"
     header = _header(_placed(job, first), job.program.stem, array)
     return "\n".join([*header, *_body(job, first.command, setting)])
 
