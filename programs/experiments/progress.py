@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import datetime
-import json
 import pathlib
 import sys
 import time
@@ -18,6 +17,8 @@ from boonta.nodes import metrics
 from boonta.nodes.snapshots import schema
 from boonta.programs.experiments.outcome import OUTPUT
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, PRUNED, RUNNING, State
+from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.journal import outliving_terminal
 
 TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
@@ -155,8 +156,8 @@ def _number(row: Mapping[str, float | None], name: str, form: str) -> str:
 def _share(folder: pathlib.Path, row: Mapping[str, float | None], members: int) -> str:
     """How far a job is on the way to the nearest of its limits."""
     limits: dict[str, Any] = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        limits = json.loads((folder / schema.CONFIG).read_text())["run"]["stop"]
+    with contextlib.suppress(BadInput):  # Its own process reports the fault, or has written nothing yet.
+        limits = read_config(folder).run.get("stop", {})
     shares = []
     for name in ("env_steps", "updates", "seconds"):
         limit, reached = limits.get(name), row.get(name)

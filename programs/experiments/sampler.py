@@ -5,7 +5,6 @@ The trials and their results are kept in optuna.log, in the sweep's folder, so t
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -14,13 +13,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boonta.nodes import metrics
 from boonta.programs.experiments import plan, spec
 from boonta.programs.experiments.check import Member
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
+from boonta.programs.tools.status import rows_of
 from boonta.programs.wiring.run import BadInput
 
 try:
@@ -222,11 +221,10 @@ def probes(sample: Sample) -> list[dict[str, Value]]:
 def curve_of(folder: pathlib.Path, metric: str) -> list[float]:
     """A metric at each evaluation of a run, or in each row if evaluations don't measure it."""
     values: dict[float, float] = {}
-    with contextlib.suppress(OSError):
-        for i, row in enumerate(metrics.read(folder)):
-            value, version = row.get(metric), row.get("eval_version")
-            if value is not None:
-                values.setdefault(version if version is not None and metric.startswith("eval") else i, value)
+    for i, row in enumerate(rows_of(folder)):
+        value, version = row.get(metric), row.get("eval_version")
+        if value is not None:
+            values.setdefault(version if version is not None and metric.startswith("eval") else i, value)
     return list(values.values())
 
 

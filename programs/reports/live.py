@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import http.server
 import json
@@ -14,7 +15,7 @@ import tempfile
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from boonta.nodes.snapshots import schema
@@ -166,36 +167,28 @@ def serve(folder: pathlib.Path, port: int) -> None:
     Raises:
       OSError: the port is taken.
     """
-    with Server(Live(folder), port, secrets.token_urlsafe()) as (made, address):
+    with serving(folder, port, secrets.token_urlsafe()) as (server, address):
         print(f"{address}\nCtrl-C ends this page, and not the run.", flush=True)
         try:
-            made.serve_forever()
+            server.serve_forever()
         except KeyboardInterrupt:
             print()
 
 
 def serve_beside(folder: pathlib.Path) -> None:
     """Serves the live page until standard input ends, as a launcher's does when the run has ended."""
-    with Server(Live(folder), 0, secrets.token_urlsafe()) as (made, address):
+    with serving(folder, 0, secrets.token_urlsafe()) as (server, address):
         print(f"dashboard: {address}", flush=True)
-        threading.Thread(target=made.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, daemon=True).start()
         sys.stdin.read()
-        made.shutdown()
+        server.shutdown()
 
 
-class Server:
+@contextlib.contextmanager
+def serving(folder: pathlib.Path, port: int, key: str) -> Iterator[tuple[http.server.ThreadingHTTPServer, str]]:
     """The server of a live page and its address, whose key keeps other users of the machine, and other pages, out."""
-
-    def __init__(self, live: Live, port: int, key: str):
-        self._made = http.server.ThreadingHTTPServer((LOOPBACK, port), _handler(live, key))
-        self._made.daemon_threads = True
-        self._address = f"http://{LOOPBACK}:{self._made.server_port}/{key}/"
-
-    def __enter__(self) -> tuple[http.server.ThreadingHTTPServer, str]:
-        return self._made, self._address
-
-    def __exit__(self, *error: Any) -> None:
-        self._made.server_close()
+    with http.server.ThreadingHTTPServer((LOOPBACK, port), _handler(Live(folder), key)) as server:
+        yield server, f"http://{LOOPBACK}:{server.server_port}/{key}/"
 
 
 def _handler(live: Live, key: str) -> type[http.server.BaseHTTPRequestHandler]:

@@ -25,7 +25,9 @@ def states(tmp_path) -> list[State]:
     """A population half-way, a job that has failed, one that is tried again, one that is done, and two that wait."""
     for name, members in (("many", 4), ("done", 1)):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps({"run": {"stop": {"env_steps": 100, "updates": None}}}))
+        run = {"stop": {"env_steps": 100, "updates": None}}
+        config = {"program": "p", "seed": 0, "settings": {}, "run": run}
+        (tmp_path / name / "config.json").write_text(json.dumps(config))
         row = {"env_steps": 50 * members, "return": 0.25, "eval_return": None}
         (tmp_path / name / "metrics.jsonl").write_text(f'{json.dumps(row)}\n{{"env_steps": 9')
     return [

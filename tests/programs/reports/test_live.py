@@ -59,7 +59,7 @@ def run(tmp_path):
 @contextlib.contextmanager
 def served(folder) -> Iterator[str]:
     """The address of the run's live page."""
-    with live.Server(Live(folder), 0, "a-key") as (made, address):
+    with live.serving(folder, 0, "a-key") as (made, address):
         thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
