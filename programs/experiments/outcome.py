@@ -43,6 +43,6 @@ def cause(folder: pathlib.Path, code: int) -> str:
         return errors[-1]
     printed: list[str] = []
     with contextlib.suppress(OSError):
-        printed = (folder / OUTPUT).read_bytes()[-TAIL:].decode(errors="replace").splitlines()
+        printed = journal.tail(folder / OUTPUT, TAIL).decode(errors="replace").splitlines()
     reported = [line.removeprefix("error: ") for line in printed if line.startswith("error: ")]
     return (reported or [f"exited with code {code}: {line}" for line in printed] or [f"exited with code {code}"])[-1]

@@ -19,7 +19,7 @@ from boonta.programs.experiments.outcome import OUTPUT
 from boonta.programs.experiments.scheduler import DONE, FAILED, LEFT, PRUNED, RUNNING, State
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.config_file import read_config
-from boonta.programs.wiring.run_folder.journal import outliving_terminal
+from boonta.programs.wiring.run_folder.journal import outliving_terminal, tail
 
 TAIL = 1 << 17  # Bytes of a file of metrics that are read for its last row.
 TABLE_EVERY_S = 2.0
@@ -136,9 +136,8 @@ def stands_for(state: State) -> str:
 
 def last_row(folder: pathlib.Path) -> Mapping[str, float | None]:
     """The last whole row of a run's metrics; empty if there is none."""
-    with contextlib.suppress(OSError), open(folder / metrics.FILE, "rb") as file:
-        file.seek(max(0, file.seek(0, 2) - TAIL))
-        for line in reversed(file.read().splitlines()):
+    with contextlib.suppress(OSError):
+        for line in reversed(tail(folder / metrics.FILE, TAIL).splitlines()):
             with contextlib.suppress(ValueError):
                 return schema.load(schema.ROW, line)
     return {}

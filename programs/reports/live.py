@@ -98,9 +98,7 @@ class Live:
         """The end of a node's log; where all nodes share a process, that of the run's log."""
         files = [self._logs() / name for name in (node, f"{node}/0")] if self._is_node(node) else []
         path = next((file for file in files if file.is_file()), self._folder / journal.FILE)
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - LOG_BYTES))
-            return file.read().decode(errors="replace")
+        return journal.tail(path, LOG_BYTES).decode(errors="replace")
 
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""

@@ -85,6 +85,21 @@ def lines(folder: pathlib.Path) -> list[str]:
         return []
 
 
+def tail(file: pathlib.Path, most: int) -> bytes:
+    """The end of a file that may be long, such as the output of a process.
+
+    Args:
+      file: the file.
+      most: the greatest number of its bytes.
+
+    Raises:
+      OSError: it can't be read.
+    """
+    with open(file, "rb") as opened:
+        opened.seek(max(0, os.fstat(opened.fileno()).st_size - most))
+        return opened.read()
+
+
 class Line(NamedTuple):
     """A line of the file. One that goes on with the message of the line before has neither time nor level."""
 

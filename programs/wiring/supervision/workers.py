@@ -13,6 +13,8 @@ from concurrent import futures
 
 import psutil
 
+from boonta.programs.wiring.run_folder.journal import tail
+
 LAST_BYTES = 10_000  # The end of a log in which an exception is looked for.
 EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")  # The last line of a traceback.
 KILL_S = 5.0  # Time that a killed process may take to be gone; one that waits for a disk takes longer.
@@ -63,12 +65,9 @@ class Process:
 
     def last_words(self) -> str:
         """The exception with which its log ends, or else the log's last line; empty if there is none."""
-        try:
-            with open(self._log or os.devnull, "rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
-                lines = file.read().decode(errors="replace").splitlines()
-        except OSError:
-            return ""
+        lines: list[str] = []
+        with contextlib.suppress(OSError):
+            lines = tail(self._log, LAST_BYTES).decode(errors="replace").splitlines() if self._log else []
         said = [line.strip() for line in lines if line.strip()]
         raised = [line for line in said if EXCEPTION.match(line)]
         return (raised or said or [""])[-1]
