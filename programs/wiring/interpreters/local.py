@@ -7,7 +7,6 @@ import functools
 import json
 import os
 import pathlib
-import sys
 import time
 from collections.abc import Callable, Mapping
 
@@ -22,6 +21,7 @@ from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.several import meeting
 from boonta.programs.wiring.supervision import supervise
 from boonta.programs.wiring.supervision.interrupts import Signals, held
+from boonta.programs.wiring.supervision.workers import import_path
 
 # An actor overlaps stepping and acting with threads of its own.
 ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1", "OMP_NUM_THREADS": "1"}
@@ -97,17 +97,12 @@ def override_of(word: str) -> tuple[str, str, str]:
 
 
 def with_common(environment: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
-    """Adds to the environment variables of each group what is the same for all.
-
-    All processes can import the modules beside the program's file, or in the working directory.
-    """
-    paths = [sys.path[0], os.getcwd()]
-
-    def path(variables: dict[str, str]) -> str:
-        own = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        return os.pathsep.join(filter(None, [*paths, own]))
-
-    return {label: {**variables, "PYTHONPATH": path(variables)} for label, variables in environment.items()}
+    """Adds to the environment variables of each group what is the same for all."""
+    usual = os.environ.get("PYTHONPATH", "")
+    return {
+        label: {**variables, "PYTHONPATH": import_path(variables.get("PYTHONPATH", usual))}
+        for label, variables in environment.items()
+    }
 
 
 def _run(program: Program, environment: dict[str, dict[str, str]]) -> int:

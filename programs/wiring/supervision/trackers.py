@@ -19,6 +19,7 @@ from typing import NamedTuple
 from boonta.nodes.sinks import base, follow
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder.journal import LOG
+from boonta.programs.wiring.supervision.workers import import_path
 
 DASHBOARD, LIVE = "dashboard", "boonta.programs.reports.live"
 RECORDER = "boonta.programs.reports.videos"
@@ -147,12 +148,11 @@ def _spawn(name: str, command: Sequence[str]) -> Process:
     """Starts a process beside the run: a module and its arguments."""
     control_end, control = os.pipe()
     messages, messages_end = os.pipe()
-    paths = [sys.path[0], os.getcwd(), os.environ.get("PYTHONPATH", "")]  # The paths from which the program imports.
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", *command],
         # Accelerators are the run's own.
-        {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "JAX_PLATFORMS": "cpu"},
+        {**os.environ, "PYTHONPATH": import_path(os.environ.get("PYTHONPATH", "")), "JAX_PLATFORMS": "cpu"},
         file_actions=[(os.POSIX_SPAWN_DUP2, control_end, 0), (os.POSIX_SPAWN_DUP2, messages_end, 1)],
         setpgroup=0,  # Ctrl-C is for the launcher alone.
     )

@@ -8,6 +8,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent import futures
 
@@ -19,6 +20,15 @@ LAST_BYTES = 10_000  # The end of a log in which an exception is looked for.
 EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")  # The last line of a traceback.
 KILL_S = 5.0  # Time that a killed process may take to be gone; one that waits for a disk takes longer.
 StartAgain = Callable[[int], subprocess.Popen]  # Takes the number of lives that the node has had.
+
+
+def import_path(own: str) -> str:
+    """PYTHONPATH for a process that imports what this one can: modules beside the program's file, or where it started.
+
+    Args:
+      own: what the process would have otherwise.
+    """
+    return os.pathsep.join(filter(None, [sys.path[0], os.getcwd(), own]))
 
 
 class Process:
@@ -66,8 +76,9 @@ class Process:
     def last_words(self) -> str:
         """The exception with which its log ends, or else the log's last line; empty if there is none."""
         lines: list[str] = []
-        with contextlib.suppress(OSError):
-            lines = tail(self._log, LAST_BYTES).decode(errors="replace").splitlines() if self._log else []
+        if self._log is not None:
+            with contextlib.suppress(OSError):
+                lines = tail(self._log, LAST_BYTES).decode(errors="replace").splitlines()
         said = [line.strip() for line in lines if line.strip()]
         raised = [line for line in said if EXCEPTION.match(line)]
         return (raised or said or [""])[-1]
