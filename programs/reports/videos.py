@@ -21,10 +21,9 @@ from boonta.envs.base import Env
 from boonta.nodes.acting.local import jit_policy
 from boonta.nodes.sinks.base import TENSORBOARD, VIDEOS, TrackedRun, video_at
 from boonta.nodes.sinks.files import TensorBoard
-from boonta.nodes.snapshots.store import numbers
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.reports import film
-from boonta.programs.wiring.run import BadInput, checkpoints_of
+from boonta.programs.wiring.run import BadInput, checkpoints_of, newest_checkpoint
 from boonta.programs.wiring.trained import program_of, restored
 
 POLL_S = 1.0
@@ -54,7 +53,7 @@ class Recorder:
           BadInput, OSError, ValueError: it can't be read, or its program can't be made. As long as `tries` are left,
             the next look tries it again.
         """
-        number = max(numbers(checkpoints_of(self._folder, "newest")), default=0)
+        number = newest_checkpoint(checkpoints_of(self._folder, "newest"))
         if number > self._newest:
             self._newest, self.tries = number, TRIES
         if self.tries:

@@ -156,7 +156,7 @@ class Run:
     @property
     def acting_seed(self) -> int:
         """The seed of acting nodes; it changes with each checkpoint, so that a resumed run doesn't repeat steps."""
-        updates = newest_checkpoint(self.path(CHECKPOINTS))
+        updates = newest_checkpoint(checkpoints_of(pathlib.Path(self.workdir), "newest"))
         return mixed_seed(self.seed, updates) if updates else self.seed
 
     @property
@@ -183,6 +183,6 @@ def checkpoints_of(workdir: pathlib.Path, which: Which) -> pathlib.Path:
     return folder if which == "newest" else folder / BEST
 
 
-def newest_checkpoint(folder: str) -> int:
+def newest_checkpoint(folder: pathlib.Path) -> int:
     """The number of the newest checkpoint in a folder; 0 if there is none."""
-    return max(numbers(pathlib.Path(folder)), default=0)
+    return max(numbers(folder), default=0)

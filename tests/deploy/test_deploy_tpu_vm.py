@@ -114,7 +114,7 @@ def test_a_unit_saves_at_the_end_of_its_connection(tmp_path, monkeypatch):
         apart.wait_for(run, "updates", 1)
         assert disconnected(apart) == {143}
     (end,) = run.glob("end-*.npy")
-    assert newest_checkpoint(str(run / "checkpoints")) == int(end.stem.removeprefix("end-"))
+    assert newest_checkpoint(run / "checkpoints") == int(end.stem.removeprefix("end-"))
 
 
 def test_nodes_go_on_where_nobody_reads_what_they_print():

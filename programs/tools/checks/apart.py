@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from boonta.programs.wiring.machine import network
@@ -36,26 +35,24 @@ class Answer(NamedTuple):
     log: str = ""
 
 
-def ask(question: str, deadline_s: float | None = None, variables: Mapping[str, str] | None = None) -> Answer:
+def ask(question: str, deadline_s: float = DEADLINE_S) -> Answer:
     """Asks a question in a new process.
 
     Args:
       question: the name of a function in `inside`.
-      deadline_s: time for the answer; default: `DEADLINE_S`.
-      variables: environment variables of the process besides this one's.
+      deadline_s: time for the answer.
     """
     command = [sys.executable, "-m", "boonta.programs.tools.checks.inside", question]
-    environment = {**os.environ, **VARIABLES, **(variables or {})}
+    environment = {**os.environ, **VARIABLES}
     environment.pop(network.GOT, None)  # The network of this process isn't the one that a program would get.
     pipe = subprocess.PIPE
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     )
-    limit = DEADLINE_S if deadline_s is None else deadline_s
     try:
-        printed, log = process.communicate(timeout=limit)
+        printed, log = process.communicate(timeout=deadline_s)
     except subprocess.TimeoutExpired:
-        return Answer({}, f"no answer within {limit:g} s")
+        return Answer({}, f"no answer within {deadline_s:g} s")
     finally:
         with contextlib.suppress(ProcessLookupError):  # The process may have started others.
             os.killpg(process.pid, signal.SIGKILL)

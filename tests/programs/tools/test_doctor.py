@@ -95,7 +95,7 @@ def test_a_process_that_crashes_or_hangs_is_reported(monkeypatch, tmp_path, code
     script.write_text(f'#!{sys.executable}\nANSWER = "{apart.ANSWER}"\n{code}\n')
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
-    assert apart.ask("jax", 5.0 if "sleep" in code else None) == QUESTIONS[code]
+    assert apart.ask("jax", 5.0 if "sleep" in code else apart.DEADLINE_S) == QUESTIONS[code]
 
 
 @pytest.fixture
