@@ -10,6 +10,10 @@ import jax.numpy as jnp
 from boonta.agents.base import Batch, Nest, Table, Update
 from boonta.agents.metrics import HISTOGRAM
 from boonta.nodes.acting.outputs import OutputError, require_same, shown
+from boonta.nodes.watch.declarations import METRICS
+
+# What nodes count and measure themselves, by name; in a row, a value of the update's would take its place.
+RESERVED = {metric.name: metric.meaning for metric in METRICS}
 
 
 def checked_update(update: Update, state: Nest, batch: Batch, tables: Sequence[Table]) -> tuple[Nest, Any, dict]:
@@ -54,6 +58,11 @@ def _require_priorities(priorities: Any, size: int, tables: Sequence[Table]) -> 
 
 
 def _require_metric(name: str, value: Any) -> None:
+    if name in RESERVED:
+        raise OutputError(
+            f"the update's metric {name!r} has the name of one of the nodes' own ({RESERVED[name].rstrip('.')}); give "
+            "it another"
+        )
     if isinstance(value, str) or value is None or (jnp.shape(value) != () and not name.startswith(HISTOGRAM)):
         raise OutputError(
             f"the update's metric {name!r} is {shown(value)}; it must be a scalar, or a histogram of "

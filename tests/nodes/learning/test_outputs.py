@@ -35,6 +35,7 @@ MISTAKES = {
     f"the update's priorities are float32[]; they must be float32[{B}]": lambda s, p, m: (s, jnp.zeros(()), m),
     f"the update's priorities are float32[3]; they must be float32[{B}]": lambda s, p, m: (s, jnp.zeros(3), m),
     "the update's metric 'q' is float32[4]; it must be a scalar": lambda s, p, m: (s, p, {**m, "q": jnp.zeros(4)}),
+    "the update's metric 'return' has the name of one of the nodes' own": lambda s, p, m: (s, p, {**m, "return": 1.0}),
 }
 
 
