@@ -159,7 +159,9 @@ class Node:
         """What the node was doing when it failed, and the cause; empty if it hasn't failed."""
         if self._error is None:
             return ""
-        cause = "".join(traceback.format_exception_only(type(self._error), self._error)).strip()
+        error = traceback.TracebackException(type(self._error), self._error, None)
+        error.__notes__ = None  # type: ignore[attr-defined]  # JAX's note is about tracebacks, and this has none.
+        cause = "".join(error.format_exception_only()).strip()
         return f"{self.name} failed while {vars(self._error).get('activity', 'stepping')}: {cause}"
 
     def fail(self, error: BaseException) -> None:

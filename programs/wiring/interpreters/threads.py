@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
@@ -13,6 +14,7 @@ from boonta.nodes.monitor import Monitor
 from boonta.nodes.watch.ending import end_now
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.supervision import supervise
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.workers import Thread
@@ -72,8 +74,19 @@ def run(monitor: Monitor, nodes: Sequence[Node]) -> int:
     signals = Signals()
     all_nodes = [monitor, *nodes]
     pool = futures.ThreadPoolExecutor(len(all_nodes))
-    workers = [Thread(node.name, pool.submit(node.run)) for node in all_nodes]
+    workers = [Thread(node.name, pool.submit(_run_node, node)) for node in all_nodes]
     code = supervise.stay(workers, monitor, signals)
     if any(worker.alive() for worker in workers):  # Threads can't be killed.
         end_now(code)
     return code
+
+
+def _run_node(node: Node) -> None:
+    """Runs a node; of a failure, the run's message has the cause, and this the lines of code that led to it."""
+    try:
+        node.run()
+    except BaseException as error:
+        with journal.outliving_terminal():
+            traceback.print_exception(type(error), error, error.__traceback__)
+        journal.LOG.debug("%s failed", node.name, exc_info=error)
+        raise
