@@ -94,6 +94,9 @@ def warnings_of(suite: Suite) -> list[str]:
     for program in dict.fromkeys(result.config.program for result in results):
         files = [(start.program.digest, r) for r in results if r.config.program == program for start in r.starts]
         found += _difference(f"the file of {program} (digest)", files)
+    for environment, groups in suite.items():
+        own = [(start.env.digest, r) for group in groups for r in group.results for start in r.starts if start.env]
+        found += _difference(f"the file of {environment} (digest)", own)
     packages = dict.fromkeys(name for result in results for start in result.starts for name in start.versions)
     for package in packages:
         versions = [(start.versions.get(package, "none"), result) for result in results for start in result.starts]

@@ -257,6 +257,22 @@ def env_of_archive(folder: pathlib.Path) -> Env:
     return env
 
 
+def module_of(env: Env, name: str = "") -> str:
+    """The module of a user's own environment; empty if the environment is one of Boonta's.
+
+    Args:
+      env: the environment.
+      name: the name by which the command line asked for it, such as "package.module:name"; empty if it didn't.
+    """
+    if ":" in name:
+        return name.partition(":")[0]
+    inner = _inner(env)
+    game = getattr(inner, dataclasses.fields(inner)[0].name, None) if dataclasses.is_dataclass(inner) else None
+    ours = type(inner).__module__.startswith("boonta.envs.")
+    module = getattr(game, "__module__", "") if ours and callable(game) else "" if ours else type(inner).__module__
+    return module or ""
+
+
 def name_of(env: Env) -> str:
     """The environment's name in a run's default folder: its family and game, with dashes, or what makes it."""
     inner = _inner(env)

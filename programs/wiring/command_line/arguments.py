@@ -215,11 +215,14 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     """
     file = pathlib.Path(inspect.getfile(function))
     network, env = _own_network(program), environments.name_of(program.env)
-    provenance = provenance_of(file, env, seeds_of(program), network)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    named = words[0] if words and not words[0].startswith("-") else ""
+    module = environments.module_of(program.env, named)
+    provenance = provenance_of(file, env, seeds_of(program), network, module)
     return {
         "file": str(from_root(file)),
         "function": function.__name__,
-        "arguments": list(sys.argv[1:] if arguments is None else arguments),
+        "arguments": words,
         "provenance": dataclasses.asdict(provenance),
         "picture": dataclasses.asdict(picture_of(program)),
         "inner": program.inner and dataclasses.asdict(program.inner),

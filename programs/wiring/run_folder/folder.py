@@ -60,7 +60,7 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
 
 
 def _require_start(run: Run) -> None:
-    """Raises BadInput if the run would start from another's checkpoint, and there is no sound one.
+    """Raises BadInput if the run would start from another's checkpoint, and there is no sound one, or nothing to do.
 
     A run with checkpoints of its own goes on from those, though the other run's folder may be gone by then.
     """
@@ -72,6 +72,8 @@ def _require_start(run: Run) -> None:
     if number is None:
         sound, why = ("sound ", f": {fault}") if fault else ("", f", in {run.start_folder}")
         raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
+    if reached := run.stop.reached(_counts(pathlib.Path(run.start_folder), number)):
+        raise BadInput(f"--start-from {run.start_from} would end at once, since its counters go on: {reached}")
 
 
 def _require_sound(run: Run) -> None:
@@ -90,6 +92,11 @@ def counts_of(run: Run) -> dict[str, float]:
     """The counters from which a run goes on: those of its newest snapshot; none without one that can be read."""
     folder = _goes_on_from(pathlib.Path(run.workdir))
     number, _ = glance(folder)
+    return _counts(folder, number)
+
+
+def _counts(folder: pathlib.Path, number: int | None) -> dict[str, float]:
+    """The counters of one of a folder's snapshots; none if they can't be read."""
     try:
         return schema.load(_COUNTS, schema.read(folder / str(number) / "counts" / "metadata"))
     except (OSError, ValueError):
@@ -103,22 +110,27 @@ def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
 
 
 def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
-    """Warns if a file that may define a network isn't what it was, since nothing else shows that a network changed.
+    """Warns if a file isn't what it was that may define a network, a loss or an environment: nothing else shows it.
 
-    Such files are the program's, its network's, and, of a sweep's population, that of its members' program.
+    Such files are the program's, its network's, its environment's, and, of a sweep's population, that of its members'
+    program.
     """
     before = old.provenance
     if before is None:
         return
     now = origin["provenance"]
     changed = [old.file] * (before.program.digest != now["program"]["digest"])
-    if before.network is not None and now.get("network") and before.network.digest != now["network"]["digest"]:
-        changed.append("the file of its network")
+    for part, source in (("network", before.network), ("env", before.env)):
+        if source is not None and now.get(part) and source.digest != now[part]["digest"]:
+            changed.append(f"the file of its {'environment' if part == 'env' else part}")
     inner = origin.get("inner")
     if old.inner is not None and inner and old.inner.source.digest != inner["source"]["digest"]:
         changed.append(old.inner.file)
     if changed:
-        LOG.warning("%s has changed since this run began: if its network has, choose another --workdir", changed[0])
+        LOG.warning(
+            "%s has changed since this run began: if its network, loss or environment has, choose another --workdir",
+            " and ".join(changed),
+        )
 
 
 def lock(folder: pathlib.Path) -> IO[str]:

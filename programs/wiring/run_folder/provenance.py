@@ -110,6 +110,7 @@ class Provenance:
       machine: the launcher's machine.
       seeds: the seed of each node that gets one, by the node's name; see `seeds_of`.
       network: the source of the user's own network; its digest is of the network's file alone. None without one.
+      env: the same of the environment's class; None if the environment is one of Boonta's.
     """
 
     started: str
@@ -120,6 +121,7 @@ class Provenance:
     machine: Machine
     seeds: dict[str, int]
     network: Source | None = None
+    env: Source | None = None
 
     @property
     def is_dirty(self) -> bool:
@@ -127,7 +129,9 @@ class Provenance:
         return bool(self.boonta.dirty or self.program.dirty)
 
 
-def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int], network: str = "") -> Provenance:
+def provenance_of(
+    file: pathlib.Path, environment: str, seeds: Mapping[str, int], network: str = "", env: str = ""
+) -> Provenance:
     """The provenance of a run that starts now.
 
     Args:
@@ -135,9 +139,8 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
       environment: the environment's name.
       seeds: the nodes' seeds, by name.
       network: the name of the user's own network, see `agents.base.Agent`.
+      env: the module of the user's own environment.
     """
-    module = sys.modules.get(network.partition(":")[0])
-    drawn = pathlib.Path(module.__file__) if module is not None and module.__file__ else None
     return Provenance(
         started=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         environment=environment,
@@ -146,8 +149,15 @@ def provenance_of(file: pathlib.Path, environment: str, seeds: Mapping[str, int]
         versions=_versions(),
         machine=_machine(),
         seeds=dict(seeds),
-        network=None if drawn is None else source_of(drawn),
+        network=_source_of_module(network.partition(":")[0]),
+        env=_source_of_module(env),
     )
+
+
+def _source_of_module(name: str) -> Source | None:
+    """The source of an imported module; None if it isn't one, or has no file."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return source_of(pathlib.Path(file)) if file else None
 
 
 def differs_from(before: Provenance, file: pathlib.Path) -> str:

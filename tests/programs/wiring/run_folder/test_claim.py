@@ -30,7 +30,8 @@ def claim(folder, width=8, seed=0, name="tiny_program", origin=None, settings=No
 
 def write_snapshot(folder, number):
     with SnapshotFolder(folder, "checkpoint").writing(number) as new:
-        new.mkdir()
+        (new / "counts").mkdir(parents=True)
+        (new / "counts" / "metadata").write_text(f'{{"updates": {number}}}')
         (new / "array").write_bytes(b"sound")
 
 
@@ -120,15 +121,16 @@ def test_a_programs_file_that_has_changed_is_named(tmp_path, capsys):
     for digest in ("1", "1", "2"):
         assert "has changed since this run began" not in capsys.readouterr().out
         claim(tmp_path, origin={"provenance": run_folders.provenance(program__digest=digest)}).close()
-    assert f"{__file__} has changed since this run began: if its network has" in capsys.readouterr().out
+    assert f"{__file__} has changed since this run began: if its network, loss or" in capsys.readouterr().out
 
 
-def test_a_networks_file_that_has_changed_is_told(tmp_path, capsys):
+@pytest.mark.parametrize(("part", "named"), [("network", "network"), ("env", "environment")])
+def test_a_file_of_the_users_own_that_has_changed_is_told(tmp_path, capsys, part, named):
     for digest in ("1", "1", "2"):
         assert "has changed since this run began" not in capsys.readouterr().out
-        network = {"commit": None, "dirty": None, "digest": digest}
-        claim(tmp_path, origin={"provenance": run_folders.provenance(network=network)}).close()
-    assert "the file of its network has changed since this run began" in capsys.readouterr().out
+        source = {"commit": None, "dirty": None, "digest": digest}
+        claim(tmp_path, origin={"provenance": run_folders.provenance(**{part: source})}).close()
+    assert f"the file of its {named} has changed since this run began" in capsys.readouterr().out
 
 
 def test_the_file_of_a_populations_program_that_has_changed_is_named(tmp_path, capsys):
@@ -150,6 +152,15 @@ def test_a_folder_to_start_from_that_has_no_sound_checkpoint(tmp_path):
     (other / "checkpoints" / "3" / "array").write_bytes(b"wrong")
     with pytest.raises(BadInput, match="has no sound newest checkpoint: .*/3: array is altered"):
         claim(run, start_from=str(other))
+
+
+def test_a_limit_that_the_run_to_start_from_has_reached(tmp_path):
+    """It would have ended at once, with the code of success, and have the other run's params for its own."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    write_snapshot(other / "checkpoints", 3)
+    with pytest.raises(BadInput, match="would end at once, since its counters go on: updates reached 3 .limit 2."):
+        claim(run, start_from=str(other), stop=StopRule(updates=2))
+    claim(run, start_from=str(other), stop=StopRule(updates=4)).close()
 
 
 def test_the_folder_that_a_resumed_run_started_from_may_be_gone(tmp_path):

@@ -8,9 +8,10 @@ import pathlib
 import pytest
 
 from boonta.envs.catch import Catch
+from boonta.envs.gymnasium import Gymnasium
 from boonta.programs.wiring import environments
 from boonta.programs.wiring.command_line import arguments
-from boonta.programs.wiring.run_folder import config_file, naming
+from boonta.programs.wiring.run_folder import config_file, naming, provenance
 
 ROOT = pathlib.Path(arguments.__file__).resolve().parents[3]
 
@@ -60,10 +61,14 @@ def one_of_mine():
 def test_each_environment_of_the_users_own_has_the_name_by_which_it_was_called(impala, monkeypatch, tmp_path):
     (tmp_path / "named_env.py").write_text(OWN_ENV)
     monkeypatch.syspath_prepend(tmp_path)
-    run, _ = arguments.parse(impala, ["named_env:slow"])
+    run, settings = arguments.parse(impala, ["named_env:slow"])
     assert pathlib.Path(run.workdir).name == "impala-named_env-slow"
+    program = impala(run=run, **settings)
+    origin = arguments.origin_of(impala, ["named_env:slow"], program)
+    assert origin["provenance"]["env"]["digest"] == provenance.source_of(tmp_path / "named_env.py").digest
     made = importlib.import_module("named_env").one_of_mine()
-    assert environments.name_of(made) == "named_env-Mine"
+    assert environments.name_of(made) == "named_env-Mine" and environments.module_of(made) == "named_env"
+    assert environments.module_of(Catch()) == environments.module_of(Gymnasium("CartPole-v1")) == ""
 
 
 @pytest.mark.parametrize("agent", ["impala", "ppo"])
