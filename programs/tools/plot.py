@@ -57,7 +57,10 @@ def plot(
     warnings = dict.fromkeys(left_out)
     chosen: Sequence[str | None] = _named(metric, runs) if metric else (None,)
     for each in chosen:
-        found, name, of_it = results_of_all(runs, each, "newest")
+        having = [run for run in runs if each is None or each in metrics_of(run)]
+        found, name, of_it = results_of_all(having, each, "newest")
+        lacking = ", ".join(run.folder.name for run in runs if run not in having)
+        warnings |= dict.fromkeys([f"no {each}, so left out of its picture: {lacking}"] if lacking else [])
         warnings |= dict.fromkeys(of_it)
         panels |= _panels(found, name, x)
     made_by = origins.command_of("plot", workdirs, {"metric": list(metric), "x": x, "out": out}, {"x": "env_steps"})
@@ -77,18 +80,18 @@ def _named(asked: Sequence[str], runs: Sequence[Recorded]) -> list[str]:
     """The metrics that names and patterns mean, each once; a pattern means those that all runs have.
 
     Raises:
-      BadInput: a run lacks one of that name, or no metric of all runs fits a pattern.
+      BadInput: no run has one of that name, or no metric of all runs fits a pattern.
     """
     of_runs = [metrics_of(run) for run in runs]
     shared = [name for name in of_runs[0] if all(name in names for names in of_runs)]
     found: dict[str, None] = {}
     for text in asked:
-        fitting = [name for name in shared if fnmatch.fnmatchcase(name, text)]
+        exact = [text] if any(text in names for names in of_runs) else []
+        fitting = exact or [name for name in shared if fnmatch.fnmatchcase(name, text)]
         if not fitting:
-            without = next((run for run, names in zip(runs, of_runs) if text not in names), runs[0])
             several = text.replace(",", " ")
             hint = suggest(text, shared) if several == text else f"spaces divide several: --metric {several}"
-            raise BadInput(f"--metric {text}: {without.folder.name} has no such metric: {hint}")
+            raise BadInput(f"--metric {text}: no run has such a metric: {hint}")
         found |= dict.fromkeys(fitting)
     return list(found)
 

@@ -77,16 +77,25 @@ def test_without_evaluations_it_is_the_return_of_training(tmp_path, drawn, capsy
     assert "warning: returns are those of training" in capsys.readouterr().out
 
 
+def test_runs_without_a_metric_are_left_out_by_name(tmp_path, drawn, capsys):
+    """Such as those of the agent that a loss of one's own is compared with."""
+    run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
+    plot((run, other), ("extra", "loss"))
+    ((panels, _, _),) = drawn
+    assert {name: len(bands) for name, bands in panels.items()} == {"extra": 1, "loss": 1}
+    assert "warning: no extra, so left out of its picture: other" in capsys.readouterr().out
+
+
 def test_what_can_not_be_drawn_is_refused(tmp_path):
     run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
     with pytest.raises(BadInput, match="there is no run: give"):
         plot(())
-    with pytest.raises(BadInput, match="--metric los: run has no such metric: did you mean 'loss'"):
+    with pytest.raises(BadInput, match="--metric los: no run has such a metric: did you mean 'loss'"):
         plot((run,), ("los",))
-    with pytest.raises(BadInput, match="has no such metric: spaces divide several: --metric loss eval_return"):
+    with pytest.raises(BadInput, match="no run has such a metric: spaces divide several: --metric loss eval_return"):
         plot((run,), ("loss,eval_return",))
-    with pytest.raises(BadInput, match="--metric extra: other has no such metric"):
-        plot((run, other), ("extra",))
+    with pytest.raises(BadInput, match="--metric ext.*: no run has such a metric"):
+        plot((run, other), ("ext*",))  # A pattern means what all have.
     with pytest.raises(BadInput, match=r"--out .*picture.txt must end with .png, .svg, .pdf"):
         plot((run,), out=tmp_path / "picture.txt")
     (tmp_path / "file").touch()
