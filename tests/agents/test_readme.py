@@ -50,7 +50,7 @@ def my_agent(monkeypatch):
 @pytest.fixture(scope="module")
 def networks():
     """What the rest of the page's code defines."""
-    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 7
+    assert [len(code.splitlines()) <= 35 for code in NETWORKS] == [True] * 8
     defined = {}
     for code in NETWORKS:
         exec(compile(code, "networks.py", "exec"), defined)
@@ -155,3 +155,16 @@ def test_the_pages_loss_costs_where_the_entropy_is_low(networks):
         _, _, found = jax.jit(made.update.step)(state, batch_of(made, ENV.spec))
         assert 0.8 < found["entropy"] < 1.1
         assert found["entropy_lack"] == pytest.approx(max(least - found["entropy"], 0.0))
+
+
+@pytest.mark.unoptimised
+def test_the_pages_auxiliary_head_learns_with_the_policy(networks):
+    """On one batch again and again, on which the reconstruction alone must become better."""
+    network, loss = networks["reconstructing"](impala.CATCH, ENV.spec)
+    made = impala.make(impala.CATCH, ENV.spec, network=network, loss=loss)
+    batch, state = batch_of(made, ENV.spec), jax.jit(made.update.init)(jax.random.PRNGKey(0))
+    step, errors = jax.jit(made.update.step), []
+    for _ in range(20):
+        state, _, found = step(state, batch)
+        errors.append(float(found["reconstruction"]))
+    assert 0.0 <= errors[-1] < 0.9 * errors[0]

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from boonta.envs import base, conformance
+from boonta.envs.jax.base import as_env
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
@@ -22,3 +23,10 @@ def test_an_environment_of_the_guide(function, masked, tmp_path, monkeypatch):
     env = getattr(importlib.import_module(f"guide_{function}"), function)()
     assert isinstance(env.spec.observations, base.BoardView) == masked
     conformance.check(env, steps=240)
+
+
+def test_the_environment_in_jax_of_the_guide(tmp_path, monkeypatch):
+    (block,) = (block for block in BLOCKS if "class Corridor(Game)" in block)
+    (tmp_path / "my_jax.py").write_text(block)
+    monkeypatch.syspath_prepend(tmp_path)
+    conformance.check(as_env(importlib.import_module("my_jax").Corridor()), steps=240)
