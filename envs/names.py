@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import re
@@ -22,13 +23,15 @@ def named(name: str) -> Any:
     if os.getcwd() not in sys.path:  # A script has its own folder there, not the one that it was called from.
         sys.path.append(os.getcwd())
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
     except ImportError as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == module
         where = f"; it is looked for in the folder of the command, too, {os.getcwd()}" if missing else ""
         raise ImportError(f"module {module!r} can't be imported: {error}{where}") from error
-    except AttributeError:
-        raise ImportError(f"module {module!r} has no {attribute!r}") from None
+    if not hasattr(found, attribute):
+        near = " or ".join(map(repr, difflib.get_close_matches(attribute, vars(found))))
+        raise ImportError(f"module {module!r} has no {attribute!r}" + (f": did you mean {near}?" if near else ""))
+    return getattr(found, attribute)
 
 
 def steady(value: Any) -> str:

@@ -109,8 +109,11 @@ def _own(name: str) -> Env:
         found = found()
     env = _as_env(found)
     if not hasattr(env, "spec") or not callable(env):
+        kind = type(env).__name__
+        gym = f"; as one of Gymnasium's, return Gymnasium({kind}), of boonta.envs.gymnasium"
         raise BadInput(
-            f"environment {name!r} is a {type(env).__name__}, not an Env: it needs a spec and (num_envs, seed)"
+            f"environment {name!r} is a {kind}, not an Env: it needs a spec and (num_envs, seed)"
+            f"{gym if hasattr(env, 'observation_space') else ''}"
         )
     try:
         check_spec(env.spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
+import gymnasium
 import pytest
 
 from boonta.envs.catch import Catch
@@ -53,6 +54,10 @@ def test_a_wrapped_environment_is_of_the_kind_of_its_own():
         assert len(kinds) == 1
 
 
+class Bare(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(2)
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -68,8 +73,9 @@ def test_a_wrapped_environment_is_of_the_kind_of_its_own():
         ("dm_controll/cartpole-swingup", "is unknown: did you mean 'dm_control'"),
         ("brax/hoper", "environment 'brax/hoper': .* did you mean 'hopper'"),
         ("nowhere:Env", "module 'nowhere' can't be imported"),
-        ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh'"),
+        ("boonta.envs.catch:Catsh", "module 'boonta.envs.catch' has no 'Catsh': did you mean 'Catch'.?"),
         ("boonta.envs.base:FIRST", "is a int, not an Env"),
+        (f"{__name__}:Bare", "is a Bare, not an Env: .*; as one of Gymnasium's, return Gymnasium.Bare., of"),
     ],
 )
 def test_a_wrong_name_is_refused_with_what_is_near(name, message):
