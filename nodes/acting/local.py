@@ -13,7 +13,7 @@ from boonta.agents.base import Agent, Nest, Policy, Slots, Steps, Table
 from boonta.envs.base import BatchedEnv, EnvSpec, TimeStep
 from boonta.envs.step_check import StepCheck
 from boonta.nodes.acting.base import Acted, OpenAct
-from boonta.nodes.acting.outputs import checked_step
+from boonta.nodes.acting.outputs import checked_step, require_stored
 from boonta.nodes.acting.refresh import Refresh, allowance_of
 from boonta.nodes.base import Node
 from boonta.nodes.metrics import Stopwatch
@@ -241,6 +241,7 @@ def step_shapes(agent: Agent, spec: EnvSpec) -> Steps:
         timestep = TimeStep(zero.astype(jnp.int32), zero, zero, observation)
         state = agent.policy.initial_state(Slots(1))
         action, extras, _ = checked_step(agent.policy, params, jax.random.PRNGKey(0), timestep, state)
+        require_stored(extras)
         core = agent.policy.core(state)
         return Steps(observation, timestep.step_type, zero, zero, action, extras, timestep.step_type, core)
 

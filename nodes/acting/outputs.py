@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,7 +35,7 @@ def checked_step(policy: Policy, params: Nest, key: jax.Array, timestep: TimeSte
       OutputError: the message names the part, what it is and what it must be.
     """
     slots = timestep.step_type.shape[0]
-    _require_slots("initial_state", () if state is None else state, slots)  # JAX takes None for a nest without leaves.
+    _require_slots("initial_state", state, slots)
     out = policy.step(params, key, timestep, state)
     if not isinstance(out, tuple) or len(out) != 3:
         found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
@@ -46,6 +47,17 @@ def checked_step(policy: Policy, params: Nest, key: jax.Array, timestep: TimeSte
     _require_slots("extras", extras, slots)
     require_same("the policy's state", state, after)
     return out
+
+
+def require_stored(extras: Nest) -> None:
+    """Refuses None among what is stored with a step: JAX leaves it out of a nest, but writers without JAX don't.
+
+    Raises:
+      OutputError: the message names the leaf.
+    """
+    for name, leaf in _leaves("the policy's extras", extras, is_leaf=lambda leaf: leaf is None).items():
+        if leaf is None:
+            raise OutputError(f"{name} is None; it must be an array [B, ...], or left out")
 
 
 def _require_slots(what: str, nest: Nest, slots: int) -> None:
@@ -76,9 +88,9 @@ def require_same(what: str, before: Nest, after: Nest) -> None:
             raise OutputError(f"{name} is {shown(leaf)} after a step; it must be as before, {shown(olds[name])}")
 
 
-def _leaves(what: str, nest: Nest) -> dict[str, Any]:
-    """The leaves by name. None is one: JAX leaves it out of a nest, but writers without JAX don't."""
-    found = jax.tree_util.tree_leaves_with_path(nest, is_leaf=lambda leaf: leaf is None)
+def _leaves(what: str, nest: Nest, is_leaf: Callable[[Any], bool] | None = None) -> dict[str, Any]:
+    """The leaves by name."""
+    found = jax.tree_util.tree_leaves_with_path(nest, is_leaf=is_leaf)
     return {what + jax.tree_util.keystr(path): leaf for path, leaf in found}
 
 

@@ -23,7 +23,6 @@ B = 4
 MISTAKES = {
     "extras['x'] is float32[3]; it must be an array [B, ...] with a row": lambda a, e, s: (a, {"x": jnp.zeros(3)}, s),
     "extras['x'] is 1.0; it must be an array [B, ...]": lambda a, e, s: (a, {"x": 1.0}, s),
-    "extras['x'] is None; it must be an array [B, ...]": lambda a, e, s: (a, {"x": None}, s),
     "extras['x'] is 'left'; it must be an array [B, ...]": lambda a, e, s: (a, {"x": "left"}, s),
     "action is int32[]; it must be an array [B, ...]": lambda a, e, s: (a[0], e, s),
     "action is 1; it must be an array [B, ...]": lambda a, e, s: (1, e, s),
@@ -63,6 +62,15 @@ def test_what_a_step_returns_is_refused_by_name(message, run):
 def test_a_policy_that_is_no_function_of_jax_is_not_blamed_on_the_environment():
     with pytest.raises(jax.errors.TracerArrayConversionError, match="__array__"):
         check_fits(agent_with(lambda action, extras, state: (np.asarray(action), extras, state)), JaxCatch())
+
+
+@pytest.mark.parametrize("run", [lambda agent: step_shapes(agent, SPEC), lambda agent: check_fits(agent, JaxCatch())])
+def test_none_is_refused_where_it_would_be_stored_and_nowhere_else(run):
+    """A policy that isn't an actor's may have it, such as one that explains a search by its tree."""
+    agent = agent_with(lambda action, extras, state: (action, {"x": None}, state))
+    assert act_once(agent)[1] == {"x": None}
+    with pytest.raises(OutputError, match=re.escape("the policy's extras['x'] is None; it must be an array [B, ...]")):
+        run(agent)
 
 
 def test_an_initial_state_without_a_row_for_each_slot_is_refused():
