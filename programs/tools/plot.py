@@ -16,7 +16,7 @@ from boonta.envs.base import suggest
 from boonta.programs.experiments import figures, groups, origins, summary
 from boonta.programs.experiments.curves import X
 from boonta.programs.experiments.folders import all_recorded, folder_of_all, folders_of
-from boonta.programs.experiments.results import Recorded, Result, metrics_of, results_of_all
+from boonta.programs.experiments.results import Result, metrics_of, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import BadInput
@@ -45,7 +45,7 @@ def plot(
         that are, with the metrics and the axis that are given in its name, as in plot-loss-seconds.png.
 
     Raises:
-      BadInput: a folder holds no run; a run lacks a metric; the environments make no suite; or the picture can't be
+      BadInput: a folder holds no run; no run has a metric; the environments make no suite; or the picture can't be
         written.
     """
     runs, left_out = all_recorded(folders_of(workdirs))
@@ -53,18 +53,20 @@ def plot(
     if target.suffix not in FORMATS:
         raise BadInput(f"--out {target} must end with {', '.join(FORMATS)}")
     panels: dict[str, dict[str, Band]] = {}
-    found: list[Result] = []
+    drawn: dict[tuple[pathlib.Path, int | None], Result] = {}  # Of all pictures, each run or member once.
     warnings = dict.fromkeys(left_out)
-    chosen: Sequence[str | None] = _named(metric, runs) if metric else (None,)
+    measured = [(run, metrics_of(run)) for run in runs] if metric else []
+    chosen: Sequence[str | None] = _named(metric, [names for _, names in measured]) if metric else (None,)
     for each in chosen:
-        having = [run for run in runs if each is None or each in metrics_of(run)]
+        having = [run for run, names in measured if each in names] if metric else runs
         found, name, of_it = results_of_all(having, each, "newest")
-        lacking = ", ".join(run.folder.name for run in runs if run not in having)
-        warnings |= dict.fromkeys([f"no {each}, so left out of its picture: {lacking}"] if lacking else [])
+        if lacking := ", ".join(run.folder.name for run, names in measured if each not in names):
+            warnings[f"no {each}, so left out of its picture: {lacking}"] = None
         warnings |= dict.fromkeys(of_it)
         panels |= _panels(found, name, x)
+        drawn |= {(one.folder, one.member): one for one in found}
     made_by = origins.command_of("plot", workdirs, {"metric": list(metric), "x": x, "out": out}, {"x": "env_steps"})
-    _write(panels, target, x, made_by, found)
+    _write(panels, target, x, made_by, list(drawn.values()))
     for warning in warnings:
         print(f"warning: {warning}")
     print(target)
@@ -76,13 +78,16 @@ def _name(asked: Sequence[str], x: X) -> str:
     return naming.joined(["plot", *metrics, x if x != "env_steps" else ""])
 
 
-def _named(asked: Sequence[str], runs: Sequence[Recorded]) -> list[str]:
+def _named(asked: Sequence[str], of_runs: Sequence[Sequence[str]]) -> list[str]:
     """The metrics that names and patterns mean, each once; a pattern means those that all runs have.
+
+    Args:
+      asked: the names and patterns.
+      of_runs: the metrics of each run.
 
     Raises:
       BadInput: no run has one of that name, or no metric of all runs fits a pattern.
     """
-    of_runs = [metrics_of(run) for run in runs]
     shared = [name for name in of_runs[0] if all(name in names for names in of_runs)]
     found: dict[str, None] = {}
     for text in asked:

@@ -80,9 +80,11 @@ def test_without_evaluations_it_is_the_return_of_training(tmp_path, drawn, capsy
 def test_runs_without_a_metric_are_left_out_by_name(tmp_path, drawn, capsys):
     """Such as those of the agent that a loss of one's own is compared with."""
     run, other = write(tmp_path / "run", extra=1.0), write(tmp_path / "other")
-    plot((run, other), ("extra", "loss"))
+    plot((other, run), ("loss", "extra"))
     ((panels, _, _),) = drawn
     assert {name: len(bands) for name, bands in panels.items()} == {"extra": 1, "loss": 1}
+    origin = Image.open(tmp_path / "plot-loss-extra.png").text["Description"]
+    assert ": other, run\n" in origin  # What all panels are made from, not the last one's runs alone.
     assert "warning: no extra, so left out of its picture: other" in capsys.readouterr().out
 
 
