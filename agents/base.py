@@ -177,6 +177,11 @@ class Table:
     errors: Callable[[Steps], Any] | None = None
 
     @property
+    def is_prioritised(self) -> bool:
+        """Whether sequences are drawn by their errors."""
+        return self.sampler in ("proportional", "rank")
+
+    @property
     def definite_samples_per_insert(self) -> float:
         """`samples_per_insert`, or FREE_SAMPLES_PER_INSERT where that is free.
 

@@ -37,15 +37,29 @@ def checked_step(policy: Policy, params: Nest, key: jax.Array, timestep: TimeSte
     slots = timestep.step_type.shape[0]
     _require_slots("initial_state", state, slots)
     out = policy.step(params, key, timestep, state)
-    if not isinstance(out, tuple) or len(out) != 3:
-        found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
-        raise OutputError(f"the policy's step returns {found}; it must return (action, extras, state)")
-    action, extras, after = out
+    action, extras, after = three_of("the policy's step", out, "(action, extras, state)")
     if not hasattr(action, "shape"):
         raise OutputError(f"the policy's action is {shown(action)}; it must be an array [B, ...], here [{slots}, ...]")
     _require_slots("action", action, slots)
     _require_slots("extras", extras, slots)
     require_same("the policy's state", state, after)
+    return action, extras, after
+
+
+def three_of(step: str, out: Any, wanted: str) -> tuple[Any, Any, Any]:
+    """The three values that a step has returned.
+
+    Args:
+      step: its name in messages.
+      out: what it has returned.
+      wanted: the values' names in messages.
+
+    Raises:
+      OutputError: it is no tuple of three.
+    """
+    if not isinstance(out, tuple) or len(out) != 3:
+        found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
+        raise OutputError(f"{step} returns {found}; it must return {wanted}")
     return out
 
 

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from boonta.agents.base import Agent, Batch, Nest
 from boonta.envs.jax.purity import check_pure
 from boonta.nodes.acting.local import evaluated_policy, step_shapes
-from boonta.nodes.acting.outputs import OutputError
+from boonta.nodes.acting.outputs import OutputError, shown
 from boonta.nodes.actor import NUM_ENVS
 from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
@@ -255,13 +255,10 @@ def check_fits(agent: Agent, env: Any) -> None:
     except (OutputError, jax.errors.JAXTypeError):
         raise  # It says what is wrong, and where; that isn't the spec.
     except (AttributeError, TypeError, ValueError) as error:
-        shapes = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", spec.observations)
+        shapes = jax.tree.map(shown, spec.observations)
         raise ValueError(
             f"the agent's policy can't take observations of {name}, {shapes} ({str(error).strip()}); {remade}"
         ) from error
     wanted = spec.actions
     if (action.shape, action.dtype) != (wanted.shape, wanted.dtype):
-        raise ValueError(
-            f"the agent's actions are {action.dtype}{list(action.shape)}, those of {name} are "
-            f"{wanted.dtype}{list(wanted.shape)}; {remade}"
-        )
+        raise ValueError(f"the agent's actions are {shown(action)}, those of {name} are {shown(wanted)}; {remade}")

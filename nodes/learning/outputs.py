@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from boonta.agents.base import Batch, Nest, Table, Update
 from boonta.agents.metrics import HISTOGRAM
-from boonta.nodes.acting.outputs import OutputError, require_same, shown
+from boonta.nodes.acting.outputs import OutputError, require_same, shown, three_of
 from boonta.nodes.watch.declarations import METRICS
 
 # What nodes count and measure themselves, by name; in a row, a value of the update's would take its place.
@@ -31,10 +31,7 @@ def checked_update(update: Update, state: Nest, batch: Batch, tables: Sequence[T
       OutputError: the message names the part, what it is and what it must be.
     """
     out = update.step(state, batch)
-    if not isinstance(out, tuple) or len(out) != 3:
-        found = f"{len(out)} values" if isinstance(out, tuple) else type(out).__name__
-        raise OutputError(f"the update's step returns {found}; it must return (state, priorities or None, metrics)")
-    after, priorities, metrics = out
+    after, priorities, metrics = three_of("the update's step", out, "(state, priorities or None, metrics)")
     require_same("the learner's state", state, after)
     _require_priorities(priorities, batch.probability.shape[0], tables)
     for name, value in metrics.items():
@@ -43,7 +40,7 @@ def checked_update(update: Update, state: Nest, batch: Batch, tables: Sequence[T
 
 
 def _require_priorities(priorities: Any, size: int, tables: Sequence[Table]) -> None:
-    weighed = {table.name: table.sampler for table in tables if table.sampler in ("proportional", "rank")}
+    weighed = {table.name: table.sampler for table in tables if table.is_prioritised}
     if priorities is None:
         if weighed:
             raise OutputError(

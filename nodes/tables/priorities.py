@@ -19,7 +19,7 @@ Priorities = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 def make_priorities(table: Table) -> Priorities | None:
     """The rule of the table's sampler; None if it draws without looking at priorities."""
-    if table.sampler not in ("proportional", "rank"):
+    if not table.is_prioritised:
         return None
     ranks = Ranks(table.size) if table.sampler == "rank" else None
 

@@ -270,10 +270,10 @@ def module_of(env: Env, name: str = "") -> str:
     if ":" in name:
         return name.partition(":")[0]
     inner = _inner(env)
+    if not type(inner).__module__.startswith("boonta.envs."):
+        return type(inner).__module__
     game = getattr(inner, dataclasses.fields(inner)[0].name, None) if dataclasses.is_dataclass(inner) else None
-    ours = type(inner).__module__.startswith("boonta.envs.")
-    module = getattr(game, "__module__", "") if ours and callable(game) else "" if ours else type(inner).__module__
-    return module or ""
+    return getattr(game, "__module__", None) or "" if callable(game) else ""
 
 
 def name_of(env: Env) -> str:

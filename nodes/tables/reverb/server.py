@@ -51,7 +51,7 @@ def make_table(table: Table, signature: Steps) -> Any:
     """
     pybind, queue = load().pybind, table.kind == "queue"
     # Ranks are made into priorities 1 / rank by `nodes.tables.priorities`.
-    if table.sampler in ("proportional", "rank"):
+    if table.is_prioritised:
         sampler = pybind.PrioritizedSelector(table.priority_exponent)
     else:
         sampler = pybind.FifoSelector() if queue else pybind.UniformSelector()

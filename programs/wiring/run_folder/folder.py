@@ -120,9 +120,9 @@ def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
         return
     now = origin["provenance"]
     changed = [old.file] * (before.program.digest != now["program"]["digest"])
-    for part, source in (("network", before.network), ("env", before.env)):
-        if source is not None and now.get(part) and source.digest != now[part]["digest"]:
-            changed.append(f"the file of its {'environment' if part == 'env' else part}")
+    for part, source, field in (("network", before.network, "network"), ("environment", before.env, "env")):
+        if source is not None and now.get(field) and source.digest != now[field]["digest"]:
+            changed.append(f"the file of its {part}")
     inner = origin.get("inner")
     if old.inner is not None and inner and old.inner.source.digest != inner["source"]["digest"]:
         changed.append(old.inner.file)
