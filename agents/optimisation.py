@@ -147,7 +147,8 @@ def make_update(
       steps, metrics are means over them.
 
     Raises:
-      ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches.
+      ValueError: epochs or minibatches is below 1; or, at an update, the batch can't be split into so many minibatches,
+        or a metric of the loss has the name of one that the update adds.
     """
     if epochs < 1 or minibatches < 1:
         raise ValueError(f"epochs is {epochs}, minibatches is {minibatches}; they must be at least 1")
@@ -167,7 +168,10 @@ def make_update(
         context = Context(state.target_params, key, state.updates, state.statistics)
         (value, outcome), gradient = grad(state.params, context, batch)
         params, opt_state, metrics = descent.step(gradient, state.opt_state, state.params, state.updates)
-        outcome = outcome._replace(metrics=outcome.metrics | {"loss": value} | metrics)
+        added = {"loss": value} | metrics
+        if twice := outcome.metrics.keys() & added.keys():
+            raise ValueError(f"the loss's metric {min(twice)!r} must have another name: the update adds {list(added)}")
+        outcome = outcome._replace(metrics=outcome.metrics | added)
         return state._replace(params=params, opt_state=opt_state), outcome
 
     def step(state: LearnerState, batch: Batch) -> tuple[LearnerState, Any, Metrics]:

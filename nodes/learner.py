@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch
 from boonta.agents.metrics import expanded
+from boonta.envs.base import EnvSpec
 from boonta.nodes.base import AWAY_S, Node
 from boonta.nodes.checkpoint import Checkpointer
 from boonta.nodes.hosts.agreement import Agreement, SingleHost
@@ -48,6 +49,7 @@ class Learner(Node):
     Args:
       name: name of this node.
       agent: its update learns from its tables.
+      spec: the environments' spec, for which the agent was made.
       replay: a `nodes.tables.base.Store`, or the handle of one.
       variables: handle of the variable server, or `DeviceVariables`.
       monitor: handle of the monitor.
@@ -76,6 +78,7 @@ class Learner(Node):
         self,
         name: str,
         agent: Agent,
+        spec: EnvSpec,
         replay: Any,
         variables: Any,
         monitor: Any = None,
@@ -102,7 +105,7 @@ class Learner(Node):
                 "1 and 1"
             )
         require_every_published(name, agent.tables, updates_per_step, publish_every)
-        self._agent = agent
+        self._agent, self._spec = agent, spec
         self._replay = replay
         self._variables = variables
         self._folder, self._beside, self._start_from = pathlib.Path(folder), beside, start_from
@@ -122,6 +125,7 @@ class Learner(Node):
         replicated = NamedSharding(mesh, PartitionSpec())
         over_batch = batch_sharding(mesh)
         self._by_device = over_batch.probability  # [B]
+        shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
         with self.stopwatch("initialising"):
             init = lambda: self._agent.update.init(jax.random.PRNGKey(self._seed))  # noqa: E731
             self._state = jax.jit(init, out_shardings=replicated)()
@@ -134,10 +138,7 @@ class Learner(Node):
                 self.heartbeat()
                 self.monitor.resume(self.name, resumed)
             self._updates = int(counts.get("updates", 0))
-        self._step: Any = None  # Is compiled for the first batches.
-        self._updated = False  # Whether it has been.
         self._has_results = False  # Whether an update of this process has.
-        self._shardings = (replicated, (over_batch,) * self._updates_per_step, None, self._by_device)
         self._published = -1
         self._background = futures.ThreadPoolExecutor(1, "publisher")
         self._publisher = Publisher(self._variables, lambda: self.stopping)
@@ -152,6 +153,9 @@ class Learner(Node):
         self._newest: tuple[Batch, Drawn] | None = None  # The batch that was drawn last.
         self.on_close(self._dataset.close)
         self.on_close(self._save_the_end)
+        with self.stopwatch("compiling"):  # While actors fill the tables; and a wrong loss is seen before any data.
+            report = self._agreement.report(False, self._by_device)
+            self._step = compile_step(self.name, self._agent, self._spec, shardings, self._state, report)
         self._saved_at = time.monotonic()
 
     def stop(self) -> None:
@@ -171,17 +175,12 @@ class Learner(Node):
         due = time.monotonic() - self._saved_at > self._save_every_s
         if due:
             self._saved_at = time.monotonic()  # All hosts save two updates later; until then no second save is due.
-        if self._step is None:
-            self._step = compile_step(
-                self.name, self._agent.update, self._state, batches, self._shardings, self._tables
-            )
-        with self.stopwatch("updating" if self._updated else "compiling"):
+        with self.stopwatch("updating"):
             report = self._agreement.report(due, self._by_device)
             self._state, outcome = self._step(self._state, batches, self._updates, report)
             self._updates += self._updates_per_step
             reports = self.settle()  # These are of the step before: at most two are under way.
             self._finished = self._background.submit(self._finish, self._updates, outcome, drawn)
-        self._updated = True
         self.count(updates=self._updates_per_step)
         if self._agreement.first:
             self._best.follow(self.evaluation, self._updates, lambda: (image.copy(self._state), self._counters()))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from boonta.agents.base import Agent, Batch, Nest
@@ -21,7 +20,7 @@ from boonta.nodes.evaluating import MAX_STEPS
 from boonta.nodes.fused import fusion, stage
 from boonta.nodes.hosts.placement import batch_sharding, make_mesh
 from boonta.nodes.learning.loops import convolves_on_cpu
-from boonta.nodes.learning.step import require_finite
+from boonta.nodes.learning.step import batch_shapes, require_finite
 from boonta.nodes.tables import contract
 from boonta.nodes.watch.stopping import StopRule
 
@@ -200,13 +199,7 @@ def streams(seed: int) -> jax.Array:
 def may_loop(setup: Setup, mesh: Mesh) -> bool:
     """Whether rounds may run in a loop inside of the program on these devices."""
     agent = setup.agent
-    table = contract.learned_from(agent.tables)[0]
-    rows = (table.sequence_length, table.batch_size)
-    shapes = step_shapes(agent, setup.env.spec)
-    steps = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), shapes)
-    steps = jax.eval_shape(lambda steps: contract.with_one_core(table, steps), steps)
-    batch = Batch(steps=steps, probability=jax.ShapeDtypeStruct((table.batch_size,), np.float32))
-    learner = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0))
+    learner, batch = jax.eval_shape(agent.update.init, jax.random.PRNGKey(0)), batch_shapes(agent, setup.env.spec)
     return not convolves_on_cpu(mesh.devices.flat[0].platform, agent.update, learner, batch)
 
 

@@ -9,10 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from boonta.agents.base import Batch, Nest, Table, Update
+from boonta.agents.base import Agent, Batch, Nest, Table
 from boonta.agents.metrics import histogram
+from boonta.envs.base import EnvSpec
+from boonta.nodes.acting.local import step_shapes
 from boonta.nodes.learning.loops import compiler_options, convolves_on_cpu, looped, one_by_one, require_few
 from boonta.nodes.learning.outputs import checked_update
+from boonta.nodes.tables import contract
 
 
 class StepResult(NamedTuple):
@@ -31,9 +34,16 @@ class StepResult(NamedTuple):
     reports: Any
 
 
-def compile_step(
-    name: str, update: Update, state: Nest, batches: Sequence[Batch], shardings: Any, tables: Sequence[Table]
-) -> Any:
+def batch_shapes(agent: Agent, spec: EnvSpec) -> Batch:
+    """The shapes and dtypes of the batches that an agent learns from, in environments with this spec."""
+    table = contract.learned_from(agent.tables)[0]
+    rows = (table.sequence_length, table.batch_size)
+    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((*rows, *leaf.shape), leaf.dtype), step_shapes(agent, spec))
+    steps = jax.eval_shape(lambda steps: contract.with_one_core(table, steps), shapes)
+    return Batch(steps, jax.ShapeDtypeStruct((table.batch_size,), np.float32))
+
+
+def compile_step(name: str, agent: Agent, spec: EnvSpec, shardings: Any, state: Nest, report: Any) -> Any:
     """The compiled function `(state, batches, updates before, report) -> (state, StepResult)`.
 
     The state is donated, but on CPU: there jax 0.6.2 returns from a call with a donated argument only once all is
@@ -41,43 +51,43 @@ def compile_step(
 
     Args:
       name: the learner's name, for messages.
-      update: the agent's update.
+      agent: it learns from its tables.
+      spec: the environments' spec, for which the agent was made.
+      shardings: those of the arguments; there are as many batches as have one.
       state: the learner's state.
-      batches: one for each update of a step.
-      shardings: those of the arguments.
-      tables: the tables that batches are drawn from.
+      report: a report of the host's.
 
     Raises:
-      ValueError: the updates are too many to be compiled one by one, see `require_few`. The function itself raises
-        `OutputError` while it is traced.
+      OutputError: the update returns what no update does.
+      ValueError: the updates are too many to be compiled one by one, see `require_few`.
     """
+    update, tables, batch = agent.update, contract.learned_from(agent.tables), batch_shapes(agent, spec)
+    updates = len(shardings[1])
 
     def one(carry: Nest, batch: Batch) -> Any:
-        state, updates = carry
+        state, made = carry
         state, priorities, metrics = checked_update(update, state, batch, tables)
-        return (state, updates + 1), (
-            priorities,
-            metrics | policy_lag(updates, batch.steps.version[tables[0].core_row :]),
-        )
+        lag = policy_lag(made, batch.steps.version[tables[0].core_row :])
+        return (state, made + 1), (priorities, metrics | lag)
 
-    def step(state: Nest, batches: Sequence[Batch], updates: Any, report: Any) -> tuple[Nest, StepResult]:
+    def step(state: Nest, batches: Sequence[Batch], made: Any, report: Any) -> tuple[Nest, StepResult]:
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
-        (state, _), (priorities, metrics) = in_turn(one, (state, updates), stacked, len(batches))
+        (state, _), (priorities, metrics) = in_turn(one, (state, made), stacked, len(batches))
         return state, StepResult(update.params(state), priorities, metrics, report)
 
     platform = shardings[0].mesh.devices.flat[0].platform
-    convolves = convolves_on_cpu(platform, update, state, batches[0])
+    convolves = convolves_on_cpu(platform, update, state, batch)
     in_turn = one_by_one if convolves else looped
     if convolves:
-        require_few(len(batches), f"{name}: updates_per_step is {len(batches)}")
-    donated = () if platform == "cpu" else 0
-    return jax.jit(
+        require_few(updates, f"{name}: updates_per_step is {updates}")
+    compiled = jax.jit(
         step,
         in_shardings=shardings,
         out_shardings=shardings[0],
-        donate_argnums=donated,
+        donate_argnums=() if platform == "cpu" else 0,
         compiler_options=compiler_options(convolves),
     )
+    return compiled.lower(state, (batch,) * updates, 0, report).compile()
 
 
 def priority_metrics(priorities: Any) -> dict[str, Any]:

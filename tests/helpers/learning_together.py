@@ -71,7 +71,9 @@ def main(name: str, updates: int, folder: pathlib.Path, hosts: Hosts) -> None:
     store = BatchStore(lambda tables, sharding, updates: Parts(agent, hosts, sharding))
     agreement = SeveralLearners(hosts) if hosts.number > 1 else None
     variables = VariableServer("variables") if hosts.first else None
-    learner = Learner("learner", agent, store, variables, folder=str(folder / "checkpoints"), agreement=agreement)
+    learner = Learner(
+        "learner", agent, Catch().spec, store, variables, folder=str(folder / "checkpoints"), agreement=agreement
+    )
     learner.start()
     for _ in range(updates):
         learner.step()

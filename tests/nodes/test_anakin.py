@@ -223,7 +223,7 @@ def test_a_clusters_learner_goes_on_from_its_checkpoint_and_its_evaluator_plays_
     weights = learn(tmp_path, 12)["linear"]["w"]
     variables = VariableServer("variables")
     table = agent().tables[0]
-    learner = Learner("learner", agent(), QueueTable(table), variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", agent(), ENV.spec, QueueTable(table), variables, folder=str(tmp_path), devices=1)
     learner.start()
     version, packed = variables.get(-1)
     assert version == 12

@@ -61,7 +61,7 @@ def run(nodes, learner: Ages, updates: int, before: int = 0) -> None:
 def test_batches_are_fresh_and_without_staleness_nothing_is_left_out(tmp_path, actors, num_envs, staleness):
     agent, variables = bounded(staleness), VariableServer("variables")
     queue = QueueTable(agent.tables[0])
-    learner = Ages("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
+    learner = Ages("learner", agent, ENV.spec, queue, variables, folder=str(tmp_path), devices=1)
     acting = []
     for i in range(actors):
         slots = Slots(num_envs, i * num_envs, actors * num_envs)
@@ -96,7 +96,7 @@ def test_a_learner_that_starts_again_leaves_out_what_is_lost_and_goes_on(tmp_pat
     threading.Thread(target=actor.run, daemon=True).start()
     lives = []
     for _ in range(3):
-        learner = Ages("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
+        learner = Ages("learner", agent, ENV.spec, queue, variables, folder=str(tmp_path), devices=1)
         learner.close = lambda: None  # A learner that is killed saves nothing.
         run([learner], learner, 10)
         lives.append(learner)
@@ -115,7 +115,7 @@ def test_what_cannot_keep_it_is_refused_before_anything_starts(tmp_path):
         Actor("actor/0", agent, ENV, None, None, num_envs=8, refresh_every=2)
     for cadence in ({"updates_per_step": 2}, {"publish_every": 3}):
         with pytest.raises(ValueError, match="learner: updates_per_step is .*; both must be 1, since table"):
-            Learner("learner", agent, None, None, folder=str(tmp_path), **cadence)
+            Learner("learner", agent, ENV.spec, None, None, folder=str(tmp_path), **cadence)
     groups = [group(Learner), group(Actor, num_envs=16)]
     late = Program("tiny", Run(workdir="unused", placement=Placement(lag=1)), bounded(), ENV, groups)
     with pytest.raises(ValueError, match="placement.lag is 1, with 8 environments .*: data is 1 updates old"):

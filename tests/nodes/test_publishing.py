@@ -14,6 +14,8 @@ from boonta.nodes.variables import VariableServer, unpack
 from boonta.tests.helpers import tiny
 from boonta.tests.helpers.batches import BatchStore
 
+SPEC = Catch().spec
+
 
 class Versions(VariableServer):
     """Keeps which versions were published."""
@@ -38,8 +40,8 @@ class Versions(VariableServer):
     ],
 )
 def test_params_are_published_first_last_and_every_so_many_updates(tmp_path, cadence, steps, published, at_end):
-    agent, variables = tiny.make(Catch().spec), Versions()
-    learner = Learner("learner", agent, BatchStore(), variables, folder=str(tmp_path), devices=1, **cadence)
+    agent, variables = tiny.make(SPEC), Versions()
+    learner = Learner("learner", agent, SPEC, BatchStore(), variables, folder=str(tmp_path), devices=1, **cadence)
     learner.start()
     for _ in range(steps):
         learner.step()
@@ -53,9 +55,9 @@ def test_params_are_published_first_last_and_every_so_many_updates(tmp_path, cad
 
 @pytest.mark.parametrize(("given", "updates"), [({}, 3), ({"updates_per_step": 1}, 1)])
 def test_as_many_updates_are_made_at_once_as_the_agent_names_unless_the_program_does(tmp_path, given, updates):
-    agent = tiny.make(Catch().spec)
+    agent = tiny.make(SPEC)
     agent = agent._replace(update=agent.update._replace(at_once=3))
-    learner = Learner("learner", agent, BatchStore(), Versions(), folder=str(tmp_path), devices=1, **given)
+    learner = Learner("learner", agent, SPEC, BatchStore(), Versions(), folder=str(tmp_path), devices=1, **given)
     learner.start()
     learner.step()
     assert learner.report()["counts"]["updates"] == updates
@@ -63,10 +65,10 @@ def test_as_many_updates_are_made_at_once_as_the_agent_names_unless_the_program_
 
 
 def test_what_replay_tables_need_not_follow_at_once_is_published_every_tenth_update(tmp_path):
-    agent, variables = tiny.make(Catch().spec), Versions()
+    agent, variables = tiny.make(SPEC), Versions()
     replay = dataclasses.replace(agent.tables[0], kind="replay", sampler="uniform")
     agent = agent._replace(tables=(replay,))
-    learner = Learner("learner", agent, BatchStore(), variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", agent, SPEC, BatchStore(), variables, folder=str(tmp_path), devices=1)
     learner.start()
     for _ in range(20):
         learner.step()
@@ -84,7 +86,7 @@ def test_a_learner_that_is_stopped_before_its_first_publication_ends_without_an_
             super().put(version, packed)
 
     variables = Slow()
-    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), variables, folder=str(tmp_path), devices=1)
+    learner = Learner("learner", tiny.make(SPEC), SPEC, BatchStore(), variables, folder=str(tmp_path), devices=1)
     learner.stop()
     learner.start()
     threading.Timer(0.5, answered.set).start()

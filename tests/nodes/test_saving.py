@@ -18,10 +18,12 @@ from boonta.tests.helpers.damage import fill_disk
 from boonta.tests.helpers.fused import node
 from boonta.tests.helpers.heartbeats import report
 
+SPEC = Catch().spec
+
 
 def test_a_learner(tmp_path, monkeypatch):
     settings = {"folder": str(tmp_path), "devices": 1, "save_every_s": 1e-9}
-    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), **settings)
+    learner = Learner("learner", tiny.make(SPEC), SPEC, BatchStore(), VariableServer("v"), **settings)
     learner.start()
     learner.step()
     with monkeypatch.context() as patch:
@@ -51,7 +53,7 @@ def test_a_monitor_that_is_away_does_not_delay_the_learners_save(tmp_path, monke
 
     monitor = Away("monitor", str(tmp_path), StopRule())
     settings = {"folder": str(tmp_path / "checkpoints"), "devices": 1, "beside": "replay"}
-    learner = Learner("learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), monitor, **settings)
+    learner = Learner("learner", tiny.make(SPEC), SPEC, BatchStore(), VariableServer("v"), monitor, **settings)
     learner.start()
     learner.step()
     learner.close()
@@ -88,7 +90,7 @@ def test_a_learner_that_is_started_again_takes_back_its_updates_and_no_other_cou
     def start() -> Learner:
         folder = str(tmp_path / "checkpoints")
         learner = Learner(
-            "learner", tiny.make(Catch().spec), BatchStore(), VariableServer("v"), monitor, folder=folder, devices=1
+            "learner", tiny.make(SPEC), SPEC, BatchStore(), VariableServer("v"), monitor, folder=folder, devices=1
         )
         learner.start()
         return learner

@@ -280,7 +280,9 @@ def test_actor_and_learner_learn_through_the_queue(tmp_path):
     table = dataclasses.replace(agent.tables[0], size=64)
     agent, variables = agent._replace(tables=(table,)), VariableServer("variables")
     queue = QueueTable(table)
-    learner = Learner("learner", agent, queue, variables, folder=str(tmp_path), devices=1)
+    learner = Learner(
+        "learner", agent, Catch(rows=3, columns=3).spec, queue, variables, folder=str(tmp_path), devices=1
+    )
     learner.start()
     node = Actor("actor/0", agent, Catch(rows=3, columns=3), variables, queue, num_envs=32, threads=1)
     node.start()

@@ -237,7 +237,7 @@ def learner_of(tmp_path, monkeypatch, agreement) -> Learner:
     monkeypatch.setattr(jax.distributed, "shutdown", lambda: None)
     agent = tiny.make(Catch().spec)
     settings = {"folder": str(tmp_path), "devices": 1, "agreement": agreement}
-    return Learner("learner/0", agent, BatchStore(Few), VariableServer("v"), **settings)
+    return Learner("learner/0", agent, Catch().spec, BatchStore(Few), VariableServer("v"), **settings)
 
 
 def test_a_learner_whose_actors_have_ended_learns_from_its_last_batch_until_all_agree(

@@ -10,7 +10,9 @@ import jax.numpy as jnp
 import pytest
 
 from boonta.agents.base import Batch, Table
+from boonta.agents.groups import Optimiser
 from boonta.agents.metrics import histogram
+from boonta.agents.optimisation import Outcome, make_update
 from boonta.envs.catch import Catch
 from boonta.envs.jax.catch import Catch as JaxCatch
 from boonta.nodes.acting.outputs import OutputError
@@ -48,12 +50,13 @@ def agent_with(change, **fields):
 
 
 @pytest.mark.parametrize("message", MISTAKES)
-def test_a_learner_refuses_what_a_step_returns(message, tmp_path):
+def test_a_learner_refuses_what_a_step_returns_before_any_data(message, tmp_path):
     agent = agent_with(MISTAKES[message])
-    learner = Learner("learner", agent, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1)
-    learner.start()
+    learner = Learner(
+        "learner", agent, Catch().spec, BatchStore(), VariableServer("v"), folder=str(tmp_path), devices=1
+    )
     with pytest.raises(OutputError, match="^" + re.escape(message)):
-        learner.step()
+        learner.start()
 
 
 @pytest.mark.parametrize("message", MISTAKES)
@@ -81,3 +84,13 @@ def checked(change, table: Table) -> None:
     batch = Batch((), jax.ShapeDtypeStruct((B,), jnp.float32))
     state = jax.eval_shape(update.init, jax.random.PRNGKey(0))
     jax.eval_shape(lambda state: checked_update(update, state, batch, [table]), state)
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm", "learning_rate"])
+def test_a_loss_must_not_name_a_metric_as_the_update_does(name):
+    def loss(params, context, batch):
+        return jnp.sum(params * batch), Outcome(None, {name: 0.0})
+
+    update = make_update(lambda key: jnp.ones(2), loss, Optimiser("adam", 0.1))
+    with pytest.raises(ValueError, match=f"the loss's metric '{name}' must have another name: the update adds"):
+        update.step(update.init(jax.random.PRNGKey(0)), jnp.ones(2))

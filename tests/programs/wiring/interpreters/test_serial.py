@@ -82,7 +82,9 @@ def test_batches_that_are_ready_at_once_are_not_all_learned_from_after_the_limit
 def test_another_networks_checkpoint_fails_before_work_and_stays(tmp_path):
     assert run(tmp_path, "--stop.updates", "3") == 0
     folder = tmp_path / "checkpoints"
-    learner = Learner("learner", tiny.make(Catch(8, 5).spec), None, VariableServer("variables"), folder=str(folder))
+    learner = Learner(
+        "learner", tiny.make(Catch(8, 5).spec), Catch(8, 5).spec, None, VariableServer("variables"), folder=str(folder)
+    )
     with pytest.raises(ValueError, match=r"another network's: weights/linear/w is \(50, 3\) there, \(40, 3\) here"):
         learner.start()
     assert {"3"} <= {path.name for path in folder.iterdir()} <= {"3", "best"}
