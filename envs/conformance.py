@@ -1,6 +1,6 @@
 """Checks that an environment keeps the contract of `envs.base`; use it for your own environments, too.
 
-    conformance.check(MyEnv(size=3))
+    conformance.check(MyEnv(size=3))  # Or MyJaxEnv(size=3).
 
 All environments here pass it. It follows the API test of "Pgx" (https://arxiv.org/abs/2303.17503).
 
@@ -20,6 +20,8 @@ from dm_env import specs
 
 from boonta.envs import base
 from boonta.envs.actions import beyond_bounds, other_actions, random_actions
+from boonta.envs.jax.base import JaxEnv, as_env
+from boonta.envs.jax.purity import check_pure
 from boonta.envs.spec_check import ConformanceError, check_spec, misfit, name_of
 
 CLIPPED_STEPS = 20  # Steps played with actions beyond their bounds, and again with the bounds.
@@ -34,7 +36,7 @@ class _Play(NamedTuple):
 
 
 def check(
-    env: base.Env,
+    env: base.Env | JaxEnv,
     num_envs: int = 3,
     steps: int = 200,
     seed: int = 0,
@@ -49,7 +51,7 @@ def check(
     and, if they are real numbers, one with actions beyond their bounds.
 
     Args:
-      env: the factory to check.
+      env: the factory to check, or an environment in JAX, which must be pure, too.
       num_envs: number of slots; with a single slot the check can't compare slots for independence.
       steps: steps of each play; the environment is reset after a quarter of them, and two steps later. Some
         episodes should end within them: otherwise the rules on ends can't be checked, which a warning reports.
@@ -62,7 +64,11 @@ def check(
 
     Raises:
       ConformanceError: a rule is broken.
+      ValueError: an environment in JAX isn't pure.
     """
+    if isinstance(env, JaxEnv):
+        check_pure(env)
+        env = as_env(env)
     check_spec(env.spec)
     _check_pickle(env)
     _check_batch(env, num_envs, seed)
@@ -182,8 +188,11 @@ def _check_values(spec: base.EnvSpec, timestep: base.TimeStep, num_envs: int, t:
         if isinstance(leaf, specs.BoundedArray):
             bad, rule = ~((value >= leaf.minimum) & (value <= leaf.maximum)), f"{name} is within its spec's bounds"
         if bad.any():
-            at = tuple(np.argwhere(bad)[0])
-            raise ConformanceError(rule, str(value[at]), int(at[0]), t)
+            slot, *place = at = tuple(np.argwhere(bad)[0])
+            if isinstance(leaf, specs.BoundedArray):
+                low, high = (np.broadcast_to(bound, leaf.shape)[tuple(place)] for bound in (leaf.minimum, leaf.maximum))
+                rule += f", from {low} to {high}"
+            raise ConformanceError(rule, str(value[at]), int(slot), t)
 
 
 def _check_ends(previous: base.TimeStep | None, timestep: base.TimeStep, num_players: int, t: int) -> None:

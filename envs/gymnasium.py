@@ -27,6 +27,7 @@ from boonta.envs.processes import InProcesses
 from boonta.envs.vector import VectorBatch
 
 DRAWN = "rgb_array"  # Gymnasium's name for pictures as arrays.
+RETURNED = {"reset": ("observation", "info"), "step": ("observation", "reward", "terminated", "truncated", "info")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +166,15 @@ def _quieten_mujoco() -> None:
         mujoco.set_mju_user_warning(warn)
 
 
+def _values(method: str, returned: Any) -> tuple[Any, ...]:
+    """The values that a method of an environment returned; those written for OpenAI Gym return others."""
+    wanted = RETURNED[method]
+    if isinstance(returned, tuple) and len(returned) == len(wanted):
+        return returned
+    found = f"{len(returned)} values" if isinstance(returned, tuple) else type(returned).__name__
+    raise ValueError(f"the environment's {method} returns {found}; by Gymnasium's API it is ({', '.join(wanted)})")
+
+
 class _Slot(dm_env.Environment):
     """One gymnasium environment as a dm_env environment; `LoopedEnv` resets it after LAST."""
 
@@ -174,12 +184,13 @@ class _Slot(dm_env.Environment):
         self.steps_per_s = env.metadata.get("render_fps")
 
     def reset(self) -> dm_env.TimeStep:
-        observation, _ = self._env.reset(seed=self._seed)
+        observation, _ = _values("reset", self._env.reset(seed=self._seed))
         self._seed = None  # Later resets go on with the environment's own generator.
         return dm_env.restart(self._observed(observation, last=False))
 
     def step(self, action: Any) -> dm_env.TimeStep:
-        observation, reward, terminated, truncated, _ = self._env.step(spaces.to_space(self._env.action_space, action))
+        returned = self._env.step(spaces.to_space(self._env.action_space, action))
+        observation, reward, terminated, truncated, _ = _values("step", returned)
         observation = self._observed(observation, last=terminated or truncated)
         if terminated:
             return dm_env.termination(reward, observation)

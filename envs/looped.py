@@ -74,4 +74,6 @@ class LoopedEnv(base.BatchedEnv):
 
 def _number(reward: Any) -> Any:
     """A reward, which may be an array of one number. Numbers stay as they are: making arrays of them takes longer."""
+    if reward is None:
+        raise ValueError("the environment's reward is None; it must be one number")
     return reward if isinstance(reward, (float, int)) else np.squeeze(reward)

@@ -7,6 +7,7 @@ Glossary of shapes: B batch (environment slots stepped together).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -91,11 +92,21 @@ def to_action_spec(space: spaces.Space) -> specs.Array:
 
 
 def from_space(space: spaces.Space, value: Any) -> Any:
-    """Converts a value of a space, or B of them as Gymnasium batches them, to values of `to_spec(space)`."""
+    """Converts a value of a space, or B of them as Gymnasium batches them, to values of `to_spec(space)`.
+
+    Raises:
+      ValueError: a `Dict` or `Tuple` lacks a part.
+    """
     if isinstance(space, spaces.Dict):
+        if not isinstance(value, Mapping) or not space.keys() <= value.keys():
+            found = f"a dict of {sorted(value)}" if isinstance(value, Mapping) else type(value).__name__
+            raise ValueError(f"the environment's observation is {found}; its space is a Dict of {sorted(space)}")
         return {key: from_space(inner, value[key]) for key, inner in space.items()}
     if isinstance(space, spaces.Tuple):
-        return tuple(from_space(inner, each) for inner, each in zip(space, value, strict=True))
+        if not isinstance(value, tuple) or len(value) != len(space):
+            found = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+            raise ValueError(f"the environment's observation is {found}; its space is a Tuple of {len(space)}")
+        return tuple(from_space(inner, each) for inner, each in zip(space, value))
     if isinstance(space, spaces.MultiDiscrete):
         choices = np.asarray(value) - space.start
         rows = choices.reshape(*choices.shape[: choices.ndim - space.nvec.ndim], -1)  # [B, choices], or without B.

@@ -29,7 +29,7 @@ class JaxEnv(abc.ABC):
 
     A slot is the same endless stream as in `envs.base`: FIRST, MID…, LAST, FIRST, …; the step after LAST begins the
     next episode, ignores its action, and has a reward of 0 and a discount of 1. All randomness comes from the key,
-    which is part of the state. `purity.check_pure`, and `envs.conformance` applied to `as_env(env)`, check these rules.
+    which is part of the state. `purity.check_pure` and `envs.conformance` check these rules.
     """
 
     @property

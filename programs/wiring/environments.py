@@ -98,6 +98,8 @@ def _own(name: str) -> Env:
         found = named(name)
     except ImportError as error:
         raise BadInput(f"environment {name!r}: {error}") from error
+    if inspect.isabstract(found):
+        raise BadInput(f"environment {name!r} lacks {', '.join(sorted(found.__abstractmethods__))}")
     if inspect.isclass(found) or inspect.isfunction(found):
         try:
             inspect.signature(found).bind()

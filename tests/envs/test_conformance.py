@@ -214,7 +214,7 @@ WRAPPERS = [
     (changed("discount", lambda step: step.discount * 0), "the discount on FIRST is 1", ON_RESET),
     (
         changed("discount", lambda step: step.discount * 2),
-        "discount is within its spec's bounds",
+        "discount is within its spec's bounds, from 0.0 to 1.0",
         "2.0, slot 0, step 0",
     ),
     (changed("discount", lambda step: list(step.discount)), "the structure of the spec", "lacks discount; it has"),

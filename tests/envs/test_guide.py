@@ -9,7 +9,6 @@ import re
 import pytest
 
 from boonta.envs import base, conformance
-from boonta.envs.jax.base import as_env
 
 GUIDE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pages" / "guides" / "environment.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
@@ -29,4 +28,4 @@ def test_the_environment_in_jax_of_the_guide(tmp_path, monkeypatch):
     (block,) = (block for block in BLOCKS if "class Corridor(Game)" in block)
     (tmp_path / "my_jax.py").write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
-    conformance.check(as_env(importlib.import_module("my_jax").Corridor()), steps=240)
+    conformance.check(importlib.import_module("my_jax").Corridor(), steps=240)

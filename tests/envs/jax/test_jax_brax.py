@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Brax System:UserWarning")
 def test_keeps_the_contract():
     env = jax_brax.Brax("fast", max_episode_steps=12)
     check_pure(env)
-    conformance.check(as_env(env), num_envs=2, steps=40)
+    conformance.check(env, num_envs=2, steps=40)
     assert env.steps_per_s is None and as_env(env)(1, 0).render() is None
 
 

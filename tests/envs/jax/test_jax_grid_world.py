@@ -32,7 +32,7 @@ def distances(free: np.ndarray, start: tuple[int, int]) -> np.ndarray:
 def test_keeps_the_contract(cells):
     env = GridWorld(cells, max_episode_steps=30)
     check_pure(env)
-    conformance.check(as_env(env), num_envs=8, steps=120)
+    conformance.check(env, num_envs=8, steps=120)
 
 
 @pytest.mark.parametrize("cells", [2, 3, 6])  # The bits take one word, and two.

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 def test_keeps_the_contract(name):
     env = Gymnax(name, max_episode_steps=15)
     check_pure(env)
-    conformance.check(as_env(env), steps=60)
+    conformance.check(env, steps=60)
 
 
 def test_specs():

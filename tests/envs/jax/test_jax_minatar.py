@@ -21,7 +21,7 @@ GAMES = ["asterix", "breakout", "freeway", "seaquest", "space_invaders"]
 def test_keeps_the_contract(game):
     env = MinAtar(game, max_episode_steps=20)
     check_pure(env)
-    conformance.check(as_env(env), num_envs=4, steps=60)
+    conformance.check(env, num_envs=4, steps=60)
 
 
 @pytest.mark.parametrize("minimal", [True, False])

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.once, pytest.mark.unoptimised]
 def test_keeps_the_contract(game):
     env = Pgx(game)
     check_pure(env)
-    conformance.check(as_env(env), num_envs=4, steps=150 if game == "othello" else 60)
+    conformance.check(env, num_envs=4, steps=150 if game == "othello" else 60)
 
 
 def test_a_game_of_tic_tac_toe():

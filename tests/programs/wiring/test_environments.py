@@ -111,6 +111,15 @@ def test_one_of_your_own_that_takes_arguments_is_refused(tmp_path, monkeypatch):
         environments.make_env("an_env_with_arguments:make")
 
 
+def test_one_of_your_own_that_lacks_a_method_is_refused_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "half_a_game.py").write_text(
+        "from boonta.envs.jax.base import Game\n\n\nclass Half(Game):\n    def reset(self, key):\n        return ()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(BadInput, match="environment 'half_a_game:Half' lacks move, observe, spec"):
+        environments.make_env("half_a_game:Half")
+
+
 def test_one_of_your_own_whose_spec_mixes_dtypes_is_refused(tmp_path, monkeypatch):
     (tmp_path / "a_mixed_world.py").write_text(
         "import numpy as np\nfrom dm_env import specs\nfrom boonta.envs.catch import Catch\n\n\n"
