@@ -21,8 +21,8 @@ from boonta.programs.wiring.run import BadInput
 class Lone(Learner):
     """A learner from before there could be several."""
 
-    def __init__(self, name, agent, replay, variables, monitor=None, *, folder):
-        super().__init__(name, agent, replay, variables, monitor, folder=folder)
+    def __init__(self, name, agent, spec, replay, variables, monitor=None, *, folder):
+        super().__init__(name, agent, spec, replay, variables, monitor, folder=folder)
 
 
 def program_of(tmp_path, *groups, number: int = 2, make=dqn.make, config=dqn.CATCH, **run) -> Program:
