@@ -8,10 +8,10 @@ import signal
 
 from boonta.nodes.watch.stopping import COLLAPSED_CODE
 from boonta.programs.experiments.plan import Job
-from boonta.programs.tools.status import is_held
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.state import is_held
 
 OUTPUT = "output.log"  # The file in the run's folder with all that its processes print.
 ENDED = (0, COLLAPSED_CODE)  # Exit codes of a program that its stop rule has ended.

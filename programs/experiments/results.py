@@ -15,11 +15,11 @@ from boonta.programs.experiments.curves import Curve, Moment, Row
 from boonta.programs.experiments.evaluations import Evaluated
 from boonta.programs.experiments.settings import environment_of, settings_of
 from boonta.programs.experiments.starts import starts_of
-from boonta.programs.tools import status
 from boonta.programs.wiring.run import BadInput, Which
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.provenance import Provenance
+from boonta.programs.wiring.run_folder.state import SENTENCES, state_of
 
 RETURN, TRAINING = "eval_return", "return"
 
@@ -289,7 +289,7 @@ def _ending(folder: pathlib.Path, config: Config) -> list[str]:
     if journal.last_code(folder) == 0:
         return []
     log = journal.last_start(folder)
-    state, end = status.SENTENCES[status.state_of(folder, log)], journal.end_of(log)
+    state, end = SENTENCES[state_of(folder, log)], journal.end_of(log)
     if end:
         state = f"it was {end}" if end.startswith("ended by ") else f"{state}: {end}"
     what = "has not reached its" if config.has_stop_rule else "has no"

@@ -19,8 +19,8 @@ from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.scheduler import DONE, FAILED, PRUNED, State
 from boonta.programs.experiments.spec import Range, Sample, Spec
 from boonta.programs.experiments.values import Value
-from boonta.programs.tools.status import rows_of
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.run_folder.state import rows_of
 
 try:
     import optuna

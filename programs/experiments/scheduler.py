@@ -18,7 +18,7 @@ from boonta.nodes.watch.program_end import SAVING_S
 from boonta.programs.experiments import dependent, outcome
 from boonta.programs.experiments.plan import Job
 from boonta.programs.experiments.slots import Slot, on_cores
-from boonta.programs.tools.status import is_held
+from boonta.programs.wiring.run_folder.state import is_held
 from boonta.programs.wiring.supervision.interrupts import Signals
 from boonta.programs.wiring.supervision.supervise import THREADS_GRACE_S
 

@@ -22,12 +22,12 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import figures
 from boonta.programs.experiments.curves import Moment, moments
 from boonta.programs.reports import charts, page, picture
-from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal, temporary
 from boonta.programs.wiring.run_folder.config_file import read_config
 from boonta.programs.wiring.run_folder.recorded import Picture
+from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
 from boonta.programs.wiring.supervision import stacks
 
 HTML = pathlib.Path(__file__).with_name("live.html")
@@ -65,10 +65,10 @@ class Live:
         """The monitor's status, its age in seconds, and whether the run goes on, as JSON."""
         known = page.status_of(self._folder)
         log = journal.last_start(self._folder)
-        state = status.state_of(self._folder, log)
+        state = state_of(self._folder, log)
         run = {
             "state": state,
-            "sentence": status.SENTENCES[state],
+            "sentence": SENTENCES[state],
             "end": journal.end_of(log) or "",
             "age_s": time.time() - known["at"] if "at" in known else None,
         }
@@ -77,7 +77,7 @@ class Live:
     def charts(self) -> str:
         """The charts, as SVGs one after another; they are drawn again when there is a new row."""
         with self._drawing:
-            past = moments(status.rows_of(self._folder))
+            past = moments(rows_of(self._folder))
             last = past[-1].seconds if past else 0.0
             if last != self._drawn[0]:
                 self._drawn = last, _charts(past)
@@ -102,7 +102,7 @@ class Live:
 
     def metrics(self, node: str) -> str:
         """The newest values of a node's own metrics, or of its group's, with their meaning, as lines."""
-        rows = status.rows_of(self._folder)
+        rows = rows_of(self._folder)
         agent = read_config(self._folder).agent
         group, lines = node.partition("/")[0], []
         for name, value in (rows[-1] if rows else {}).items():

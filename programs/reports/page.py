@@ -22,6 +22,7 @@ from boonta.programs.tools import status
 from boonta.programs.tools.metrics import found, healthy
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config
+from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
 
 PROGRAM = "program.svg"
 MEDIA = (".gif", ".mp4", ".png", ".svg")
@@ -39,7 +40,7 @@ def whole(config: Config, folder: pathlib.Path) -> str:
 
 def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str, Chart]:
     """Draws the pictures of a run into a folder; returns its charts by file name."""
-    drawn = charts.charts(curves.moments(status.rows_of(folder)))
+    drawn = charts.charts(curves.moments(rows_of(folder)))
     for name, chart in drawn.items():
         figures.draw(chart.panels, target / name, chart.xlabel, chart.ylabel, str(folder), "", formats=("svg",))
     if config.picture.groups:
@@ -50,9 +51,9 @@ def draw(config: Config, folder: pathlib.Path, target: pathlib.Path) -> dict[str
 def markdown(config: Config, folder: pathlib.Path, drawn: Mapping[str, Chart]) -> str:
     """The page of a run; its pictures are named by their files."""
     log = journal.last_start(folder)
-    state = status.SENTENCES[status.state_of(folder, log)].capitalize()
+    state = SENTENCES[state_of(folder, log)].capitalize()
     parts = [f"# {escaped(folder.resolve().name)}", escaped(f"{state}. {journal.end_of(log) or ''}")]
-    rows = status.rows_of(folder)
+    rows = rows_of(folder)
     newest = rows[-1] if rows else {}
     parts += [_reached(newest), "## Health", _health(newest, folder)]
     for name, chart in drawn.items():

@@ -25,11 +25,11 @@ from boonta.programs.experiments.page import Content
 from boonta.programs.experiments.results import Result, results_of_all
 from boonta.programs.experiments.summary import Band
 from boonta.programs.reports import tables
-from boonta.programs.tools import status
 from boonta.programs.wiring.command_line.faults import command, writing
 from boonta.programs.wiring.run import Which
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.provenance import source_digest
+from boonta.programs.wiring.run_folder.state import state_of
 
 DATA, PAGE, HTML = "results.json", "page.md", "index.html"
 READ = (metrics.FILE, metrics.MEMBERS, evaluations.FILE, journal.FILE)  # A run's files besides its config.json files.
@@ -139,7 +139,7 @@ def _key(folders: Iterable[pathlib.Path], options: Mapping[str, Any]) -> str:
     """The SHA-256 of everything that a comparison is made from."""
     digest = hashlib.sha256(json.dumps([source_digest(), options]).encode())
     for folder in folders:
-        digest.update(f"{folder}\0{status.state_of(folder, journal.last_start(folder))}\0".encode())
+        digest.update(f"{folder}\0{state_of(folder, journal.last_start(folder))}\0".encode())
         configs = folder.glob(f"{pathlib.Path(schema.CONFIG).stem}*.json")
         for path in sorted([*configs, *(folder / name for name in READ)]):
             if path.is_file():

@@ -15,11 +15,11 @@ from rich.table import Table
 from boonta.nodes.snapshots import schema
 from boonta.nodes.snapshots.store import LEARNERS
 from boonta.programs.reports import tables
-from boonta.programs.tools.status import rows_of, state_of
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
+from boonta.programs.wiring.run_folder.state import rows_of, state_of
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.

@@ -6,14 +6,11 @@
 from __future__ import annotations
 
 import datetime
-import fcntl
 import pathlib
 import time
-from typing import Literal
 
 import tyro
 
-from boonta.nodes import metrics
 from boonta.nodes.snapshots import manifest, store
 from boonta.nodes.snapshots.manifest import Unsound
 from boonta.nodes.snapshots.parts import divisions
@@ -22,15 +19,9 @@ from boonta.nodes.watch.stopping import shown
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import read_config
+from boonta.programs.wiring.run_folder.state import SENTENCES, rows_of, state_of
 from boonta.programs.wiring.supervision import view
 
-State = Literal["running", "ended", "cut off", "never started"]  # Of a run.
-SENTENCES: dict[State, str] = {
-    "running": "it is running",
-    "ended": "it has ended",
-    "cut off": "it was cut off: its launcher was killed, or the machine went down",
-    "never started": "it never started",
-}
 BEST = f"{CHECKPOINTS}/{store.BEST}"
 
 
@@ -66,36 +57,6 @@ def snapshots_of(workdir: pathlib.Path) -> list[str]:
     kept = Retention(read_config(workdir).run.get("keep_newest", KEEP.newest))
     goes_on = [_goes_on_from(workdir / name, kept, updates) for name in LEARNERS if (workdir / name).is_dir()]
     return [line for part in (*listed, *goes_on) for line in part.splitlines()]
-
-
-def state_of(workdir: pathlib.Path, log: list[str]) -> State:
-    """The state of a run with this log; for people `SENTENCES` has it."""
-    if is_held(workdir):
-        return "running"
-    last = journal.since_start(log)
-    if journal.end_of(last or log) is not None:
-        return "ended"
-    return "cut off" if last else "never started"
-
-
-def is_held(workdir: pathlib.Path) -> bool:
-    """Whether a process holds the run's folder."""
-    try:
-        with open(workdir / ".lock") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def rows_of(workdir: pathlib.Path) -> list[dict[str, float | None]]:
-    """The rows of a run's metrics; none before the first one."""
-    try:
-        return metrics.read(workdir)
-    except OSError:
-        return []
 
 
 def _last_row(workdir: pathlib.Path) -> dict[str, float]:
