@@ -17,7 +17,6 @@ from mkdocs.structure.files import File, Files
 from boonta.agents.config import declared_of, leaves
 from boonta.programs.reports import picture
 from boonta.programs.tools.list import choices, described
-from boonta.programs.tools.train import programs
 from boonta.programs.wiring.checks import check_nodes
 from boonta.programs.wiring.command_line import help
 from boonta.programs.wiring.command_line.arguments import function_of, parse
@@ -26,6 +25,7 @@ from boonta.programs.wiring.interpreters import anakin, sebulba
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.shipped import programs
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What refuses a program, by way to run, as far as nothing need be compiled; local_mt and serial run what local_mp does.

@@ -16,7 +16,7 @@ from boonta.nodes.snapshots import schema
 from boonta.programs.experiments import values
 from boonta.programs.experiments.slots import Slots
 from boonta.programs.experiments.values import Value
-from boonta.programs.tools import train
+from boonta.programs.wiring import shipped
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import naming
 
@@ -284,12 +284,12 @@ def _program(file: str) -> str:
       BadInput: there is no such file; the message has similar names.
     """
     try:
-        path = pathlib.Path(train.programs().get(file, file)).expanduser().absolute()
+        path = pathlib.Path(shipped.programs().get(file, file)).expanduser().absolute()
         found = path.is_file() and path.suffix == ".py"
     except (OSError, RuntimeError) as error:  # The name is too long, or "~" is of an unknown user.
         raise BadInput(f"program {file} can't be found: {error}") from error
     if not found:
         there = [other.name for other in path.parent.glob("*.py") if other.name != "__init__.py"]
-        hint = suggest(path.name, [*there, *train.programs()])
+        hint = suggest(path.name, [*there, *shipped.programs()])
         raise BadInput(f"program {file} is no Python file in {path.parent}, nor the name of one of ours: {hint}")
     return str(path)

@@ -18,9 +18,9 @@ import tyro
 
 from boonta.__main__ import TOOLS
 from boonta.programs.tools.sweep import Asked
-from boonta.programs.tools.train import programs
 from boonta.programs.wiring.command_line.faults import command
 from boonta.programs.wiring.environments import EXAMPLES
+from boonta.programs.wiring.shipped import programs
 
 Shell = Literal["bash", "zsh"]
 

@@ -12,13 +12,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from boonta.programs.reports import tables
-from boonta.programs.tools.train import FOLDER, programs
 from boonta.programs.wiring.environments import FAMILIES
+from boonta.programs.wiring.run_folder.provenance import ROOT
+from boonta.programs.wiring.shipped import FOLDER, programs
 
 
 def choices() -> dict[str, list[tuple[str, str]]]:
     """The names and descriptions of all programs, agents, environments and tools, by kind."""
-    agents = {path.parent.name: path for path in sorted((FOLDER.parent / "agents").glob("*/__init__.py"))}
+    agents = {path.parent.name: path for path in sorted((ROOT / "agents").glob("*/__init__.py"))}
     tools = {path.stem: path for path in sorted((FOLDER / "tools").glob("*.py")) if path.stem != "__init__"}
     return {
         "programs": [(name, described(path)) for name, path in programs().items()],
@@ -30,7 +31,7 @@ def choices() -> dict[str, list[tuple[str, str]]]:
 
 def source(module: str) -> pathlib.Path:
     """The file of one of our modules."""
-    return FOLDER.parents[0].joinpath(*module.split(".")[1:]).with_suffix(".py")
+    return ROOT.joinpath(*module.split(".")[1:]).with_suffix(".py")
 
 
 def described(path: pathlib.Path) -> str:

@@ -8,18 +8,11 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
-from collections.abc import Mapping
 
 from boonta.envs.base import suggest
 from boonta.programs.wiring.command_line import faults
 from boonta.programs.wiring.run import BadInput
-
-FOLDER = pathlib.Path(__file__).resolve().parents[1]
-
-
-def programs() -> Mapping[str, pathlib.Path]:
-    """The file of each program, by its name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.py")) if path.stem != "__init__"}
+from boonta.programs.wiring.shipped import programs
 
 
 def command_of(arguments: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from boonta.envs import conformance
 from boonta.programs.tools.list import choices
-from boonta.programs.tools.train import programs
+from boonta.programs.wiring.shipped import programs
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = [pytest.mark.once, pytest.mark.unoptimised]

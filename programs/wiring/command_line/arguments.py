@@ -27,7 +27,8 @@ from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder.config_file import agent_of
 from boonta.programs.wiring.run_folder.naming import folder_name
-from boonta.programs.wiring.run_folder.provenance import ROOT, from_root, provenance_of
+from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
+from boonta.programs.wiring.shipped import FOLDER
 
 RunFlags = Annotated[Run, tyro.conf.arg(name="")]  # The flag is --workdir, not --run.workdir.
 
@@ -160,7 +161,7 @@ def _words(function: ProgramFunction, settings: dict[str, Any], env_name: str) -
     `env_name` or else by its class, and the last part of each path.
     """
     env = [env_name or environments.name_of(settings["env"])] if hasattr(settings.get("env"), "spec") else []
-    ours = pathlib.Path(inspect.getfile(function)).resolve().is_relative_to(ROOT / "programs")
+    ours = pathlib.Path(inspect.getfile(function)).resolve().is_relative_to(FOLDER)
     agent = agent_of(settings)
     return [
         name_of(function),

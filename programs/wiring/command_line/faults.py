@@ -14,9 +14,9 @@ import tyro
 
 from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder.provenance import ROOT
+from boonta.programs.wiring.shipped import FOLDER
 
 INSTALLED = ("site-packages", "dist-packages")
-PROGRAMS = ROOT / "programs"  # The files on top are programs, which users copy and change.
 STANDARD = pathlib.Path(os.__file__).resolve().parent
 
 
@@ -64,4 +64,4 @@ def _is_library(file: pathlib.Path) -> bool:
 
 
 def _is_program(file: pathlib.Path) -> bool:
-    return file.parent == PROGRAMS or not file.is_relative_to(ROOT)
+    return file.parent == FOLDER or not file.is_relative_to(ROOT)

@@ -9,8 +9,9 @@ import pytest
 
 from boonta.__main__ import TOOLS
 from boonta.programs.tools import list as listing
-from boonta.programs.tools.train import command_of, programs
+from boonta.programs.tools.train import command_of
 from boonta.programs.wiring.run import BadInput
+from boonta.programs.wiring.shipped import programs
 from boonta.tests.helpers.deadline import DEADLINE_S
 
 pytestmark = pytest.mark.once

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from boonta.programs.tools.train import programs
 from boonta.programs.wiring.command_line import arguments
 from boonta.programs.wiring.run import Run
+from boonta.programs.wiring.shipped import programs
 
 pytestmark = pytest.mark.once
 FILE = programs()["impala"]
