@@ -164,6 +164,12 @@ class Run:
         """The run with this host's own folder; the first host's is the common one, with the checkpoints."""
         return self if self.hosts.first else dataclasses.replace(self, workdir=self.path(f"hosts/{self.hosts.index}"))
 
+    @property
+    def common_workdir(self) -> pathlib.Path:
+        """The folder with the checkpoints, which all hosts share; this run is one that `own` has made."""
+        workdir = pathlib.Path(self.workdir)
+        return workdir if self.hosts.first else workdir.parents[1]
+
     def leave(self, code: int) -> NoReturn:
         """Ends the process with this code.
 

@@ -162,7 +162,7 @@ def require_same_run(name: str, run: Run, settings: dict[str, Any]) -> Config | 
     found = config_of(folder)
     if found is None:
         return None
-    old = checkpointed(found.parent, None if run.hosts.first else folder.parents[1])
+    old = checkpointed(found.parent, run.common_workdir)
     if old.program != name:
         raise BadInput(f"--workdir {folder} holds a run of {old.program}, not of {name}; choose another")
     if old.agent and old.agent != agent_of(settings):

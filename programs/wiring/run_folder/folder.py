@@ -64,15 +64,14 @@ def _require_start(run: Run) -> None:
 
     A run with checkpoints of its own goes on from those, though the other run's folder may be gone by then.
     """
-    workdir = pathlib.Path(run.workdir)
-    common = workdir if run.hosts.first else workdir.parents[1]
-    if run.start_folder is None or has_snapshots(common):
+    if run.start_folder is None or has_snapshots(run.common_workdir):
         return
-    number, fault = glance(pathlib.Path(run.start_folder))
+    start_folder = pathlib.Path(run.start_folder)
+    number, fault = glance(start_folder)
     if number is None:
-        sound, why = ("sound ", f": {fault}") if fault else ("", f", in {run.start_folder}")
+        sound, why = ("sound ", f": {fault}") if fault else ("", f", in {start_folder}")
         raise BadInput(f"--start-from {run.start_from} has no {sound}{run.start_which} checkpoint{why}")
-    if reached := run.stop.reached(_counts(pathlib.Path(run.start_folder), number)):
+    if reached := run.stop.reached(_counts(start_folder, number)):
         raise BadInput(f"--start-from {run.start_from} would end at once, since its counters go on: {reached}")
 
 
