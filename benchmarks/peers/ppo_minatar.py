@@ -31,6 +31,7 @@ from boonta.nodes import metrics
 from boonta.programs.wiring.environments import name_of
 from boonta.programs.wiring.run import Run
 from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import Origin
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.run_folder.provenance import provenance_of
 
@@ -146,12 +147,8 @@ def _keep(folder: pathlib.Path, game: str, seed: int, numbers: np.ndarray, retur
       seconds: how long it took.
     """
     env = MinAtar(game)
-    origin = {
-        "file": str(pathlib.Path(__file__).resolve()),
-        "function": "main",
-        "arguments": sys.argv[1:],
-        "provenance": dataclasses.asdict(provenance_of(pathlib.Path(__file__), name_of(env), {"learner": seed})),
-    }
+    file = pathlib.Path(__file__).resolve()
+    origin = Origin(str(file), "main", tuple(sys.argv[1:]), provenance_of(file, name_of(env), {"learner": seed}))
     settings = {"env": env, **PUBLISHED}
     with claim_workdir("ppo_purejaxrl", Run(workdir=str(folder), seed=seed, launch="anakin"), settings, origin):
         rows = []

@@ -27,6 +27,7 @@ from boonta.programs.experiments import plan, results
 from boonta.programs.experiments import spec as sweeps
 from boonta.programs.wiring.environments import env_of_archive
 from boonta.programs.wiring.run import BadInput, Run
+from boonta.programs.wiring.run_folder.config_file import Config, Origin
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.programs.wiring.trained import agent_and_env, call_of
 from boonta.tests.helpers import malformed, run_folders
@@ -96,14 +97,14 @@ def archive_chunk(folder: pathlib.Path) -> Format:
 def config(folder: pathlib.Path) -> Format:
     run = Run(workdir=str(folder))
     settings = {"game": "catch", "width": 8, "config": {"rate": 0.1, "sizes": [1, 2]}}
-    claim_workdir("program", run, settings, {}).close()
+    claim_workdir("program", run, settings, Origin("", "", ())).close()
     path = folder / "config.json"
     valid = path.read_bytes()
 
     def read(content: bytes) -> None:
         path.write_bytes(content)
         try:
-            claim_workdir("program", run, settings, {}).close()
+            claim_workdir("program", run, settings, Origin("", "", ())).close()
         finally:
             for kept in folder.glob("config-until-*"):
                 kept.unlink()
@@ -113,11 +114,9 @@ def config(folder: pathlib.Path) -> Format:
 
 def recorded_program(folder: pathlib.Path) -> Format:
     path = folder / "config.json"
-    origin = {"file": str(PROGRAM), "function": "impala", "arguments": ["catch", "--actors", "2"]}
-    path.write_text(json.dumps({"program": "impala", "seed": 0, "settings": {}, **origin}))
-    function, run, settings = call_of(folder)
-    path.unlink()
-    claim_workdir("impala", Run(workdir=str(folder)), settings, origin).close()
+    call = str(PROGRAM), "impala", ("catch", "--actors", "2")
+    function, run, settings = call_of(folder, Config("impala", 0, {}, *call))
+    claim_workdir("impala", Run(workdir=str(folder)), settings, Origin(*call)).close()
     valid = path.read_bytes()
 
     def read(content: bytes) -> None:

@@ -25,7 +25,7 @@ from boonta.programs.wiring.evaluation import Evaluation
 from boonta.programs.wiring.picture import picture_of
 from boonta.programs.wiring.program import Program, ProgramFunction
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder.config_file import agent_of
+from boonta.programs.wiring.run_folder.config_file import Origin, agent_of
 from boonta.programs.wiring.run_folder.naming import folder_name
 from boonta.programs.wiring.run_folder.provenance import from_root, provenance_of
 from boonta.programs.wiring.shipped import FOLDER
@@ -203,16 +203,13 @@ def name_of(function: ProgramFunction) -> str:
     return name if name.startswith(file) else f"{file}_{name}"
 
 
-def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, program: Program) -> dict[str, Any]:
-    """What is kept in the run's folder so that other tools can build the program again, and compare runs.
+def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, program: Program) -> Origin:
+    """Where a run comes from, for its folder.
 
     Args:
       function: the program function.
       arguments: the command line's arguments; None takes the process's own.
       program: what the function has made of them.
-
-    Returns:
-      The program's file and arguments, its provenance, its picture and its inner program, for `claim_workdir`.
     """
     file = pathlib.Path(inspect.getfile(function))
     network, env = _own_network(program), environments.name_of(program.env)
@@ -220,14 +217,7 @@ def origin_of(function: ProgramFunction, arguments: Sequence[str] | None, progra
     named = words[0] if words and not words[0].startswith("-") else ""
     module = environments.module_of(program.env, named)
     provenance = provenance_of(file, env, seeds_of(program), network, module)
-    return {
-        "file": str(from_root(file)),
-        "function": function.__name__,
-        "arguments": words,
-        "provenance": dataclasses.asdict(provenance),
-        "picture": dataclasses.asdict(picture_of(program)),
-        "inner": program.inner and dataclasses.asdict(program.inner),
-    }
+    return Origin(str(from_root(file)), function.__name__, tuple(words), provenance, picture_of(program), program.inner)
 
 
 def load(file: pathlib.Path) -> ModuleType:

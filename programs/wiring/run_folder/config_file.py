@@ -23,20 +23,36 @@ MOST_SHOWN = 6  # Changed settings that a message lists.
 
 
 @dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where a run comes from, by which tools build its program again, and compare runs.
+
+    Attributes:
+      file, function: the program's file, see `from_root`, and the name of its function there.
+      arguments: the words of its command line.
+      provenance: the source, versions and machine of this start.
+      picture: the program's nodes and arrows.
+      inner: the program whose runs are the members of a sweep's population; None for other programs.
+    """
+
+    file: str
+    function: str
+    arguments: tuple[str, ...]
+    provenance: Provenance | None = None
+    picture: Picture = Picture()
+    inner: Inner | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Config:
-    """The content of a run's config.json.
+    """The content of a run's config.json. What has a default may be missing: an older Boonta has written the file.
 
     Attributes:
       program: the program's name.
       seed: the run's seed.
       settings: the program function's other arguments, in which anything but JSON's own types is a text.
-      file, function, arguments: where the program comes from and what it was called with, see `origin_of`.
+      file, function, arguments, provenance, picture, inner: see `Origin`.
       run: the fields of its `Run`.
-      provenance: what it came from when it was last started; None if an older Boonta has written the file.
-      picture: the program's nodes and arrows; none if an older Boonta has written the file.
-      agent: the module of its agent, see `agent_of`; empty if an older Boonta has written the file.
-      inner: the program whose runs are the members of a sweep's population; None for other programs, or if an older
-        Boonta has written the file.
+      agent: the module of its agent, see `agent_of`.
     """
 
     program: str

@@ -19,7 +19,7 @@ from boonta.nodes.snapshots.files import write_whole
 from boonta.nodes.snapshots.store import LEARNERS, glance, has_snapshots, numbers
 from boonta.programs.wiring.run import BadInput, Run, checkpoints_of
 from boonta.programs.wiring.run_folder import journal
-from boonta.programs.wiring.run_folder.config_file import Config, agent_of, config_of, require_same_run
+from boonta.programs.wiring.run_folder.config_file import Config, Origin, agent_of, config_of, require_same_run
 from boonta.programs.wiring.run_folder.journal import LOG
 from boonta.programs.wiring.run_folder.recorded import plain
 
@@ -28,13 +28,13 @@ LOOK_S = 0.5  # Time after which a lock isn't that of a tool's look.
 OTHERS = stat.S_IRWXG | stat.S_IRWXO  # The rights of all but the owner.
 
 
-def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[str, Any]) -> IO[str]:
+def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: Origin) -> IO[str]:
     """Claims the run's folder for this process, and checks that a run found there is this one.
 
     Args:
       name: the program's name.
       run, settings: the parsed arguments.
-      origin: the program's file, arguments and provenance, see `origin_of`.
+      origin: where the run comes from.
 
     Returns:
       The open lock file; closing it gives the folder up.
@@ -54,7 +54,9 @@ def claim_workdir(name: str, run: Run, settings: dict[str, Any], origin: dict[st
         write_whole(folder / f"config-until-{time.strftime('%Y%m%d-%H%M%S')}.json", before.read_bytes())
         with journal.kept_in(folder):  # From here on the end of the start before says nothing of what is asked for now.
             LOG.debug("claimed again, by process %d", os.getpid())
-    config = json.dumps({**resolved, **origin, "run": plain(dataclasses.asdict(run))}, indent=2) + "\n"
+    config = (
+        json.dumps({**resolved, **dataclasses.asdict(origin), "run": plain(dataclasses.asdict(run))}, indent=2) + "\n"
+    )
     write_whole(folder / schema.CONFIG, config.encode())
     return held
 
@@ -108,23 +110,23 @@ def _goes_on_from(workdir: pathlib.Path) -> pathlib.Path:
     return population if numbers(population) else learner
 
 
-def _warn_of_changes(old: Config, origin: dict[str, Any]) -> None:
+def _warn_of_changes(old: Config, origin: Origin) -> None:
     """Warns if a file isn't what it was that may define a network, a loss or an environment: nothing else shows it.
 
     Such files are the program's, its network's, its environment's, and, of a sweep's population, that of its members'
     program.
     """
-    before = old.provenance
-    if before is None:
+    before, now = old.provenance, origin.provenance
+    if before is None or now is None:
         return
-    now = origin["provenance"]
-    changed = [old.file] * (before.program.digest != now["program"]["digest"])
-    for part, source, field in (("network", before.network, "network"), ("environment", before.env, "env")):
-        if source is not None and now.get(field) and source.digest != now[field]["digest"]:
-            changed.append(f"the file of its {part}")
-    inner = origin.get("inner")
-    if old.inner is not None and inner and old.inner.source.digest != inner["source"]["digest"]:
-        changed.append(old.inner.file)
+    files = {
+        old.file: (before.program, now.program),
+        "the file of its network": (before.network, now.network),
+        "the file of its environment": (before.env, now.env),
+    }
+    if old.inner and origin.inner:
+        files[old.inner.file] = old.inner.source, origin.inner.source
+    changed = [file for file, (was, is_now) in files.items() if was and is_now and was.digest != is_now.digest]
     if changed:
         LOG.warning(
             "%s has changed since this run began: if its network, loss or environment has, choose another --workdir",

@@ -7,23 +7,27 @@ import os
 import pathlib
 import shutil
 
+import pydantic
 import pytest
 
 from boonta.agents.impala import CATCH
 from boonta.agents.ppo import Config as PPO
-from boonta.nodes.snapshots import store
+from boonta.nodes.snapshots import schema, store
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.nodes.watch.stopping import StopRule
 from boonta.programs.wiring.run import BadInput, Run
 from boonta.programs.wiring.run_folder import journal
+from boonta.programs.wiring.run_folder.config_file import Origin
 from boonta.programs.wiring.run_folder.folder import claim_workdir
 from boonta.tests.helpers import run_folders
 
 pytestmark = pytest.mark.once
+ORIGIN = pydantic.TypeAdapter(Origin)
 
 
 def claim(folder, width=8, seed=0, name="tiny_program", origin=None, settings=None, **run):
-    origin = {"file": __file__, "function": "tiny_program", "arguments": []} | (origin or {})
+    made = {"file": __file__, "function": "tiny_program", "arguments": []} | (origin or {})
+    origin = schema.load(ORIGIN, json.dumps(made))
     settings = {"game": "catch", "width": width} | (settings or {})
     return claim_workdir(name, Run(workdir=str(folder), seed=seed, **run), settings, origin)
 

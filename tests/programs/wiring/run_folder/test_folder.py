@@ -13,7 +13,7 @@ import pytest
 from boonta.nodes.hosts.coordination import Hosts
 from boonta.nodes.snapshots.store import SnapshotFolder
 from boonta.programs.wiring.run import BadInput, Run
-from boonta.programs.wiring.run_folder.config_file import checkpointed, read_config
+from boonta.programs.wiring.run_folder.config_file import Origin, checkpointed, read_config
 from boonta.programs.wiring.run_folder.folder import claim_workdir, lock
 
 
@@ -78,7 +78,7 @@ def claim(folder: pathlib.Path, width: int, allow_changes: bool = False, host: i
     """Starts a run with this width, which fails at once: it restores and saves nothing."""
     hosts = Hosts("localhost:1", 2, host)
     run = Run(workdir=str(folder), allow_changes=allow_changes, hosts=hosts, launch="sebulba").own
-    claim_workdir("program", run, {"width": width}, {}).close()
+    claim_workdir("program", run, {"width": width}, Origin("", "", ())).close()
 
 
 def save(folder: pathlib.Path, number: int) -> None:

@@ -65,7 +65,7 @@ def test_each_environment_of_the_users_own_has_the_name_by_which_it_was_called(i
     assert pathlib.Path(run.workdir).name == "impala-named_env-slow"
     program = impala(run=run, **settings)
     origin = arguments.origin_of(impala, ["named_env:slow"], program)
-    assert origin["provenance"]["env"]["digest"] == provenance.source_of(tmp_path / "named_env.py").digest
+    assert origin.provenance.env.digest == provenance.source_of(tmp_path / "named_env.py").digest
     made = importlib.import_module("named_env").one_of_mine()
     assert environments.name_of(made) == "named_env-Mine" and environments.module_of(made) == "named_env"
     assert environments.module_of(Catch()) == environments.module_of(Gymnasium("CartPole-v1")) == ""
