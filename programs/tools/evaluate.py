@@ -35,6 +35,7 @@ from boonta.programs.wiring.construction import construct
 from boonta.programs.wiring.interpreters.anakin import jax_env_of
 from boonta.programs.wiring.program import Program
 from boonta.programs.wiring.run import BadInput, Which, checkpoints_of
+from boonta.programs.wiring.supervision.view import with_error
 from boonta.programs.wiring.trained import program_of, restored
 
 
@@ -189,8 +190,7 @@ def _in_jax(program: Program) -> JaxEnv | None:
 
 def _described(found: Evaluated) -> str:
     """An evaluation in one line."""
-    error = metrics.standard_error(found.returns)
-    mean = f"{statistics.fmean(found.returns):.2f}" + ("" if error is None else f" ± {error:.2f}")
+    mean = with_error(statistics.fmean(found.returns), metrics.standard_error(found.returns))
     who = f"member {found.member}, " if found.member is not None else ""
     how = "deterministic" if found.deterministic else "sampled"
     what = f"{who}{found.which} checkpoint, {found.updates:,} updates: {mean} over {found.episodes} episodes, {how}"

@@ -20,6 +20,7 @@ from boonta.programs.wiring.run import BadInput
 from boonta.programs.wiring.run_folder import journal
 from boonta.programs.wiring.run_folder.config_file import Config, read_config
 from boonta.programs.wiring.run_folder.state import rows_of, state_of
+from boonta.programs.wiring.supervision.view import with_error
 
 COLUMNS = ("run", "started", "launch", "env steps", "updates", "time", "return", "state")
 NUMBERS = COLUMNS[3:7]  # These columns are aligned to the right.
@@ -72,7 +73,7 @@ def _started(config: Config) -> str:
 def _return(last: dict[str, float]) -> str:
     """The newest evaluation with its standard error; without any, the newest return of training."""
     if "eval_return" in last:
-        return f"{last['eval_return']:.2f}" + (f" ± {last['eval_return_se']:.2f}" if "eval_return_se" in last else "")
+        return with_error(last["eval_return"], last.get("eval_return_se"))
     return f"{last['return']:.2f} in training" if "return" in last else ""
 
 

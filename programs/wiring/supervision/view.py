@@ -107,9 +107,14 @@ def evaluation(row: dict[str, float], totals: dict[str, float]) -> str:
     """The last evaluation's mean return, its standard error, and its age in updates."""
     if "eval_return" not in row:
         return "-"
-    error = f" ± {row['eval_return_se']:.2f}" if "eval_return_se" in row else ""
+    mean = with_error(row["eval_return"], row.get("eval_return_se"))
     age = totals.get("updates", 0.0) - row.get("eval_version", math.inf)
-    return f"{row['eval_return']:.2f}{error}" + (f", {max(0.0, age):,.0f} updates ago" if age > -math.inf else "")
+    return mean + (f", {max(0.0, age):,.0f} updates ago" if age > -math.inf else "")
+
+
+def with_error(mean: float, error: float | None) -> str:
+    """A mean with its standard error, if it has one."""
+    return f"{mean:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
 def start(row: dict[str, float]) -> str:
